@@ -5,7 +5,7 @@
 
 #include "engine/core/file_stream.h"
 #include "engine/core/io.h"
-#include "vision/image/picture_wire.h"
+#include "vision/image/image_wire.h"
 
 namespace tessera {
 
@@ -14,7 +14,7 @@ using vw::Kind;
 
 namespace {
 
-constexpr std::size_t kMostNotes = 16;
+constexpr std::size_t kMaxNotes = 16;
 constexpr double kSlowestBytes = 16 << 20;  // a second, of a file that is gone through
 
 bool is_container(const std::string& name) {
@@ -30,7 +30,7 @@ bool is_unit(std::int64_t num, std::int64_t den) {
 struct FrameReader::State {
   InputFile file;
   FrameReaderOptions options;
-  ClipProcess process;
+  VideoProcess process;
   VideoInfo info;
   std::string piece;
   std::uint64_t frames = 0, pixels = 0;  // given since the start or a seek; since the opening
@@ -56,7 +56,7 @@ struct FrameReader::State {
     while (true) {
       const vw::Message message = process.receive();
       if (message.kind != Kind::kNeed) return message;
-      if (message.bytes != 0 || message.b == 0 || message.b > vw::kMostPiece) {
+      if (message.bytes != 0 || message.b == 0 || message.b > vw::kMaxPiece) {
         process.fail_nonsense("request");
       }
       file.check_unchanged();
@@ -73,7 +73,7 @@ struct FrameReader::State {
   void take_info(const vw::Message& message) {
     vw::Info fixed = {};
     if (message.kind != Kind::kInfo || message.bytes < sizeof fixed ||
-        message.bytes > sizeof fixed + vw::kMostText) {
+        message.bytes > sizeof fixed + vw::kMaxText) {
       process.fail_nonsense("description");
     }
     process.receive_payload(&fixed, sizeof fixed);
@@ -92,7 +92,7 @@ struct FrameReader::State {
             .turned = static_cast<int>(fixed.turned),
             .tick = {fixed.tick_num, fixed.tick_den},
             .rate = {fixed.rate_num, fixed.rate_den}};
-    for (std::size_t i = 2; i < texts.size() && i < 2 + kMostNotes; ++i) {
+    for (std::size_t i = 2; i < texts.size() && i < 2 + kMaxNotes; ++i) {
       info.notes.push_back(escape_for_terminal(texts[i], 256));
     }
   }
@@ -108,7 +108,7 @@ struct FrameReader::State {
     return is_unit(num, den) && Rational{num, den}.value() <= options.limits.rate;
   }
 
-  // A frame behind `last`, of the size that was announced, within the limits.
+  // A frame after `last`, of the size that was announced, within the limits.
   std::optional<VideoFrame> frame() {
     const vw::Message message = answer();
     if (message.kind == Kind::kEnd && message.bytes == 0) {
@@ -143,7 +143,7 @@ struct FrameReader::State {
     }
     std::vector<std::int64_t> out;
     for (std::uint64_t left = message.bytes / kEach; left > 0;) {
-      const std::uint64_t count = std::min(left, vw::kMostPiece / kEach);
+      const std::uint64_t count = std::min(left, vw::kMaxPiece / kEach);
       const std::size_t had = out.size();
       out.resize(had + count);
       process.receive_payload(out.data() + had, count * kEach);
@@ -156,7 +156,7 @@ struct FrameReader::State {
     return out;
   }
 
-  // To another place: what ended the clip before is over, and times may be earlier.
+  // To another place: what ended the video before is over, and times may be earlier.
   void leave_place() {
     failure.reset();
     frames = 0;

@@ -53,20 +53,20 @@ double rate_of(std::span<const std::int64_t> times, const VideoInfo& info) {
 [[noreturn]] void fail_count(std::string found) {
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_VIDEO_SAMPLES",
-               .expected = "at most " + std::to_string(kMostSamples) +
+               .expected = "at most " + std::to_string(kMaxSamples) +
                            " frames to sample, out of at most 2^52 moments",
                .found = std::move(found)});
 }
 
-// How many moments i / rate are not behind `end` seconds; the first always counts.
+// How many moments i / rate are not after `end` seconds; the first always counts.
 std::size_t moments_until(double end, double rate) {
-  constexpr double kMost = 0x1p52;  // whole numbers up to there are exact
-  const double guess = std::floor(std::max(end, 0.0) * rate);
-  if (!(guess < kMost)) {
+  constexpr double kMax = 0x1p52;  // whole numbers up to there are exact
+  const double draft = std::floor(std::max(end, 0.0) * rate);
+  if (!(draft < kMax)) {
     fail_count(std::to_string(rate) + " a second of " + std::to_string(end) + " s");
   }
   // The product may be rounded over a moment or under it: the moments decide.
-  auto i = static_cast<std::size_t>(guess);
+  auto i = static_cast<std::size_t>(draft);
   while (i > 0 && static_cast<double>(i) / rate > end) --i;
   while (static_cast<double>(i + 1) / rate <= end) ++i;
   return i + 1;
@@ -78,7 +78,7 @@ std::vector<std::size_t> by_rate(const FrameSampling& sampling, std::span<const 
   const std::size_t moments =
       moments_until(static_cast<double>(times.back()) * tick, sampling.rate);
   const auto most = static_cast<std::size_t>(sampling.frames);
-  if (std::min(moments, most) > kMostSamples) fail_count(std::to_string(std::min(moments, most)));
+  if (std::min(moments, most) > kMaxSamples) fail_count(std::to_string(std::min(moments, most)));
   std::vector<std::size_t> out;
   if (moments > most) {
     out = evenly_truncated(moments, most);
@@ -106,7 +106,7 @@ std::vector<std::size_t> by_qwen(const FrameSampling& sampling, std::span<const 
   double count = total / rate_of(times, info) * sampling.rate;
   count = std::min(std::min(std::max(count, 4.0), cap), total);
   count = std::floor(count / 2.0) * 2.0;
-  // The processor refuses a clip of one frame; here it is shown twice, as a picture is.
+  // The processor refuses a video of one frame; here it is shown twice, as an image is.
   if (count < 2.0) return {0, times.size() - 1};
   return evenly_rounded(times.size(), static_cast<std::size_t>(count));
 }
@@ -115,13 +115,13 @@ std::vector<std::size_t> by_qwen(const FrameSampling& sampling, std::span<const 
 
 std::vector<std::size_t> sample_frames(const FrameSampling& sampling,
                                        std::span<const std::int64_t> times, const VideoInfo& info) {
-  expects(!times.empty(), "a clip with frames");
+  expects(!times.empty(), "a video with frames");
   expects(sampling.frames >= (sampling.rule == FrameRule::kQwen ? 4 : 1) && sampling.rate > 0,
           "frames to sample");
   if (!std::isfinite(sampling.rate)) fail_count("an endless rate");
   switch (sampling.rule) {
     case FrameRule::kUniform:
-      if (sampling.frames > static_cast<std::int64_t>(kMostSamples)) {
+      if (sampling.frames > static_cast<std::int64_t>(kMaxSamples)) {
         fail_count(std::to_string(sampling.frames));
       }
       return evenly_truncated(times.size(), static_cast<std::size_t>(sampling.frames));

@@ -9,9 +9,9 @@ namespace tessera {
 
 namespace {
 
-class ClipSinkOfFrames final : public FrameSink {
+class VideoSinkOfFrames final : public FrameSink {
  public:
-  explicit ClipSinkOfFrames(FrameWriter writer) : writer_(std::move(writer)) {}
+  explicit VideoSinkOfFrames(FrameWriter writer) : writer_(std::move(writer)) {}
   void put(std::span<const std::uint8_t> rgb, std::int64_t ticks) override {
     writer_.put(rgb, ticks);
   }
@@ -33,8 +33,8 @@ class ClipSinkOfFrames final : public FrameSink {
 bool is_png_sequence(const std::filesystem::path& path) { return sequence_name(path).has_value(); }
 
 std::unique_ptr<FrameSink> open_frame_sink(const std::filesystem::path& path,
-                                           const ClipFormat& format,
-                                           const ClipProcessOptions& options) {
+                                           const VideoFormat& format,
+                                           const VideoProcessOptions& options) {
   if (std::optional<SequenceName> name = sequence_name(path)) {
     return std::make_unique<PngSequence>(path, std::move(*name), format);
   }
@@ -45,9 +45,9 @@ std::unique_ptr<FrameSink> open_frame_sink(const std::filesystem::path& path,
                  .expected = "one place for the number, as in name-%04d.png",
                  .found = path.filename().string()});
   }
-  ClipFormat named = format;
+  VideoFormat named = format;
   named.container = container_of(path);
-  return std::make_unique<ClipSinkOfFrames>(FrameWriter(path, named, options));
+  return std::make_unique<VideoSinkOfFrames>(FrameWriter(path, named, options));
 }
 
 }  // namespace tessera

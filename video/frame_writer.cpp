@@ -13,21 +13,21 @@ using vw::Kind;
 
 namespace {
 
-// What a clip of that many frames and bytes of pixels can have written at most, heads, tables and
+// What a video of that many frames and bytes of pixels can have written at most, heads, tables and
 // what is written twice included: no encoder makes more out of noise.
-constexpr std::uint64_t most_bytes(std::uint64_t frames, std::uint64_t pixel_bytes) {
+constexpr std::uint64_t max_bytes(std::uint64_t frames, std::uint64_t pixel_bytes) {
   return (std::uint64_t{16} << 20) + frames * 4096 + pixel_bytes * 2;
 }
 
-std::vector<ClipCodec> codecs_of(ClipProcess& process, ClipContainer container) {
+std::vector<VideoCodec> codecs_of(VideoProcess& process, VideoContainer container) {
   process.ask(Kind::kCodecs, static_cast<std::uint64_t>(container), nullptr, 0);
   const vw::Message message = process.receive();
-  if (message.kind != Kind::kDone || message.bytes != 0 || message.a >> kClipCodecs != 0) {
+  if (message.kind != Kind::kDone || message.bytes != 0 || message.a >> kVideoCodecs != 0) {
     process.fail_nonsense("list of codecs");
   }
-  std::vector<ClipCodec> out;
-  for (unsigned i = 1; i < kClipCodecs; ++i) {
-    if ((message.a >> i & 1) != 0) out.push_back(static_cast<ClipCodec>(i));
+  std::vector<VideoCodec> out;
+  for (unsigned i = 1; i < kVideoCodecs; ++i) {
+    if ((message.a >> i & 1) != 0) out.push_back(static_cast<VideoCodec>(i));
   }
   process.end_answer();
   return out;
@@ -35,9 +35,9 @@ std::vector<ClipCodec> codecs_of(ClipProcess& process, ClipContainer container) 
 
 }  // namespace
 
-ClipContainer container_of(const std::filesystem::path& path) {
+VideoContainer container_of(const std::filesystem::path& path) {
   const std::string ending = path.extension().string();
-  for (const ClipContainer container : kClipContainers) {
+  for (const VideoContainer container : kVideoContainers) {
     if (ending == "." + std::string(name_of(container))) return container;
   }
   throw Error({.kind = ErrorKind::kUsage,
@@ -48,8 +48,8 @@ ClipContainer container_of(const std::filesystem::path& path) {
 }
 
 void check_rate(const std::filesystem::path& path, std::int64_t rate) {
-  constexpr std::int64_t kMostOfGif = 50;
-  if (path.extension() != ".gif" || rate <= kMostOfGif) return;
+  constexpr std::int64_t kMaxOfGif = 50;
+  if (path.extension() != ".gif" || rate <= kMaxOfGif) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_VIDEO_RATE",
                .file = path.string(),
@@ -58,34 +58,34 @@ void check_rate(const std::filesystem::path& path, std::int64_t rate) {
                .found = std::to_string(rate)});
 }
 
-std::vector<ClipCodec> codecs_there(ClipContainer container, const ClipProcessOptions& options) {
-  ClipProcess process(options, "tessera-video");
+std::vector<VideoCodec> codecs_there(VideoContainer container, const VideoProcessOptions& options) {
+  VideoProcess process(options, "tessera-video");
   return codecs_of(process, container);
 }
 
-ClipAbilities clip_abilities(const ClipProcessOptions& options) {
-  ClipProcess process(options, "tessera-video");
-  ClipAbilities out;
+VideoAbilities video_abilities(const VideoProcessOptions& options) {
+  VideoProcess process(options, "tessera-video");
+  VideoAbilities out;
   out.confinement = process.confinement();
-  for (const ClipContainer container : kClipContainers) {
+  for (const VideoContainer container : kVideoContainers) {
     out.codecs.emplace_back(container, codecs_of(process, container));
   }
   return out;
 }
 
 struct FrameWriter::State {
-  ClipFormat format;
-  ClipProcess process;
+  VideoFormat format;
+  VideoProcess process;
   DraftFile draft;
-  ClipCodec codec = ClipCodec::kAuto;
+  VideoCodec codec = VideoCodec::kAuto;
   std::vector<std::byte> piece;
   std::uint64_t frames = 0, pixel_bytes = 0;  // put
   std::uint64_t written = 0;                  // bytes that came back
   std::optional<ErrorInfo> failure;           // of the first put() that failed
   bool ended = false;
 
-  State(const std::filesystem::path& path, const ClipFormat& wanted,
-        const ClipProcessOptions& options)
+  State(const std::filesystem::path& path, const VideoFormat& wanted,
+        const VideoProcessOptions& options)
       : format(wanted), process(options, path.string()), draft(path) {
     const vw::Create create = {static_cast<std::uint32_t>(format.container),
                                static_cast<std::uint32_t>(format.codec),
@@ -99,10 +99,10 @@ struct FrameWriter::State {
     payload += format.comment;
     process.ask(Kind::kCreate, 0, payload.data(), payload.size());
     const std::uint64_t taken = done();
-    const bool wished =
-        format.codec == ClipCodec::kAuto || taken == static_cast<std::uint64_t>(format.codec);
-    if (taken == 0 || taken >= kClipCodecs || !wished) process.fail_nonsense("codec");
-    codec = static_cast<ClipCodec>(taken);
+    const bool requested =
+        format.codec == VideoCodec::kAuto || taken == static_cast<std::uint64_t>(format.codec);
+    if (taken == 0 || taken >= kVideoCodecs || !requested) process.fail_nonsense("codec");
+    codec = static_cast<VideoCodec>(taken);
   }
 
   // Waits for the answer to a question; the bytes that come before it go into the file.
@@ -113,10 +113,10 @@ struct FrameWriter::State {
         process.end_answer();
         return message.a;
       }
-      const std::uint64_t most = most_bytes(frames, pixel_bytes);
-      if (message.kind != Kind::kWrite || message.bytes == 0 || message.bytes > vw::kMostPiece ||
+      const std::uint64_t most = max_bytes(frames, pixel_bytes);
+      if (message.kind != Kind::kWrite || message.bytes == 0 || message.bytes > vw::kMaxPiece ||
           message.a > most - message.bytes || written > most - message.bytes) {
-        process.fail_nonsense("piece of a clip");
+        process.fail_nonsense("piece of a video");
       }
       written += message.bytes;
       piece.resize(message.bytes);
@@ -137,7 +137,7 @@ struct FrameWriter::State {
   }
 
   bool end(std::int64_t end_ticks, Publish publish, Sync sync) {
-    expects(!ended, "a clip that is not finished");
+    expects(!ended, "a video that is not finished");
     if (frames == 0) {
       throw Error({.kind = ErrorKind::kGeneral,
                    .code = "E_VIDEO_EMPTY",
@@ -151,20 +151,20 @@ struct FrameWriter::State {
   }
 };
 
-FrameWriter::FrameWriter(const std::filesystem::path& path, const ClipFormat& format,
-                         const ClipProcessOptions& options)
+FrameWriter::FrameWriter(const std::filesystem::path& path, const VideoFormat& format,
+                         const VideoProcessOptions& options)
     : state_(std::make_unique<State>(path, format, options)) {}
 FrameWriter::~FrameWriter() = default;
 FrameWriter::FrameWriter(FrameWriter&&) noexcept = default;
 FrameWriter& FrameWriter::operator=(FrameWriter&&) noexcept = default;
 
-ClipCodec FrameWriter::codec() const { return state_->codec; }
+VideoCodec FrameWriter::codec() const { return state_->codec; }
 
 void FrameWriter::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
   expects(rgb.size() == static_cast<std::size_t>(state_->format.width * state_->format.height * 3),
-          "a frame of the clip's size");
+          "a frame of the video's size");
   State& state = *state_;
-  expects(!state.ended, "a clip that is not finished");
+  expects(!state.ended, "a video that is not finished");
   if (state.failure) throw Error(*state.failure);
   const std::uint64_t before = state.pixel_bytes;
   state.pixel_bytes += rgb.size();
@@ -185,7 +185,7 @@ bool FrameWriter::finish(std::int64_t end_ticks, Publish publish, Sync sync) {
                  .code = "E_VIDEO_UNFINISHED",
                  .file = state.process.name(),
                  .where = "frame " + std::to_string(state.frames),
-                 .expected = "a clip whose frames were all taken",
+                 .expected = "a video whose frames were all taken",
                  .found = state.failure->code});
   }
   return state.end(end_ticks, publish, sync);

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostSide = 16384;
-constexpr std::size_t kMostDigits = 9;
+constexpr std::int64_t kMaxSide = 16384;
+constexpr std::size_t kMaxDigits = 9;
 
 // "name-%04d.png" without folder.
 bool parse_pattern(const std::string& text, SequenceName& out) {
@@ -26,7 +26,7 @@ bool parse_pattern(const std::string& text, SequenceName& out) {
   const std::string width = text.substr(begin + 1, end - begin - 1);
   const bool padded = width.size() == 2 && width[0] == '0' && width[1] >= '1' && width[1] <= '9';
   if (!width.empty() && !padded) return false;
-  static_assert(kMostDigits == 9);
+  static_assert(kMaxDigits == 9);
   out.before = text.substr(0, begin);
   out.after = text.substr(end + 1);
   out.digits = padded ? static_cast<std::size_t>(width[1] - '0') : 1;
@@ -53,17 +53,17 @@ std::optional<SequenceName> sequence_name(const fs::path& path) {
   return out;
 }
 
-PngSequence::PngSequence(const fs::path& path, SequenceName name, const ClipFormat& format)
+PngSequence::PngSequence(const fs::path& path, SequenceName name, const VideoFormat& format)
     : path_(path),
       name_(std::move(name)),
       format_(format),
       draft_(name_.own_folder ? name_.folder : path) {
-  const auto is_side = [](std::int64_t side) { return side >= 1 && side <= kMostSide; };
+  const auto is_side = [](std::int64_t side) { return side >= 1 && side <= kMaxSide; };
   if (!is_side(format.width) || !is_side(format.height)) {
     fail("E_VIDEO_SIZE", "sides of 1 to 16384 pixels",
          std::to_string(format.width) + "x" + std::to_string(format.height));
   }
-  expects(format.tick.num > 0 && format.tick.den > 0, "a tick of the clip's time");
+  expects(format.tick.num > 0 && format.tick.den > 0, "a tick of the video's time");
 }
 
 void PngSequence::fail(const char* code, std::string expected, std::string found) const {
@@ -89,8 +89,8 @@ std::string PngSequence::time_of(std::int64_t ticks) const {
 
 void PngSequence::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
   expects(rgb.size() == static_cast<std::size_t>(format_.width * format_.height * 3),
-          "a frame of the clip's size");
-  expects(!ended_, "a clip that is not finished");
+          "a frame of the video's size");
+  expects(!ended_, "a video that is not finished");
   if (failure_) throw Error(*failure_);
   try {
     if (last_ && ticks <= *last_) {
@@ -123,7 +123,7 @@ bool PngSequence::finish(std::int64_t end_ticks, Publish publish, Sync sync) {
 }
 
 bool PngSequence::finish_whole_frames(std::int64_t, Publish publish, Sync sync) {
-  expects(!ended_, "a clip that is not finished");
+  expects(!ended_, "a video that is not finished");
   if (frames() == 0) fail("E_VIDEO_EMPTY", "at least one frame", "none");
   ended_ = true;
   if (name_.own_folder) {

@@ -21,7 +21,7 @@ std::optional<SequenceName> sequence_name(const std::filesystem::path& path);
 
 class PngSequence final : public FrameSink {
  public:
-  PngSequence(const std::filesystem::path& path, SequenceName name, const ClipFormat& format);
+  PngSequence(const std::filesystem::path& path, SequenceName name, const VideoFormat& format);
 
   void put(std::span<const std::uint8_t> rgb, std::int64_t ticks) override;
   bool finish(std::int64_t end_ticks, Publish publish, Sync sync) override;
@@ -35,7 +35,7 @@ class PngSequence final : public FrameSink {
 
   std::filesystem::path path_;
   SequenceName name_;
-  ClipFormat format_;
+  VideoFormat format_;
   DraftFolder draft_;
   std::optional<std::int64_t> first_, last_;  // ticks
   std::optional<ErrorInfo> failure_;          // of the first put() that failed

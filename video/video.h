@@ -1,4 +1,4 @@
-// Clips as values: what a file says of itself, frames with their times, limits. Times are exact:
+// Videos as values: what a file says of itself, frames with their times, limits. Times are exact:
 // whole ticks of a rational unit, as containers keep them.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Rational {
   double value() const { return static_cast<double>(num) / static_cast<double>(den); }
 };
 
-// What a clip may ask for. Checked before anything is allocated.
+// What a video may ask for. Checked before anything is allocated.
 struct VideoLimits {
   std::uint64_t side = 8192;                              // pixels
   std::uint64_t pixels = std::uint64_t{33} << 20;         // of a frame
@@ -46,7 +46,7 @@ struct VideoFrame {
   std::vector<std::uint8_t> rgb;
 };
 
-// Bytes of a file at any place, as the reader of clips asks for them.
+// Bytes of a file at any place, as the reader of videos asks for them.
 class FileBytes {
  public:
   virtual ~FileBytes() = default;
@@ -55,25 +55,25 @@ class FileBytes {
   virtual std::uint64_t size() const = 0;
 };
 
-// Where the writer of clips puts its bytes: any place, written before or not.
-class ClipSink {
+// Where the writer of videos puts its bytes: any place, written before or not.
+class VideoSink {
  public:
-  virtual ~ClipSink() = default;
+  virtual ~VideoSink() = default;
   virtual void write(std::uint64_t offset, const std::uint8_t* data, std::size_t count) = 0;
 };
 
-// What a written clip shall be. Animated WebP keeps every pixel and whole milliseconds; GIF has 256
+// What a written video shall be. Animated WebP keeps every pixel and whole milliseconds; GIF has 256
 // colours a frame, chosen anew for each, and whole hundredths of a second.
-enum class ClipContainer : std::uint8_t { kMp4, kWebm, kMatroska, kWebp, kGif };
-enum class ClipCodec : std::uint8_t { kAuto, kH264, kMpeg4, kVp9, kAv1, kFfv1, kWebp, kGif };
-inline constexpr ClipContainer kClipContainers[] = {ClipContainer::kMp4, ClipContainer::kWebm,
-                                                    ClipContainer::kMatroska, ClipContainer::kWebp,
-                                                    ClipContainer::kGif};
-inline constexpr unsigned kClipCodecs = 8;  // kAuto counted
+enum class VideoContainer : std::uint8_t { kMp4, kWebm, kMatroska, kWebp, kGif };
+enum class VideoCodec : std::uint8_t { kAuto, kH264, kMpeg4, kVp9, kAv1, kFfv1, kWebp, kGif };
+inline constexpr VideoContainer kVideoContainers[] = {VideoContainer::kMp4, VideoContainer::kWebm,
+                                                    VideoContainer::kMatroska, VideoContainer::kWebp,
+                                                    VideoContainer::kGif};
+inline constexpr unsigned kVideoCodecs = 8;  // kAuto counted
 
-struct ClipFormat {
-  ClipContainer container = ClipContainer::kMp4;
-  ClipCodec codec = ClipCodec::kAuto;  // the first of the container's that is there
+struct VideoFormat {
+  VideoContainer container = VideoContainer::kMp4;
+  VideoCodec codec = VideoCodec::kAuto;  // the first of the container's that is there
   std::int64_t width = 0, height = 0;  // pixels
   Rational tick{1, 8};                 // seconds
   int quality = 80;                    // 1 to 100; of H.264, MPEG-4, VP9 and AV1 alone
@@ -81,7 +81,7 @@ struct ClipFormat {
 };
 
 // "mp4", "webm", "mkv", "webp", "gif"; "h264" ...
-std::string_view name_of(ClipContainer container);
-std::string_view name_of(ClipCodec codec);
+std::string_view name_of(VideoContainer container);
+std::string_view name_of(VideoCodec codec);
 
 }  // namespace tessera

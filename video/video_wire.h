@@ -1,4 +1,4 @@
-// What the program and the process that reads or writes a clip say to each other over one socket:
+// What the program and the process that reads or writes a video say to each other over one socket:
 // fixed records in the machine's own byte order, each followed by as many bytes as it announces.
 // The program asks, the process answers; while it works on an answer it may ask for bytes of the
 // file, or hand over bytes of it. The program trusts nothing that comes back.
@@ -10,8 +10,8 @@
 namespace tessera::video_wire {
 
 inline constexpr std::uint32_t kMagic = 0x31565054;  // "TPV1"
-inline constexpr std::uint64_t kMostText = 65536;
-inline constexpr std::uint64_t kMostPiece = std::uint64_t{1} << 20;  // of a file, at a time
+inline constexpr std::uint64_t kMaxText = 65536;
+inline constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 20;  // of a file, at a time
 
 enum class Kind : std::uint32_t {
   // To the process.

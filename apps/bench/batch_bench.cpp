@@ -16,16 +16,16 @@ namespace tessera {
 
 namespace {
 
-// Everything painted at one batch size.
-class Painter final : public GenerateListener {
+// Everything generated at one batch size.
+class Generator final : public GenerateListener {
  public:
-  Painter(GenerateOptions options, std::int64_t batch) : batch_(batch) {
+  Generator(GenerateOptions options, std::int64_t batch) : batch_(batch) {
     options.batch_size = batch;
     task_ = std::make_unique<GenerateTask>(*runtime_, options);
   }
 
   // Seconds of the passes that decode.
-  double paint(const std::vector<GenerateRequest>& requests) {
+  double generate(const std::vector<GenerateRequest>& requests) {
     std::vector<PreparedRequest> prepared;
     for (const GenerateRequest& request : requests) prepared.push_back(task_->prepare(request));
     if (images.empty()) check_memory(task_->plan(prepared), task_->model_name());
@@ -35,14 +35,14 @@ class Painter final : public GenerateListener {
     return decode - before;
   }
 
-  void on_image(GeneratedImage&& picture) override {
-    if (picture.status == ImageStatus::kFailed) throw Error(picture.error);
-    prefill += picture.phases.prefill;
-    decode += picture.phases.decode;
-    judge += picture.times.judge;
-    pixels += picture.phases.pixels;
-    const std::size_t index = picture.index;
-    order_.add(index, std::move(picture), [&](GeneratedImage&& next) {
+  void on_image(GeneratedImage&& image) override {
+    if (image.status == ImageStatus::kFailed) throw Error(image.error);
+    prefill += image.phases.prefill;
+    decode += image.phases.decode;
+    verify += image.times.verify;
+    pixels += image.phases.pixels;
+    const std::size_t index = image.index;
+    order_.add(index, std::move(image), [&](GeneratedImage&& next) {
       images.push_back(std::move(next.image));
       codes.push_back(std::move(next.codes));
     });
@@ -50,7 +50,7 @@ class Painter final : public GenerateListener {
 
   // Nothing of the first group counts: weights are read and memory is touched in it.
   void forget() {
-    prefill = decode = pixels = judge = 0;
+    prefill = decode = pixels = verify = 0;
     images.clear();
     codes.clear();
   }
@@ -58,13 +58,13 @@ class Painter final : public GenerateListener {
   GenerateTask& task() { return *task_; }
   std::int64_t batch() const { return batch_; }
 
-  double prefill = 0, decode = 0, pixels = 0, judge = 0;
+  double prefill = 0, decode = 0, pixels = 0, verify = 0;
   std::vector<Image> images;
   std::vector<std::vector<std::int32_t>> codes;
 
  private:
   std::int64_t batch_;
-  std::unique_ptr<Runtime> runtime_ = std::make_unique<Runtime>();  // painters move
+  std::unique_ptr<Runtime> runtime_ = std::make_unique<Runtime>();  // generators move
   std::unique_ptr<GenerateTask> task_;
   InOrder<GeneratedImage> order_;
 };
@@ -79,7 +79,7 @@ bool made_up(const BatchBenchOptions& options) {
   return model.starts_with("random:") || model.starts_with("test:");
 }
 
-// Held-out prompts, or classes for random weights, whose pictures show nothing.
+// Held-out prompts, or classes for random weights, whose images show nothing.
 Work work_of(const BatchBenchOptions& options) {
   Work work;
   if (made_up(options)) {
@@ -104,48 +104,48 @@ Work work_of(const BatchBenchOptions& options) {
 }
 
 // Nothing for random weights.
-std::optional<EvalRow> read_back(const Painter& painter, SceneReader* reader, const Work& work) {
+std::optional<EvalRow> read_back(const Generator& generator, SceneReader* reader, const Work& work) {
   if (reader == nullptr) return std::nullopt;
-  const auto seen = reader->read(painter.images);
+  const auto seen = reader->read(generator.images);
   std::vector<Marks> marks;
   for (std::size_t i = 0; i < seen.size(); ++i)
     marks.push_back(score_seen(seen[i], work.truths[i]));
-  return summarise("batch " + std::to_string(painter.batch()), marks);
+  return summarise("batch " + std::to_string(generator.batch()), marks);
 }
 
-void report_painter(Painter& painter, const Painter& first, const std::vector<double>& ratios,
+void report_generator(Generator& generator, const Generator& first, const std::vector<double>& ratios,
                     const std::optional<EvalRow>& row, BenchReport& report) {
-  const auto pictures = static_cast<double>(painter.images.size());
-  const double per_minute = 60 * pictures / painter.decode;
+  const auto decoded_images = static_cast<double>(generator.images.size());
+  const double per_minute = 60 * decoded_images / generator.decode;
   const Interval ratio = bootstrap_median(ratios);
   std::size_t same = 0;
-  for (std::size_t i = 0; i < painter.codes.size(); ++i) {
-    same += painter.codes[i] == first.codes[i] ? 1 : 0;
+  for (std::size_t i = 0; i < generator.codes.size(); ++i) {
+    same += generator.codes[i] == first.codes[i] ? 1 : 0;
   }
-  auto object = report.start("batch.b" + std::to_string(painter.batch()));
-  object["model"] = painter.task().model_name();
-  object["method"] = painter.task().method().name;
-  object["dtype"] = dtype_name(painter.task().storage());
-  object["batch"] = painter.batch();
-  object["pictures"] = painter.images.size();
+  auto object = report.start("batch.b" + std::to_string(generator.batch()));
+  object["model"] = generator.task().model_name();
+  object["method"] = generator.task().method().name;
+  object["dtype"] = dtype_name(generator.task().storage());
+  object["batch"] = generator.batch();
+  object["pictures"] = generator.images.size();
   object["same_tokens"] = same;
   object["decode_pictures_per_minute"] = per_minute;
-  object["decode_ratio"] = interval_json(ratio);           // of groups painted one after the other
-  object["prefill_seconds"] = painter.prefill / pictures;  // a picture
-  object["decode_seconds"] = painter.decode / pictures;
-  object["judge_seconds"] = painter.judge / pictures;  // of decode_seconds: law, draw, verdict
-  object["pixel_seconds"] = painter.pixels / pictures;
+  object["decode_ratio"] = interval_json(ratio);           // of groups generated one after the other
+  object["prefill_seconds"] = generator.prefill / decoded_images;  // an image
+  object["decode_seconds"] = generator.decode / decoded_images;
+  object["judge_seconds"] = generator.verify / decoded_images;  // of decode_seconds: distribution, draw, verdict
+  object["pixel_seconds"] = generator.pixels / decoded_images;
   object["quality"] = row ? row_json(*row) : nlohmann::ordered_json();
   report.emit(object);
   report.add_row(
-      "batch " + std::to_string(painter.batch()),
+      "batch " + std::to_string(generator.batch()),
       row ? "scene " + fixed_digits(100 * (*row)[Mark::kScene].mean, 1) + " %" : "random weights",
-      fixed_digits(per_minute, 0) + " pictures a minute decoding",
+      fixed_digits(per_minute, 0) + " images a minute decoding",
       fixed_digits(ratio.mean, 2) + " (" + fixed_digits(ratio.low, 2) + "-" +
           fixed_digits(ratio.high, 2) + ") times the first",
-      "a picture: prefill " + fixed_digits(1000 * painter.prefill / pictures, 1) + ", decode " +
-          fixed_digits(1000 * painter.decode / pictures, 0) + ", pixels " +
-          fixed_digits(1000 * painter.pixels / pictures, 0) + " ms");
+      "a picture: prefill " + fixed_digits(1000 * generator.prefill / decoded_images, 1) + ", decode " +
+          fixed_digits(1000 * generator.decode / decoded_images, 0) + ", pixels " +
+          fixed_digits(1000 * generator.pixels / decoded_images, 0) + " ms");
 }
 
 }  // namespace
@@ -158,9 +158,9 @@ void run_batch_bench(const BatchBenchOptions& options, BenchReport& report) {
                                     .threads = options.pipeline.threads});
   }
   const Work work = work_of(options);
-  std::vector<Painter> painters;
+  std::vector<Generator> generators;
   for (const std::int64_t batch : options.batch_sizes)
-    painters.emplace_back(options.pipeline, batch);
+    generators.emplace_back(options.pipeline, batch);
   const std::int64_t widest = *std::ranges::max_element(options.batch_sizes);
   const auto group = static_cast<std::size_t>(std::min(widest, options.prompts));
   const auto part = [&](std::size_t from) {
@@ -168,23 +168,23 @@ void run_batch_bench(const BatchBenchOptions& options, BenchReport& report) {
     const std::size_t count = std::min(group, work.requests.size() - from);
     return std::vector(at, at + static_cast<std::ptrdiff_t>(count));
   };
-  for (Painter& painter : painters) {
+  for (Generator& generator : generators) {
     std::vector<GenerateRequest> first = part(0);
-    first.resize(std::min(first.size(), static_cast<std::size_t>(painter.batch())));
-    painter.paint(first);
-    painter.forget();
+    first.resize(std::min(first.size(), static_cast<std::size_t>(generator.batch())));
+    generator.generate(first);
+    generator.forget();
   }
-  std::vector<std::vector<double>> ratios(painters.size());
+  std::vector<std::vector<double>> ratios(generators.size());
   for (std::size_t from = 0, turn = 0; from < work.requests.size(); from += group, ++turn) {
-    std::vector<double> seconds(painters.size());
-    for (std::size_t k = 0; k < painters.size(); ++k) {
-      const std::size_t who = (k + turn) % painters.size();
-      seconds[who] = painters[who].paint(part(from));
+    std::vector<double> seconds(generators.size());
+    for (std::size_t k = 0; k < generators.size(); ++k) {
+      const std::size_t who = (k + turn) % generators.size();
+      seconds[who] = generators[who].generate(part(from));
     }
-    for (std::size_t k = 0; k < painters.size(); ++k) ratios[k].push_back(seconds[0] / seconds[k]);
+    for (std::size_t k = 0; k < generators.size(); ++k) ratios[k].push_back(seconds[0] / seconds[k]);
   }
-  for (std::size_t k = 0; k < painters.size(); ++k) {
-    report_painter(painters[k], painters[0], ratios[k], read_back(painters[k], reader.get(), work),
+  for (std::size_t k = 0; k < generators.size(); ++k) {
+    report_generator(generators[k], generators[0], ratios[k], read_back(generators[k], reader.get(), work),
                    report);
   }
 }

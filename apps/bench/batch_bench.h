@@ -1,4 +1,4 @@
-// How many pictures a minute come of painting several at once: the same prompts and seeds at each
+// How many images a minute come of generating several at once: the same prompts and seeds at each
 // batch size in turn, group by group, with prefill and pixels apart from the passes that decode.
 #pragma once
 
@@ -12,13 +12,13 @@ namespace tessera {
 
 struct BatchBenchOptions {
   GenerateOptions pipeline;                         // model, device, threads, storage, method
-  std::vector<std::int64_t> batch_sizes = {1, 16};  // the first one is what others stand beside
-  std::int64_t prompts = 64;                        // painted at every batch size
+  std::vector<std::int64_t> batch_sizes = {1, 16};  // the first one is what others stand next to
+  std::int64_t prompts = 64;                        // generated at every batch size
   std::uint64_t seed = 1, scene_seed = 1000;
 };
 
 // Emits "batch.b<N>", one object a batch size. Error kUsage, kModel, kMemory, and whatever failed a
-// picture.
+// image.
 void run_batch_bench(const BatchBenchOptions& options, BenchReport& report);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// How many texts a second come of writing several at once: the same pictures described at each
+// How many texts a second come of writing several at once: the same images described at each
 // batch size, the passes that only write apart from encoder and prompts.
 #pragma once
 
@@ -11,8 +11,8 @@ namespace tessera {
 
 struct CaptionBenchOptions {
   DescribeOptions pipeline;                        // model, device, threads, storage, method
-  std::vector<std::int64_t> batch_sizes = {1, 8};  // the first one is what others stand beside
-  std::int64_t pictures = 500;
+  std::vector<std::int64_t> batch_sizes = {1, 8};  // the first one is what others stand next to
+  std::int64_t images = 500;
   int size = 96;  // pixels a side of the renders
   std::uint64_t scene_seed = 1000;
 };

@@ -14,7 +14,7 @@ double soft_maximum(double a, double b) {
 }
 
 double kv_bytes(const StepShape& model, const StepPass& pass) {
-  return as_double(pass.pictures * pass.branches) * model.kv_bytes_a_row * pass.live_rows;
+  return as_double(pass.images * pass.branches) * model.kv_bytes_a_row * pass.live_rows;
 }
 
 }  // namespace
@@ -29,11 +29,11 @@ StepShape step_shape(const StreamModelConfig& model, DType weights, DType kv) {
   const double width = as_double(lm.width);
   double layer = width * as_double(lm.q_width() + 2 * lm.kv_width()) +
                  as_double(lm.q_width()) * width + 3.0 * as_double(lm.ffn_width) * width;
-  double beside = as_double(model.codes) * width;
-  // The aligner behind a narrow code table: code_width -> width -> width. Families that have one
+  double next_to = as_double(model.codes) * width;
+  // The aligner after a narrow code table: code_width -> width -> width. Families that have one
   // have a head of two products too.
-  if (model.code_width > 0) beside += width * (as_double(model.code_width) + 2 * width);
-  return {.parameters = as_double(lm.layers) * layer + beside,
+  if (model.code_width > 0) next_to += width * (as_double(model.code_width) + 2 * width);
+  return {.parameters = as_double(lm.layers) * layer + next_to,
           .bytes_a_parameter = static_cast<double>(dtype_size(weights)),
           .kv_bytes_a_row =
               2.0 * as_double(lm.layers * lm.kv_width()) * static_cast<double>(dtype_size(kv)),
@@ -42,7 +42,7 @@ StepShape step_shape(const StreamModelConfig& model, DType weights, DType kv) {
 }
 
 StepTime predict_step(const DeviceRates& device, const StepShape& model, const StepPass& pass) {
-  const double rows = as_double(pass.pictures * pass.branches * pass.window);
+  const double rows = as_double(pass.images * pass.branches * pass.window);
   const double reading =
       model.parameters * model.bytes_a_parameter / (device.linear_share * device.bytes_per_second);
   const double computing =
@@ -53,7 +53,7 @@ StepTime predict_step(const DeviceRates& device, const StepShape& model, const S
   return {.linear = soft_maximum(reading, computing),
           .attention = kv_bytes(model, pass) / (device.attention_share * device.bytes_per_second),
           .gaps = as_double(model.layers) * device.kernels_a_layer * device.gap_seconds,
-          .law = device.law_seconds + logits};
+          .dist = device.dist_seconds + logits};
 }
 
 double floor_seconds(const DeviceRates& device, const StepShape& model, const StepPass& pass) {

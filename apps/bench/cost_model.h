@@ -1,5 +1,5 @@
 // What a pass should take, from the bytes and products it needs and what the device reaches: the
-// yardstick that stands beside measured times. The planning shares are assumptions until a
+// yardstick that stands next to measured times. The planning shares are assumptions until a
 // measurement confirms or corrects them.
 #pragma once
 
@@ -20,7 +20,7 @@ struct DeviceRates {
   double logits_share = 0.50;     // of the memory rate, in the three passes over logits
   double kernels_a_layer = 6;
   double gap_seconds = 1.2e-6;  // exposed between two kernels
-  double law_seconds = 15e-6;   // guidance, cuts, draw and judgement, beside their traffic
+  double dist_seconds = 15e-6;   // guidance, cuts, draw and verdict, next to their traffic
 };
 
 // What this build runs a layer, of bf16 weights and so many rows: the plan's number for few, more
@@ -38,7 +38,7 @@ struct StepShape {
 
 // One pass of the stream loop.
 struct StepPass {
-  std::int64_t pictures = 1;
+  std::int64_t images = 1;
   std::int64_t branches = 2;  // sequences a picture: 2 with guidance
   std::int64_t window = 1;    // rows of a sequence
   double live_rows = 0;       // cached rows that a sequence sees
@@ -46,8 +46,8 @@ struct StepPass {
 
 // Seconds.
 struct StepTime {
-  double linear = 0, attention = 0, gaps = 0, law = 0;
-  double total() const { return linear + attention + gaps + law; }
+  double linear = 0, attention = 0, gaps = 0, dist = 0;
+  double total() const { return linear + attention + gaps + dist; }
 };
 
 StepShape step_shape(const StreamModelConfig& model, DType weights, DType kv);

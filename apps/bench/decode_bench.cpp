@@ -21,28 +21,28 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What painting some prompts gave.
+// What generating some prompts gave.
 class Collector final : public GenerateListener {
  public:
-  void on_image(GeneratedImage&& picture) override {
-    if (picture.status == ImageStatus::kFailed) throw Error(picture.error);
-    const std::size_t index = picture.index;
-    order.add(index, std::move(picture), [&](GeneratedImage&& next) { collect(std::move(next)); });
+  void on_image(GeneratedImage&& image) override {
+    if (image.status == ImageStatus::kFailed) throw Error(image.error);
+    const std::size_t index = image.index;
+    order.add(index, std::move(image), [&](GeneratedImage&& next) { collect(std::move(next)); });
   }
-  void collect(GeneratedImage&& picture) {
-    seconds += picture.seconds;
-    meters.add(picture.meters);
-    rates.push_back(picture.facts.tokens_per_pass());
-    images.push_back(std::move(picture.image));
-    prompts.push_back(first + picture.index);
-    times.draft += picture.times.draft;
-    times.forward += picture.times.forward;
-    times.judge += picture.times.judge;
-    tokens.push_back(std::move(picture.codes));
+  void collect(GeneratedImage&& image) {
+    seconds += image.seconds;
+    meters.add(image.meters);
+    rates.push_back(image.facts.tokens_per_pass());
+    images.push_back(std::move(image.image));
+    prompts.push_back(first + image.index);
+    times.draft += image.times.draft;
+    times.forward += image.times.forward;
+    times.verify += image.times.verify;
+    tokens.push_back(std::move(image.codes));
   }
 
-  // Reads all pictures back; done when no clock runs.
-  void judge(SceneReader& reader, std::span<const SceneAttributes> truths) {
+  // Reads all images back; done when no clock runs.
+  void verify(SceneReader& reader, std::span<const SceneAttributes> truths) {
     const std::vector<std::optional<SceneAttributes>> seen = reader.read(images);
     for (std::size_t i = 0; i < seen.size(); ++i) {
       marks.push_back(score_seen(seen[i], truths[prompts[i]]));
@@ -78,11 +78,11 @@ Prompts held_out_prompts(const DecodeBenchOptions& options) {
   return out;
 }
 
-// One method, guidance and batch size beside plain decoding.
+// One method, guidance and batch size next to plain decoding.
 struct Duel {
   const DecodeBenchOptions& options;
   const Prompts& prompts;
-  SceneReader& judge;
+  SceneReader& verifier;
   SettingValues sampling;
   std::int64_t batch = 1;
 
@@ -99,7 +99,7 @@ struct Duel {
     return out;
   }
 
-  // Both painters in turn, the first of each pair alternating.
+  // Both generators in turn, the first of each pair alternating.
   void run(GenerateTask& plain, GenerateTask& method, Collector& by_plain, Collector& by_method,
            std::vector<double>& ratios, PassTimes& times) const {
     const std::size_t all = prompts.captions.size(), step = static_cast<std::size_t>(batch);
@@ -108,28 +108,28 @@ struct Duel {
       double seconds[2] = {};
       for (int k = 0; k < 2; ++k) {
         const bool is_plain = (k == 0) == (turn % 2 == 0);
-        GenerateTask& painter = is_plain ? plain : method;
+        GenerateTask& generator = is_plain ? plain : method;
         Collector& collector = is_plain ? by_plain : by_method;
         collector.first = first;
         collector.order = {};
         const double before = collector.seconds;
-        const std::vector<PreparedRequest> requests = prepare(painter, first, count);
-        if (first == 0) check_memory(painter.plan(requests), painter.model_name());
-        painter.run(requests, collector);
+        const std::vector<PreparedRequest> requests = prepare(generator, first, count);
+        if (first == 0) check_memory(generator.plan(requests), generator.model_name());
+        generator.run(requests, collector);
         seconds[is_plain ? 0 : 1] = collector.seconds - before;
       }
       ratios.push_back(seconds[1] / seconds[0]);
     }
     times = by_method.times;
-    by_plain.judge(judge, prompts.truths);
-    by_method.judge(judge, prompts.truths);
+    by_plain.verify(verifier, prompts.truths);
+    by_method.verify(verifier, prompts.truths);
   }
 };
 
 Json times_json(const PassTimes& times) {
-  const double all = times.draft + times.forward + times.judge;
+  const double all = times.draft + times.forward + times.verify;
   return {
-      {"draft", times.draft / all}, {"forward", times.forward / all}, {"judge", times.judge / all}};
+      {"draft", times.draft / all}, {"forward", times.forward / all}, {"judge", times.verify / all}};
 }
 
 void report_duel(const Duel& duel, const GenerateTask& task, const DecodeMethod& method,
@@ -147,7 +147,7 @@ void report_duel(const Duel& duel, const GenerateTask& task, const DecodeMethod&
   Json object = report.start("decode." + method.name);
   object["model"] = task.model_name();
   object["method"] = method_report(method);
-  object["promise"] = promise_name(promise_of(method));
+  object["promise"] = guarantee_name(guarantee_of(method));
   const SettingValue* guidance = duel.sampling.find(setting::kGuidance);
   object["guidance"] = guidance != nullptr ? Json(guidance->number) : Json();
   object["batch"] = duel.batch;
@@ -179,13 +179,13 @@ void report_duel(const Duel& duel, const GenerateTask& task, const DecodeMethod&
           fixed_digits(by_method.meters.excess / static_cast<double>(by_method.marks.size()), 2));
   const Interval& kind = row[Mark::kKind];
   points.push_back({name, rate.mean, rate.low, rate.high, 100 * kind.mean, 100 * kind.low,
-                    100 * kind.high, promise_of(method) != Promise::kNone});
+                    100 * kind.high, guarantee_of(method) != Guarantee::kNone});
 }
 
 }  // namespace
 
 void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
-  const auto judge = SceneReader::open("", {.device = options.pipeline.device,
+  const auto verifier = SceneReader::open("", {.device = options.pipeline.device,
                                             .cuda = options.pipeline.cuda,
                                             .threads = options.pipeline.threads});
   const Prompts prompts = held_out_prompts(options);
@@ -207,7 +207,7 @@ void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
       }
       GenerateTask task(runtime, method_options);
       for (const double scale : scales) {
-        Duel duel{options, prompts, *judge, options.sampling, batch};
+        Duel duel{options, prompts, *verifier, options.sampling, batch};
         if (scale >= 0) duel.sampling.set(setting::kGuidance, scale);
         Collector by_plain, by_method;
         std::vector<double> ratios;

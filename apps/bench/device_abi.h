@@ -18,7 +18,7 @@ inline constexpr int kCaptureRelaxed = 2;
 inline constexpr int kF32 = 0, kBf16 = 14, kComputeF32 = 68;
 inline constexpr std::int32_t kTransposed = 1;
 inline constexpr int kTransposeA = 3;     // of a product's attributes
-inline constexpr int kMostWorkspace = 1;  // of a preference's
+inline constexpr int kMaxWorkspace = 1;  // of a preference's
 
 struct Algorithm {
   std::uint64_t data[8];

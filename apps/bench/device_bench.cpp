@@ -30,7 +30,7 @@ Json device_json(const std::string& name, const DeviceLibraries* libraries) {
   return out;
 }
 
-// Few and short: they stand beside every figure.
+// Few and short: they stand with every figure.
 const BenchOptions kProbe{.min_reps = 5, .min_seconds = 0};
 constexpr int kWays = 6;  // of a product by cuBLASLt that are tried
 

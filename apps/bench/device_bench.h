@@ -1,4 +1,4 @@
-// What the phases of tessera-gpu-check share: a device, its ceilings probed beside every figure,
+// What the phases of tessera-gpu-check share: a device, its ceilings probed with every figure,
 // timings of recorded passes, and objects with every field of a measurement.
 #pragma once
 
@@ -48,14 +48,14 @@ class DeviceBench {
   // What memory reaches, by reading where cuBLAS is found, else by copying (both ways counted).
   double read_rate();
   double copy_rate();
-  std::string read_probe() const { return reads_ ? "read" : "copy"; }  // behind read_rate()
+  std::string read_probe() const { return reads_ ? "read" : "copy"; }  // after read_rate()
   bool has_peer() const;                                               // cuBLASLt
   // Products of bf16 by cuBLASLt, 10^12 operations a second; empty without it.
   std::optional<double> product_rate();
 
   // Seconds of one call; `calls` of them make a recorded pass, which is repeated.
   Timing time_calls(int calls, FunctionRef<void(int call)> call);
-  // Of a kernel that does next to nothing, behind another such one in a recorded pass.
+  // Of a kernel that does next to nothing, after another such one in a recorded pass.
   Timing time_gap();
   static constexpr int kGapKernels = 512;
   // Of a call that waits for its own results.
@@ -96,12 +96,12 @@ void run_device_probe(DeviceBench& bench);
 void run_device_micro(DeviceBench& bench);
 // `models` as open_model() takes them.
 void run_device_macro(DeviceBench& bench, const std::vector<std::string>& models);
-void run_device_law(DeviceBench& bench, const std::vector<std::string>& models);
+void run_device_dist(DeviceBench& bench, const std::vector<std::string>& models);
 // `traces`: recorded hazards by method (read_accept_trace), in place of the published traces.
 using AcceptTraces = std::map<std::string, std::vector<double>>;
 void run_device_image(DeviceBench& bench, const std::vector<std::string>& models,
                       const AcceptTraces& traces = {});
-// The prompt of LLaVA-NeXT-7B, and its picture encoder.
+// The prompt of LLaVA-NeXT-7B, and its image encoder.
 void run_device_prefill(DeviceBench& bench);
 
 }  // namespace tessera

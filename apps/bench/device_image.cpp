@@ -1,5 +1,5 @@
-// Whole pictures on a device, from the prompt to pixels: plain decoding, and speculative methods
-// whose commit lengths are those of published traces (replay.h), each beside plain pictures of the
+// Whole images on a device, from the prompt to pixels: plain decoding, and speculative methods
+// whose commit lengths are those of published traces (replay.h), each next to plain images of the
 // same run, turn by turn.
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -20,9 +20,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kPrompt = 32;
 
-// What one picture took, in seconds. `law` is known of pictures that were timed apart.
-struct Painted {
-  double total = 0, prefill = 0, passes = 0, law = 0, pixels = 0;
+// What one image took, in seconds. `distribution` is known of images that were timed apart.
+struct Generated {
+  double total = 0, prefill = 0, passes = 0, dist = 0, pixels = 0;
   std::int64_t tokens = 0, count = 0;   // count: of passes
   std::vector<std::int64_t> histogram;  // passes that committed so many tokens
 };
@@ -38,12 +38,12 @@ struct Way {
 
   std::unique_ptr<OwnedParts<float, KeyedRandom>> owned;
   std::unique_ptr<ReplayRule> rule;
-  std::unique_ptr<WatchedJudges> judges;  // null where the host judges
+  std::unique_ptr<WatchedVerifiers> verifiers;  // null where the host verifies
   std::unique_ptr<WindowController> controller;
   LoopParts parts;
-  std::vector<double> seconds;  // whole pictures
+  std::vector<double> seconds;  // whole images
   std::vector<double> gains;    // plain's time by this one's, round by round
-  Painted last, apart;
+  Generated last, apart;
 
   bool replayed() const { return !trace.survival.empty(); }
 };
@@ -67,7 +67,7 @@ class Studio {
   void run() {
     // Records passes, teaches the controllers.
     for (Way& way : ways_) {
-      if (!quick_) paint(way);
+      if (!quick_) generate(way);
     }
     ProbePair probe;
     probe.before = bench_.read_rate();
@@ -76,15 +76,15 @@ class Studio {
       for (std::size_t i = 0; i < ways_.size(); ++i) {
         // The first of each round is another one.
         Way& way = ways_[(i + static_cast<std::size_t>(round)) % ways_.size()];
-        way.last = paint(way);
+        way.last = generate(way);
         way.seconds.push_back(way.last.total);
       }
       for (Way& way : ways_) way.gains.push_back(ways_[0].seconds.back() / way.seconds.back());
     }
     probe.after = bench_.read_rate();
     for (Way& way : ways_) {
-      if (way.judges != nullptr) way.judges->time_apart(true);
-      way.apart = paint(way);
+      if (way.verifiers != nullptr) way.verifiers->time_apart(true);
+      way.apart = generate(way);
       emit(way, probe);
     }
     emit_pixels();
@@ -145,10 +145,10 @@ class Studio {
         way.rule = std::make_unique<ReplayRule>(*way.parts.rule, way.trace);
         way.parts.rule = way.rule.get();
       }
-      if (bench_.backend().row_judges() == nullptr) continue;
-      way.judges =
-          std::make_unique<WatchedJudges>(bench_.backend(), way.replayed() ? &way.trace : nullptr);
-      way.parts.judges = way.judges.get();
+      if (bench_.backend().row_verifiers() == nullptr) continue;
+      way.verifiers =
+          std::make_unique<WatchedVerifiers>(bench_.backend(), way.replayed() ? &way.trace : nullptr);
+      way.parts.verifiers = way.verifiers.get();
     }
   }
 
@@ -171,7 +171,7 @@ class Studio {
                                                        .window = way.window,
                                                        .guided = true,
                                                        .kv = DType::kBF16,
-                                                       .laws = way.window > 1},
+                                                       .dists = way.window > 1},
                                           way.parts, way.controller.get());
     } else {
       loop->use(way.parts, way.controller.get());
@@ -179,28 +179,28 @@ class Studio {
     return *loop;
   }
 
-  Painted paint(Way& way) {
-    if (way.judges != nullptr) way.judges->forget();
-    Painted out;
+  Generated generate(Way& way) {
+    if (way.verifiers != nullptr) way.verifiers->forget();
+    Generated out;
     StreamLoop& loop = loop_of(way);
     const double began = monotonic_seconds();
     const auto results = run_streams(loop, {&way.item, 1}, [&](const RunPass& event) {
       if (event.pass == 1) out.prefill = monotonic_seconds() - began;
-      if (event.pass > 1 && way.judges == nullptr) out.law += event.times.judge;
+      if (event.pass > 1 && way.verifiers == nullptr) out.dist += event.times.verify;
       return Flow::kContinue;
     });
-    const double painted = monotonic_seconds();
+    const double generated = monotonic_seconds();
     if (results[0].status == StreamStatus::kFailed) throw Error(results[0].error);
     const ModelSpec& spec = made_.opened.spec;
-    pixels(*tokenizers_.back(), spec.model.grammar().picture_codes(results[0].tokens));
+    pixels(*tokenizers_.back(), spec.model.grammar().image_codes(results[0].tokens));
     const double ended = monotonic_seconds();
     out.total = ended - began;
-    out.passes = painted - began - out.prefill;
-    out.pixels = ended - painted;
+    out.passes = generated - began - out.prefill;
+    out.pixels = ended - generated;
     out.tokens = static_cast<std::int64_t>(results[0].tokens.size());
     out.count = results[0].passes;
     out.histogram = results[0].meters.commit_histogram;
-    if (way.judges != nullptr) out.law = way.judges->seen().law_seconds;
+    if (way.verifiers != nullptr) out.dist = way.verifiers->seen().dist_seconds;
     return out;
   }
 
@@ -214,7 +214,7 @@ class Studio {
     Json object = bench_.start(way.name, bench_.backend().name());
     const StreamModelConfig& config = made_.config();
     const StepShape step = step_shape(config, DType::kBF16, DType::kBF16);
-    const Painted& last = way.last;
+    const Generated& last = way.last;
     const auto prompt = item_.prompt.length();
     object["model"] = made_.json();
     object["shape"] = {{"b", 1},
@@ -226,7 +226,7 @@ class Studio {
     timing.warmup = quick_ ? 0 : 1;
     timing.seconds = way.seconds;
     std::sort(timing.seconds.begin(), timing.seconds.end());
-    // Every pass reads the weights; what is cached of both branches is half the picture's in the
+    // Every pass reads the weights; what is cached of both branches is half the image's in the
     // mean.
     const double count = static_cast<double>(last.count);
     const double bytes =
@@ -245,20 +245,20 @@ class Studio {
     }
     object["window"] = {{"mode", way.adaptive ? "auto" : "fixed"}, {"rows", way.window}};
     if (way.adaptive) object["window"]["why"] = way.controller->why();
-    // Of one more picture, which waits between passes and judgement where a device judges.
-    const Painted& apart = way.apart;
+    // Of one more image, which waits between passes and verdict where a device verifies.
+    const Generated& apart = way.apart;
     object["split_us"] = {{"prefill", apart.prefill * 1e6},
-                          {"passes", (apart.passes - apart.law) * 1e6},
-                          {"law", apart.law * 1e6},
+                          {"passes", (apart.passes - apart.dist) * 1e6},
+                          {"law", apart.dist * 1e6},
                           {"vq", apart.pixels * 1e6},
                           {"total", apart.total * 1e6}};
-    object["judged_by"] = way.judges == nullptr ? "host" : "device";
+    object["judged_by"] = way.verifiers == nullptr ? "host" : "device";
     object["vq_dtype"] = "bf16";
     const Interval gain = bootstrap_median(way.gains);
     object["gain_over_plain"] = {{"median", gain.mean}, {"low", gain.low}, {"high", gain.high}};
     object["img_s"] = 1 / timing.median();
     object["seed"] = way.item.seed;
-    // Weights are noise; replayed verdicts keep no law.
+    // Weights are noise; replayed verdicts keep no distribution.
     object["quality"] = nullptr;
     object["lossless"] = nullptr;
     std::string text = way.name + ", " + made_.opened.spec.title;

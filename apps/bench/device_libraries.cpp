@@ -144,7 +144,7 @@ class DeviceLibraries::Product final : public LibraryProduct {
     Owner preference(calls_.preference_destroy);
     succeed(calls_.preference_create(&preference.made), "a product's ways");
     succeed(
-        calls_.preference_set(preference.made, abi::kMostWorkspace, &kWorkspace, sizeof kWorkspace),
+        calls_.preference_set(preference.made, abi::kMaxWorkspace, &kWorkspace, sizeof kWorkspace),
         "a product's ways");
     std::vector<abi::Heuristic> named(static_cast<std::size_t>(ways));
     int count = 0;

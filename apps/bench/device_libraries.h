@@ -27,7 +27,7 @@ struct LibraryFiles {
 };
 
 // out [m, n] f32 = x [m, k] w [n, k]^T, x and w bf16, all on the device, row-major. `copies` of w
-// stand one behind the other and are taken in turn.
+// stand one after the other and are taken in turn.
 struct LibraryCase {
   std::int64_t m = 0, n = 0, k = 0;
   const void* x = nullptr;

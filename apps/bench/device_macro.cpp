@@ -1,11 +1,11 @@
-// Passes of the stream loop at published dimensions, window by window, beside what the cost model
-// says of them; what one order of sums costs; what law, acceptance and commitment take of a pass.
+// Passes of the stream loop at published dimensions, window by window, next to what the cost model
+// says of them; what one order of sums costs; what distribution, acceptance and commitment take of a pass.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/device_model.h"
-#include "engine/backend/row_judge.h"
+#include "engine/backend/row_verifier.h"
 #include "engine/core/io.h"
 #include "engine/decoding/model_pass.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where passes are timed: behind a prompt and about half of a picture.
+// Where passes are timed: after a prompt and about half of an image.
 struct Place {
   std::int64_t prompt = 32, given = 256, passes = 24;
 
@@ -63,7 +63,7 @@ struct Sweep {
     object["passes"] = passes.timing.seconds.size();
     object["quality"] = nullptr;
     DeviceRates reached = rates;
-    reached.kernels_a_layer = kernels_of_a_layer(pass.pictures * pass.branches * pass.window);
+    reached.kernels_a_layer = kernels_of_a_layer(pass.images * pass.branches * pass.window);
     object["kernels_a_layer"] = reached.kernels_a_layer;
     object["gap_us"] = reached.gap_seconds * 1e6;
     const double predicted = predict_step(reached, shape, pass).total();
@@ -129,10 +129,10 @@ void sweep_deterministic(DeviceBench& bench, const std::string& name, const Devi
   }
 }
 
-// Passes of one shape behind the same cached rows: as they are, and judged.
-class LawCase {
+// Passes of one shape after the same cached rows: as they are, and verified.
+class DistributionCase {
  public:
-  LawCase(DeviceBench& bench, const BenchModel& made, std::int64_t window)
+  DistributionCase(DeviceBench& bench, const BenchModel& made, std::int64_t window)
       : bench_(bench),
         window_(window),
         place_(middle(bench.options().quick)),
@@ -155,27 +155,27 @@ class LawCase {
       tokens_[i] =
           static_cast<std::int32_t>(i * 37 % static_cast<std::size_t>(made.config().codes));
     }
-    RowJudgeMaker* judges = bench.backend().row_judges();
-    if (judges == nullptr) return;
-    const JudgeMethod method =
-        window == 1 ? JudgeMethod{} : JudgeMethod{.tail = JudgeTail::kMaximal, .laws = true};
-    judge_ = judges->make(method, {.codes = made.config().codes, .rows = window, .items = 1});
+    RowVerifierMaker* verifiers = bench.backend().row_verifiers();
+    if (verifiers == nullptr) return;
+    const VerifyMethod method =
+        window == 1 ? VerifyMethod{} : VerifyMethod{.redraft_policy = VerifyRedraft::kMaximal, .dists = true};
+    verifier_ = verifiers->make(method, {.codes = made.config().codes, .rows = window, .items = 1});
   }
 
-  bool on_device() const { return judge_ != nullptr; }
+  bool on_device() const { return verifier_ != nullptr; }
 
-  // Seconds. Judged: with records on the host, or with the logits there where the host judges.
-  double once(bool judged) {
+  // Seconds. Judged: with records on the host, or with the logits there where the host verifies.
+  double once(bool verified) {
     const double began = monotonic_seconds();
     pass_.begin();
     for (const std::int32_t branch : {0, 1}) pass_.add_tokens(branch, tokens_);
     pass_.run();
-    if (!judged) {
+    if (!verified) {
       bench_.backend().synchronize();
-    } else if (judge_ == nullptr) {
+    } else if (verifier_ == nullptr) {
       pass_.fetch_logits();
     } else {
-      judge();
+      verify();
     }
     const double ended = monotonic_seconds();
     for (const std::int32_t branch : {0, 1}) pass_.cache().truncate(branch, cached_);
@@ -202,7 +202,7 @@ class LawCase {
   }
 
   // Drafts that were drawn evenly.
-  void judge() {
+  void verify() {
     rows_.clear();
     for (std::int32_t row = 0; row < window_; ++row) {
       const bool last = row + 1 == window_;
@@ -211,42 +211,42 @@ class LawCase {
                        .draft = last ? -1 : tokens_[static_cast<std::size_t>(row) + 1],
                        .kind = last ? DraftKind::kNone : DraftKind::kUniform});
     }
-    const JudgedItem item{.law = {.guidance = 5}, .rows = static_cast<std::int32_t>(window_)};
-    judge_->judge({pass_.device_logits(), {&item, 1}, rows_});
-    judge_->rows();
+    const VerifiedItem item{.dist = {.guidance = 5}, .rows = static_cast<std::int32_t>(window_)};
+    verifier_->verify({pass_.device_logits(), {&item, 1}, rows_});
+    verifier_->rows();
   }
 
   DeviceBench& bench_;
   std::int64_t window_, cached_ = 0;
   Place place_;
   ModelPass pass_;
-  std::unique_ptr<RowJudge> judge_;
+  std::unique_ptr<RowVerifier> verifier_;
   std::vector<std::int32_t> tokens_;
-  std::vector<JudgedRow> rows_;
+  std::vector<VerifiedRow> rows_;
 };
 
-void law_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
+void dist_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
   const Place place(bench.options().quick);
-  LawCase one(bench, made, window);
-  Timing bare, judged;
-  bare.warmup = judged.warmup = 3;
+  DistributionCase one(bench, made, window);
+  Timing bare, verified;
+  bare.warmup = verified.warmup = 3;
   const int pairs = bench.options().quick ? 1 : 40;
   for (int i = 0; i < bare.warmup + pairs; ++i) {
     for (const bool with : {false, true}) {
       const double seconds = one.once(with);
-      if (i >= bare.warmup) (with ? judged : bare).seconds.push_back(seconds);
+      if (i >= bare.warmup) (with ? verified : bare).seconds.push_back(seconds);
     }
   }
-  for (Timing* timing : {&bare, &judged}) {
+  for (Timing* timing : {&bare, &verified}) {
     std::sort(timing->seconds.begin(), timing->seconds.end());
   }
   const Stream item = bench_item(*made.model, place.prompt, place.given);
   const LoopPasses steps = time_loop(bench, *made.model, item, window, 2 * place.passes);
-  // What stands beside the bare pass: the judge's kernels and their records, by turns with it, and
+  // What stands next to the bare pass: the verifier's kernels and their records, by turns with it, and
   // the host's part.
-  const double law = judged.median() - bare.median();
-  const double step = judged.median() + steps.host_seconds;
-  const double of_step = (law + steps.host_seconds) / step;
+  const double dist = verified.median() - bare.median();
+  const double step = verified.median() + steps.host_seconds;
+  const double of_step = (dist + steps.host_seconds) / step;
   Json object = bench.start("law.share", bench.backend().name());
   object["model"] = made.json();
   object["shape"] = {{"M", 2 * window},
@@ -257,10 +257,10 @@ void law_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
                      {"V", made.config().codes}};
   BenchReport::add_timing(object, steps.timing);
   object["pass_us"] = bare.median() * 1e6;
-  object["judged_pass_us"] = judged.median() * 1e6;
+  object["judged_pass_us"] = verified.median() * 1e6;
   object["host_us"] = steps.host_seconds * 1e6;
   object["step_us"] = step * 1e6;
-  object["law_share"] = law / judged.median();
+  object["law_share"] = dist / verified.median();
   object["share_of_step"] = of_step;
   object["judged_by"] = one.on_device() ? "device" : "host";
   const auto passes = static_cast<double>(steps.passes);
@@ -268,7 +268,7 @@ void law_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
   object["host_bytes_a_pass"] = static_cast<double>(steps.bytes) / passes;
   object["quality"] = nullptr;
   bench.emit(object, "law.share, " + made.opened.spec.title + ", " + std::to_string(2 * window) +
-                         " rows: law, acceptance and commit " + fixed_digits(100 * of_step, 1) +
+                         " rows: distribution, acceptance and commit " + fixed_digits(100 * of_step, 1) +
                          " % of a step, " +
                          fixed_digits(static_cast<double>(steps.reads) / passes, 1) + " reads of " +
                          fixed_digits(static_cast<double>(steps.bytes) / passes, 0) +
@@ -295,13 +295,13 @@ void run_device_macro(DeviceBench& bench, const std::vector<std::string>& models
   }
 }
 
-void run_device_law(DeviceBench& bench, const std::vector<std::string>& models) {
+void run_device_dist(DeviceBench& bench, const std::vector<std::string>& models) {
   const std::vector<std::int64_t> windows = bench.options().quick
                                                 ? std::vector<std::int64_t>{1, 2}
                                                 : std::vector<std::int64_t>{1, 16, 32, 64};
   for (const std::string& model : models) {
     const BenchModel made = load_bench_model(bench, model, windows.back());
-    for (const std::int64_t window : windows) law_of(bench, made, window);
+    for (const std::int64_t window : windows) dist_of(bench, made, window);
   }
 }
 

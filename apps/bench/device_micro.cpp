@@ -1,5 +1,5 @@
-// Single ops on a device at the dimensions of published models: skinny products beside cuBLASLt,
-// the attention of a window, judgement of rows, what is fused, the gap between two kernels.
+// Single ops on a device at the dimensions of published models: skinny products next to cuBLASLt,
+// the attention of a window, verdict of rows, what is fused, the gap between two kernels.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "apps/bench/device_bench.h"
-#include "engine/backend/row_judge.h"
+#include "engine/backend/row_verifier.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -31,7 +31,7 @@ constexpr Product kProducts[] = {
     {"llamagen-b", 4096, 768},    {"llamagen-b", 768, 2048},     {"llamagen-3b", 9600, 3200},
     {"llamagen-3b", 17408, 3200}, {"llamagen-3b", 3200, 8704},
 };
-// So many that the wait behind them, and the first launch, do not count.
+// So many that the wait after them, and the first launch, do not count.
 constexpr int kCallsOfATime = 64;
 constexpr std::int64_t kRows[] = {2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
 
@@ -53,7 +53,7 @@ class Micro {
     graph_gap();
     skinny_products();
     windows();
-    judgement();
+    decision();
     fused();
   }
 
@@ -281,50 +281,50 @@ class Micro {
     bench_.emit(object, text);
   }
 
-  void judgement() {
-    RowJudgeMaker* judges = bench_.backend().row_judges();
-    if (judges == nullptr) return;
-    if (quick_) return judge_case(*judges, 64, 2);
+  void decision() {
+    RowVerifierMaker* verifiers = bench_.backend().row_verifiers();
+    if (verifiers == nullptr) return;
+    if (quick_) return verify_case(*verifiers, 64, 2);
     for (const std::int64_t codes : {8194, 16384, 32772, 65536}) {
-      for (const std::int64_t rows : {1, 16, 64, 256}) judge_case(*judges, codes, rows);
+      for (const std::int64_t rows : {1, 16, 64, 256}) verify_case(*verifiers, codes, rows);
     }
   }
 
-  // One picture's window with guidance, drafts that were drawn evenly; the records are waited for.
-  void judge_case(RowJudgeMaker& judges, std::int64_t codes, std::int64_t rows) {
+  // One image's window with guidance, drafts that were drawn evenly; the records are waited for.
+  void verify_case(RowVerifierMaker& verifiers, std::int64_t codes, std::int64_t rows) {
     struct Kind {
       const char* name;
-      JudgeMethod method;
+      VerifyMethod method;
     };
     const Kind kinds[] = {
-        {"gumbel", {.rule = {.name = "gumbel"}, .tail = JudgeTail::kGumbel}},
-        {"coupled", {.tail = JudgeTail::kMaximal, .laws = true}}};
+        {"gumbel", {.rule = {.name = "gumbel"}, .redraft_policy = VerifyRedraft::kGumbel}},
+        {"coupled", {.redraft_policy = VerifyRedraft::kMaximal, .dists = true}}};
     const Tensor logits = bench_.random({2 * rows, codes}, 9, 3.0f);
-    std::vector<JudgedRow> judged(static_cast<std::size_t>(rows));
+    std::vector<VerifiedRow> verified(static_cast<std::size_t>(rows));
     for (std::int32_t row = 0; row < rows; ++row) {
       const bool last = row + 1 == rows;
-      judged[static_cast<std::size_t>(row)] = {
+      verified[static_cast<std::size_t>(row)] = {
           .cond = row,
           .uncond = static_cast<std::int32_t>(rows) + row,
           .draft = last ? -1 : static_cast<std::int32_t>(row * 37 % codes),
           .kind = last ? DraftKind::kNone : DraftKind::kUniform,
           .place = row};
     }
-    const JudgedItem item{.law = {.guidance = 5}, .rows = static_cast<std::int32_t>(rows)};
+    const VerifiedItem item{.dist = {.guidance = 5}, .rows = static_cast<std::int32_t>(rows)};
     for (const Kind& kind : kinds) {
-      const auto judge = judges.make(kind.method, {.codes = codes, .rows = rows, .items = 1});
+      const auto verifier = verifiers.make(kind.method, {.codes = codes, .rows = rows, .items = 1});
       Timing timing;
       const ProbePair probe = probe_around([&] {
         timing = bench_.time_waited([&] {
-          judge->judge({logits.view(), {&item, 1}, judged});
-          judge->rows();
+          verifier->verify({logits.view(), {&item, 1}, verified});
+          verifier->rows();
         });
       });
       Json object = bench_.start("law.accept", bench_.backend().name());
       object["shape"] = {{"M", rows}, {"V", codes}, {"c", 2}};
       object["decode"] = kind.name;
       bench_.finish(object, timing, 8.0 * static_cast<double>(rows * codes), 0, probe);
-      const bool shown = codes == 16384 && rows >= 64 && kind.method.laws;
+      const bool shown = codes == 16384 && rows >= 64 && kind.method.dists;
       bench_.emit(object, shown ? "law.accept, " + std::to_string(rows) +
                                       " rows of 16384, waited for: " +
                                       fixed_digits(timing.median() * 1e6, 1) + " us"

@@ -46,7 +46,7 @@ nlohmann::ordered_json BenchModel::json() const {
 BenchModel load_bench_model(DeviceBench& bench, const std::string& name, std::int64_t window) {
   BenchModel out{open_model(name), nullptr};
   const MemoryRequest asked{
-      .storage = DType::kBF16, .prompt_tokens = 32, .window = window, .laws = true};
+      .storage = DType::kBF16, .prompt_tokens = 32, .window = window, .dists = true};
   const auto plan_of = [&](const MemoryRequest& request) {
     return plan_generation(out.opened, bench.backend(), request);
   };
@@ -71,7 +71,7 @@ Stream bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t gi
     }
   }
   out.unconditional.ids = model.unconditional_prompt(out.prompt.ids, 0);
-  out.law.guidance = 5;
+  out.dist.guidance = 5;
   out.seed = 1;
   for (std::int64_t i = 0; i < given; ++i) {
     const auto forced = config.grammar().forced(static_cast<std::size_t>(i));
@@ -91,9 +91,9 @@ LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream&
   }
   const OwnedParts<float, KeyedRandom> owned(method, aids);
   LoopParts parts = owned.parts();
-  WatchedJudges judges(bench.backend(), nullptr);
-  const bool on_device = bench.backend().row_judges() != nullptr;
-  if (on_device) parts.judges = &judges;
+  WatchedVerifiers verifiers(bench.backend(), nullptr);
+  const bool on_device = bench.backend().row_verifiers() != nullptr;
+  if (on_device) parts.verifiers = &verifiers;
   StreamLoop loop(model,
                   {.prompt_rows = item.prompt.length(),
                    .grammar = aids.grammar,
@@ -101,7 +101,7 @@ LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream&
                    .guided = true,
                    .budget = 2 * bench.backend().rows_at_once(),
                    .kv = DType::kBF16,
-                   .laws = keeps_laws(method),
+                   .dists = keeps_dists(method),
                    .given_tokens = static_cast<std::int64_t>(item.given.size())},
                   parts);
   LoopPasses out;
@@ -114,7 +114,7 @@ LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream&
     out.passes = event.items[0].passes;
     if (out.passes > 1 + out.timing.warmup) {
       out.timing.seconds.push_back(now - last);
-      host.push_back(event.times.draft + event.times.judge);
+      host.push_back(event.times.draft + event.times.verify);
     }
     last = now;
     return out.passes < 1 + out.timing.warmup + passes ? Flow::kContinue : Flow::kStop;
@@ -126,8 +126,8 @@ LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream&
   std::sort(out.timing.seconds.begin(), out.timing.seconds.end());
   std::sort(host.begin(), host.end());
   out.host_seconds = host[host.size() / 2];
-  out.reads = judges.seen().reads;
-  out.bytes = judges.seen().bytes;
+  out.reads = verifiers.seen().reads;
+  out.bytes = verifiers.seen().bytes;
   if (!on_device) {
     // Logits of both branches.
     out.reads = out.passes;

@@ -40,10 +40,10 @@ struct BenchModel {
 // not fit the device. Error kModel, kMemory.
 BenchModel load_bench_model(DeviceBench& bench, const std::string& name, std::int64_t window);
 
-// A guided picture behind a prompt of so many tokens, with `given` tokens of the stream.
+// A guided image after a prompt of so many tokens, with `given` tokens of the stream.
 Stream bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t given);
 
-// Passes of the stream loop, each with its judgement; the first ones of a run are not timed.
+// Passes of the stream loop, each with its verdict; the first ones of a run are not timed.
 struct LoopPasses {
   Timing timing;
   double host_seconds = 0;            // drafts, acceptance and commit of a pass on the host, median

@@ -1,5 +1,5 @@
-// The prompt of a picture in tiles at LLaVA-NeXT-7B's dimensions, as one pass and as the loop of
-// texts takes it in, and the encoder of its tiles, beside the rate that cuBLASLt reaches.
+// The prompt of an image in tiles at LLaVA-NeXT-7B's dimensions, as one pass and as the loop of
+// texts takes it in, and the encoder of its tiles, next to the rate that cuBLASLt reaches.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -41,8 +41,8 @@ ModelSpec llava_spec(bool quick, const Prompt& prompt) {
   return spec;
 }
 
-// CLIP-L/14 at 336 pixels; the feature is what stands behind its last layer but one.
-VitSpec clip_spec(bool quick) {
+// CLIP-L/14 at 336 pixels; the feature is what stands after its last layer but one.
+VitSpec video_spec(bool quick) {
   VitSpec spec;
   spec.patch = quick ? 4 : 14;
   spec.width = quick ? 64 : 1024;
@@ -120,7 +120,7 @@ class Prefill {
     emit("prefill.llava", model, once, "one pass");
   }
 
-  // As captions are written: parts of 256 rows beside what others write, the first token drawn.
+  // As captions are written: parts of 256 rows next to what others write, the first token drawn.
   void loop(const StreamModel& model, const Tensor& rows, const Places& places) {
     struct Keep final : StreamListener {
       void on_done(std::size_t, StreamResult&& result) override {
@@ -142,7 +142,7 @@ class Prefill {
                              .positions = places,
                              .next_position = prompt_.rows()},
                   .kind = StreamKind::kText};
-      item.law.temperature = 0;
+      item.dist.temperature = 0;
       texts.add(std::move(item));
       while (!texts.idle()) texts.step(keep);
     };
@@ -185,7 +185,7 @@ class Prefill {
   }
 
   void tiles() {
-    const VitSpec spec = clip_spec(quick_);
+    const VitSpec spec = video_spec(quick_);
     NoiseSource source(vit_tensors(spec));
     std::map<std::string, Tensor> tensors;
     for (const TensorSpec& tensor : vit_tensors(spec)) {
@@ -198,14 +198,14 @@ class Prefill {
     const VisionEncoder encoder(bench_.backend(), spec, checkpoint, DType::kBF16);
     const std::int64_t side = spec.grid * spec.patch, count = quick_ ? 2 : 5;
     const Tensor pixels = DeviceBench::noise({3, side, side}, 6, 1.0f);
-    const std::vector<EncoderInput> pictures(static_cast<std::size_t>(count),
+    const std::vector<EncoderInput> images(static_cast<std::size_t>(count),
                                              EncoderInput{.pixels = pixels.view()});
     Arena arena = make_arena(
         bench_.backend(), VisionEncoder::scratch_bytes(spec, count * spec.grid * spec.grid, count));
     ProbePair probe;
     probe.before = bench_.read_rate();
     const Timing timing = bench_.time_waited([&] {
-      encoder.encode(pictures, arena);
+      encoder.encode(images, arena);
       bench_.backend().synchronize();
     });
     probe.after = bench_.read_rate();

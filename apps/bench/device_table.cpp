@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kMostMiss = 15;  // percent, of a prediction
+constexpr double kMaxMiss = 15;  // percent, of a prediction
 constexpr const char* k1B = "24x2048";
 constexpr const char* k7B = "30x4096";
 
@@ -127,7 +127,7 @@ class Table {
     target("picture at 1B, compiled PyTorch by own", peer_ratio("torch compiled"), Want::kAtLeast,
            1.5, "", 2);
     for (const auto& [title, dims] : {std::pair{"1B", k1B}, std::pair{"7B", k7B}}) {
-      target(std::string("replayed coupled pictures at ") + title + ", times plain",
+      target(std::string("replayed coupled images at ") + title + ", times plain",
              largest(numbers("image.coupled", dims, "/gain_over_plain/median", any)),
              Want::kAtLeast, 3.7, "", 2);
     }
@@ -140,11 +140,11 @@ class Table {
            percent(last("prefill.llava", "", "/share_of_peak", any)), Want::kAtLeast, 65, " %", 0);
     std::vector<double> misses = numbers("step.sweep", "", "/miss_percent", any);
     for (double& miss : misses) miss = std::abs(miss);
-    target("cost model's predictions, worst miss", largest(misses), Want::kAtMost, kMostMiss, " %",
+    target("cost model's predictions, worst miss", largest(misses), Want::kAtMost, kMaxMiss, " %",
            0);
   }
 
-  // Whole pictures with pixels, of the same dimensions.
+  // Whole images with pixels, of the same dimensions.
   std::optional<double> peer_ratio(const std::string& impl) const {
     const auto own = last("image.plain", k1B, "/t_us/median", any);
     const auto theirs = last("image.peer", k1B, "/t_us/median",
@@ -158,7 +158,7 @@ class Table {
     for (const Json& object : objects_) {
       if (is_quick(object) || text_at(object, "name") != "step.sweep") continue;
       const auto miss = number_at(object, Json::json_pointer("/miss_percent"));
-      if (!miss || std::abs(*miss) <= kMostMiss || flagged_ == kMostFlags) continue;
+      if (!miss || std::abs(*miss) <= kMaxMiss || flagged_ == kMaxFlags) continue;
       ++flagged_;
       const auto rows = number_at(object, Json::json_pointer("/shape/w")).value_or(0);
       say("!! step.sweep, " + dims_of(object) + ", window " + fixed_digits(rows, 0) +
@@ -166,7 +166,7 @@ class Table {
     }
   }
 
-  static constexpr int kMostFlags = 4;
+  static constexpr int kMaxFlags = 4;
   const std::vector<Json>& objects_;
   std::vector<std::string> lines_;
   int flagged_ = 0;
@@ -177,8 +177,8 @@ class Table {
 std::vector<Json> of_last_build(const std::vector<Json>& objects) {
   const auto name = [](const Json& object) {
     const auto device = object.find("device");
-    const bool told = device != object.end() && device->is_object();
-    return std::pair(text_at(object, "git"), told ? text_at(*device, "model") : "");
+    const bool heard = device != object.end() && device->is_object();
+    return std::pair(text_at(object, "git"), heard ? text_at(*device, "model") : "");
   };
   std::pair<std::string, std::string> last;
   for (const Json& object : objects) {

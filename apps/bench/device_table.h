@@ -1,5 +1,5 @@
-// The table behind a check of a GPU: what the project wants of one, each figure beside its target,
-// then the passes and pictures that were timed.
+// The table after a check of a GPU: what the project wants of one, each figure next to its target,
+// then the passes and images that were timed.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ Stream make_item(const OpenedModel& opened, const StreamModel& model,
   }
   item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
   const SamplingDefaults& preset = opened.spec.sampling;
-  item.law = {.guidance = preset.guidance > 1.0 ? preset.guidance : 4.0,
+  item.dist = {.guidance = preset.guidance > 1.0 ? preset.guidance : 4.0,
               .temperature = preset.temperature,
               .top_k = preset.top_k,
               .top_p = preset.top_p};
@@ -73,7 +73,7 @@ Run decode(StreamLoop& loop, const Stream& item, std::int64_t tokens) {
 }
 
 // Keys and values that the steps of one run read, both branches: step i sees the prompt and i
-// picture tokens.
+// image tokens.
 double live_kv_bytes(const StreamModelConfig& config, std::int64_t prompt, std::int64_t steps,
                      DType kv) {
   const double row =
@@ -88,9 +88,9 @@ double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOp
                  const std::vector<std::int32_t>& tokens) {
   const ModelSpec& spec = opened.spec;
   const auto vq = make_visual_tokenizer(backend, opened, image.storage, TokenizerHalves::kDecoder);
-  const std::vector<std::int32_t> painted = spec.model.grammar().picture_codes(tokens);
+  const std::vector<std::int32_t> generated = spec.model.grammar().image_codes(tokens);
   std::vector<std::int32_t> codes(spec.model.grammar().cells());
-  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = painted[i % painted.size()];
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = generated[i % generated.size()];
   const int rows = static_cast<int>(spec.model.grid_rows);
   const int cols = static_cast<int>(spec.model.grid_cols);
   double best = 0;

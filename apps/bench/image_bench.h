@@ -10,7 +10,7 @@ namespace tessera {
 struct ImageBenchOptions {
   std::string model = "random:llamagen:B";  // as open_model() takes it
   DType storage = DType::kF32;
-  std::int64_t tokens = 64;         // picture tokens to decode, at least 2
+  std::int64_t tokens = 64;         // image tokens to decode, at least 2
   std::int64_t prompt_tokens = 32;  // of a text prompt
   std::int64_t runs = 3;            // decodings after one that warms up
   bool decode_pixels = true;

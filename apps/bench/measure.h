@@ -79,7 +79,7 @@ class BenchReport {
   std::unique_ptr<State> state_;
 };
 
-// "12.3" with that many digits behind the point.
+// "12.3" with that many digits after the point.
 std::string fixed_digits(double value, int digits);
 // "12.3 (11.9-12.8)": the mean, and its interval.
 std::string text_of(const Interval& value, int digits);

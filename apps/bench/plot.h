@@ -1,4 +1,4 @@
-// A scatter plot with error bars as SVG, for the benchmarks' pictures.
+// A scatter plot with error bars as SVG, for the benchmarks' images.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The prompt of a picture that LLaVA-NeXT cuts into tiles, over a language model of LlamaGen's
+// The prompt of an image that LLaVA-NeXT cuts into tiles, over a language model of LlamaGen's
 // dimensions with random weights: visual rows are drawn, text rows too.
 #include <algorithm>
 #include <chrono>
@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kVocab = 32064;
-constexpr std::int64_t kTextBefore = 35, kTextBehind = 25;  // the Vicuna template and a question
+constexpr std::int64_t kTextBefore = 35, kTextAfter = 25;  // the Vicuna template and a question
 constexpr std::int32_t kImageId = 32000;
 
 // Weights drawn when the loader asks for them.
@@ -87,7 +87,7 @@ struct Bench {
     visual.rows.assign(drawn.view().f32(), drawn.view().f32() + drawn.shape().elements());
     std::vector<std::int32_t> ids(kTextBefore, 5);
     ids.insert(ids.end(), static_cast<std::size_t>(visual.total), kImageId);
-    for (std::int32_t i = 0; i < kTextBehind; ++i) ids.push_back(100 + i);
+    for (std::int32_t i = 0; i < kTextAfter; ++i) ids.push_back(100 + i);
     const ModelConfig& config = model.config().transformer;
     PrunedModel facts;
     facts.llm_layers = static_cast<int>(config.layers);
@@ -100,9 +100,9 @@ struct Bench {
       session = std::make_unique<PruneSession>(*pruner, facts, budget, 1, 0);
     }
     const auto start = std::chrono::steady_clock::now();
-    std::vector<PromptPicture> pictures;
-    pictures.push_back({std::move(visual), session.get()});
-    PromptRows rows = build_prompt(model, ids, kImageId, std::move(pictures));
+    std::vector<PromptImage> images;
+    images.push_back({std::move(visual), session.get()});
+    PromptRows rows = build_prompt(model, ids, kImageId, std::move(images));
     struct Keep final : StreamListener {
       void on_done(std::size_t, StreamResult&&) override {}
     } keep_first;
@@ -118,7 +118,7 @@ struct Bench {
                            .next_position = rows.next_place,
                            .cuts = rows.cuts.get()},
                 .kind = StreamKind::kText};
-    item.law.temperature = 0;
+    item.dist.temperature = 0;
     loop.add(std::move(item));
     while (!loop.idle()) loop.step(keep_first);
     const double seconds =
@@ -135,7 +135,7 @@ void run_prefill_bench(const PrefillBenchOptions& options, Backend& backend, Ben
       plan_preprocess(preprocess_policy("llava-next"), options.width, options.height);
   const VisualLayout layout = layout_of(plan, {.class_token = true});
   const std::int64_t total = layout.block.count();
-  const ModelSpec spec = text_spec(options.size, total + kTextBefore + kTextBehind + 8);
+  const ModelSpec spec = text_spec(options.size, total + kTextBefore + kTextAfter + 8);
   DrawnSource source(text_tensors(spec.model, spec.layouts.front()));
   const StreamModel model =
       load_stream_model(spec.model, spec.names, source, backend, options.storage);

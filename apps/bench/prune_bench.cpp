@@ -49,7 +49,7 @@ Run run_one(const PruneBenchOptions& options, const PruneChoice& prune) {
   request.options = options.pipeline;
   request.options.prune = prune;
   request.options.batch_size = 1;
-  request.pictures = options.pictures;
+  request.images = options.images;
   request.scene_seed = options.scene_seed;
   request.size = options.size;
   reset_peak();
@@ -68,7 +68,7 @@ void report_run(const std::string& name, double keep, const PruneBenchOptions& o
   Json object = report.start("prune." + name);
   object["model"] = eval.model;
   object["keep"] = keep;
-  object["pictures"] = options.pictures;
+  object["pictures"] = options.images;
   object["size"] = options.size;
   object["kept_tokens"] = interval_json(kept);
   object["visual_tokens"] = interval_json(total);
@@ -95,14 +95,14 @@ void report_run(const std::string& name, double keep, const PruneBenchOptions& o
                     .y_high = 100 * scene.high});
 }
 
-// The first picture with what was dropped in the dark.
+// The first image with what was dropped in the dark.
 void save_overlay(const std::filesystem::path& folder, const std::string& name, double keep,
                   const EvalCaptions& eval) {
   if (eval.first_kept.empty()) return;
   char file[128];
   std::snprintf(file, sizeof file, "%s-%02d.png", name.c_str(), static_cast<int>(100 * keep));
   ensure_output_folder(folder);
-  save_png(folder / file, kept_patches(eval.first_picture, eval.first_kept));
+  save_png(folder / file, kept_patches(eval.first_image, eval.first_kept));
 }
 
 }  // namespace

@@ -108,19 +108,19 @@ std::uint64_t steady_seed(const AcceptTrace& trace, std::int64_t window, std::in
   return best;
 }
 
-Judgement<float> ReplayRule::judge(const DraftTest<float>& test, KeyedRandom& random,
+Decision<float> ReplayRule::accept(const DraftTest<float>& test, KeyedRandom& random,
                                    std::span<float> scratch) const {
-  Judgement<float> out = inner_.judge(test, random, scratch);
+  Decision<float> out = inner_.accept(test, random, scratch);
   out.accepted = static_cast<std::int64_t>(test.depth) < trace_.right(random.key(), random.pass());
   if (out.accepted) out.token = test.token;
   return out;
 }
 
-void replay_records(std::span<const JudgedRow> rows, std::int64_t right,
+void replay_records(std::span<const VerifiedRow> rows, std::int64_t right,
                     std::span<RowRecord> records) {
   for (std::size_t j = 0; j < records.size(); ++j) {
     RowRecord& record = records[j];
-    const JudgedRow& row = rows[j];
+    const VerifiedRow& row = rows[j];
     // What the device drew for this position, whichever way; else what stood there.
     std::int32_t drawn = record.token >= 0 ? record.token : record.redraft;
     if (drawn < 0) drawn = std::max(row.draft, 0);
@@ -132,42 +132,42 @@ void replay_records(std::span<const JudgedRow> rows, std::int64_t right,
   }
 }
 
-class WatchedJudges::Judge final : public RowJudge {
+class WatchedVerifiers::WatchedVerifier final : public RowVerifier {
  public:
-  Judge(WatchedJudges& owner, std::unique_ptr<RowJudge> inner)
+  WatchedVerifier(WatchedVerifiers& owner, std::unique_ptr<RowVerifier> inner)
       : owner_(owner), inner_(std::move(inner)) {}
 
-  void judge(const JudgedPass& pass) override {
+  void verify(const VerifiedPass& pass) override {
     passed_items_.assign(pass.items.begin(), pass.items.end());
     passed_rows_.assign(pass.rows.begin(), pass.rows.end());
     if (owner_.apart_) {
       owner_.backend_.synchronize();
       began_ = monotonic_seconds();
     }
-    inner_->judge(pass);
+    inner_->verify(pass);
     fetched_ = false;
   }
   std::span<const RowRecord> rows() override {
     fetch();
     return records_;
   }
-  std::span<const JudgedCount> items() override {
+  std::span<const VerifiedCount> items() override {
     fetch();
     return counts_;
   }
-  std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) override {
+  std::span<const DrawnId> draw(std::span<const VerifiedDraw> draws, const float* guest) override {
     return inner_->draw(draws, guest);
   }
-  const float* laws() const override { return inner_->laws(); }
+  const float* dists() const override { return inner_->dists(); }
 
  private:
   void fetch() {
     if (fetched_) return;
     fetched_ = true;
     const std::span<const RowRecord> rows = inner_->rows();
-    const std::span<const JudgedCount> items = inner_->items();
+    const std::span<const VerifiedCount> items = inner_->items();
     Seen& seen = owner_.seen_;
-    if (owner_.apart_) seen.law_seconds += monotonic_seconds() - began_;
+    if (owner_.apart_) seen.dist_seconds += monotonic_seconds() - began_;
     ++seen.passes;
     ++seen.reads;
     seen.bytes += static_cast<std::int64_t>(rows.size_bytes() + items.size_bytes());
@@ -175,7 +175,7 @@ class WatchedJudges::Judge final : public RowJudge {
     counts_.assign(items.begin(), items.end());
     if (owner_.trace_ == nullptr) return;
     for (std::size_t i = 0; i < passed_items_.size(); ++i) {
-      const JudgedItem& item = passed_items_[i];
+      const VerifiedItem& item = passed_items_[i];
       const auto first = static_cast<std::size_t>(item.first);
       const auto count = static_cast<std::size_t>(item.rows);
       const std::int64_t right = owner_.trace_->right(item.key, item.pass);
@@ -187,23 +187,23 @@ class WatchedJudges::Judge final : public RowJudge {
     }
   }
 
-  WatchedJudges& owner_;
-  std::unique_ptr<RowJudge> inner_;
-  std::vector<JudgedItem> passed_items_;
-  std::vector<JudgedRow> passed_rows_;
+  WatchedVerifiers& owner_;
+  std::unique_ptr<RowVerifier> inner_;
+  std::vector<VerifiedItem> passed_items_;
+  std::vector<VerifiedRow> passed_rows_;
   std::vector<RowRecord> records_;
-  std::vector<JudgedCount> counts_;
+  std::vector<VerifiedCount> counts_;
   bool fetched_ = false;
   double began_ = 0;
 };
 
-std::unique_ptr<RowJudge> WatchedJudges::make(const JudgeMethod& method,
-                                              const JudgeLimits& limits) {
-  RowJudgeMaker* judges = backend_.row_judges();
-  expects(judges != nullptr, "a backend with judges of rows");
-  std::unique_ptr<RowJudge> inner = judges->make(method, limits);
+std::unique_ptr<RowVerifier> WatchedVerifiers::make(const VerifyMethod& method,
+                                              const VerifyLimits& limits) {
+  RowVerifierMaker* verifiers = backend_.row_verifiers();
+  expects(verifiers != nullptr, "a backend with verifiers of rows");
+  std::unique_ptr<RowVerifier> inner = verifiers->make(method, limits);
   if (inner == nullptr) return nullptr;
-  return std::make_unique<Judge>(*this, std::move(inner));
+  return std::make_unique<WatchedVerifier>(*this, std::move(inner));
 }
 
 }  // namespace tessera

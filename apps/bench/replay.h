@@ -1,6 +1,6 @@
-// Acceptance replay: real passes, real judgement, and then the number of drafts that stand is that
-// of a recorded trace, so that wall time at a stated acceptance is exact. Pictures, law and quality
-// mean nothing. Where a device judges, its records are changed on their way to the chain; where the
+// Acceptance replay: real passes, real verdict, and then the number of drafts that stand is that
+// of a recorded trace, so that wall time at a stated acceptance is exact. Images, distribution and quality
+// mean nothing. Where a device verifies, its records are changed on their way to the chain; where the
 // host does, the rule's verdicts are.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
-#include "engine/backend/row_judge.h"
+#include "engine/backend/row_verifier.h"
 #include "engine/decoding/acceptance.h"
 
 namespace tessera {
@@ -39,16 +39,16 @@ struct AcceptTrace {
 
   // Mean of a pass that wide.
   double tokens(std::int64_t window) const;
-  // Right drafts of a pass. Passes of one key follow one another so evenly that a picture's mean is
+  // Right drafts of a pass. Passes of one key follow one another so evenly that an image's mean is
   // that of the trace.
   std::int64_t right(const std::array<std::uint32_t, 2>& key, std::uint32_t pass) const;
 };
 
-// Passes of a picture of so many tokens under a key, the prompt's among them: what a loop of this
+// Passes of an image of so many tokens under a key, the prompt's among them: what a loop of this
 // window needs.
 std::int64_t replayed_passes(const AcceptTrace& trace, std::int64_t window, std::int64_t tokens,
                              const std::array<std::uint32_t, 2>& key);
-// The seed among the first few whose picture comes nearest to the trace's mean.
+// The seed among the first few whose image comes nearest to the trace's mean.
 std::uint64_t steady_seed(const AcceptTrace& trace, std::int64_t window, std::int64_t tokens);
 
 // The trace's verdicts. The inner rule decides as well, for what that costs.
@@ -57,10 +57,10 @@ class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
   ReplayRule(const AcceptanceRule<float, KeyedRandom>& inner, const AcceptTrace& trace)
       : inner_(inner), trace_(trace) {}
   std::string_view name() const override { return "replay"; }
-  Promise promise() const override { return Promise::kNone; }
-  bool needs_laws() const override { return inner_.needs_laws(); }
-  bool describe(JudgeMethod& method) const override { return inner_.describe(method); }
-  Judgement<float> judge(const DraftTest<float>& test, KeyedRandom& random,
+  Guarantee guarantee() const override { return Guarantee::kNone; }
+  bool needs_dists() const override { return inner_.needs_dists(); }
+  bool describe(VerifyMethod& method) const override { return inner_.describe(method); }
+  Decision<float> accept(const DraftTest<float>& test, KeyedRandom& random,
                          std::span<float> scratch) const override;
 
  private:
@@ -68,27 +68,27 @@ class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
   const AcceptTrace& trace_;
 };
 
-// The judges of a device, watched: counts what comes to the host, can wait between a pass and its
-// judgement to time both apart, and follows a trace if there is one.
-class WatchedJudges final : public RowJudgeMaker {
+// The verifiers of a device, watched: counts what comes to the host, can wait between a pass and its
+// verdict to time both apart, and follows a trace if there is one.
+class WatchedVerifiers final : public RowVerifierMaker {
  public:
-  // The backend has judges of rows. Both are borrowed.
-  WatchedJudges(Backend& backend, const AcceptTrace* trace) : backend_(backend), trace_(trace) {}
+  // The backend has verifies of rows. Both are borrowed.
+  WatchedVerifiers(Backend& backend, const AcceptTrace* trace) : backend_(backend), trace_(trace) {}
 
   struct Seen {
     std::int64_t passes = 0;
     std::int64_t reads = 0;  // times that the host waited for records
     std::int64_t bytes = 0;  // of those records
-    double law_seconds = 0;  // judgement behind a finished pass; 0 unless timed apart
+    double dist_seconds = 0;  // verdict after a finished pass; 0 unless timed apart
   };
   void time_apart(bool apart) { apart_ = apart; }
   void forget() { seen_ = {}; }
   const Seen& seen() const { return seen_; }
 
-  std::unique_ptr<RowJudge> make(const JudgeMethod& method, const JudgeLimits& limits) override;
+  std::unique_ptr<RowVerifier> make(const VerifyMethod& method, const VerifyLimits& limits) override;
 
  private:
-  class Judge;
+  class WatchedVerifier;
 
   Backend& backend_;
   const AcceptTrace* trace_;
@@ -96,9 +96,9 @@ class WatchedJudges final : public RowJudgeMaker {
   Seen seen_;
 };
 
-// Records of one item as if its first `right` drafts had been right; `rows` are what was judged.
+// Records of one item as if its first `right` drafts had been right; `rows` are what was verified.
 // Every record that a chain reads gets tokens that can stand.
-void replay_records(std::span<const JudgedRow> rows, std::int64_t right,
+void replay_records(std::span<const VerifiedRow> rows, std::int64_t right,
                     std::span<RowRecord> records);
 
 }  // namespace tessera

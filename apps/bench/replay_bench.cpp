@@ -1,5 +1,5 @@
 // Passes at published dimensions whose verdicts follow a recorded trace: wall time at a stated
-// acceptance is exact, while pictures and law mean nothing.
+// acceptance is exact, while images and distribution mean nothing.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -17,13 +17,13 @@ namespace tessera {
 
 namespace {
 
-struct Painter {
+struct Generator {
   StreamLoop& loop;
   std::vector<Stream> items;
   std::int64_t tokens;
 
-  // Seconds a token of a picture behind the prefill, until pictures have `tokens` in the mean: how
-  // far the slowest lags after a few tokens says nothing of whole pictures.
+  // Seconds a token of an image after the prefill, until images have `tokens` in the mean: how
+  // far the slowest lags after a few tokens says nothing of whole images.
   double run() {
     double began = 0, ended = 0, mean = 0;
     run_streams(loop, items, [&](const RunPass& event) {
@@ -49,7 +49,7 @@ Stream replay_item(const OpenedModel& opened, const StreamModel& model, std::uin
     for (std::int32_t i = 0; i < 32; ++i) item.prompt.ids.push_back(7 + 31 * i % 100);
   }
   item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
-  item.law.guidance = std::max(opened.spec.sampling.guidance, 2.0);
+  item.dist.guidance = std::max(opened.spec.sampling.guidance, 2.0);
   item.seed = seed;
   return item;
 }
@@ -61,9 +61,9 @@ std::vector<double> read_accept_trace(const std::filesystem::path& path) {
                                path.string(), {.kind = ErrorKind::kUsage});
   const JsonReader reader(json, path.string(), "", ErrorKind::kUsage);
   const JsonReader meters = reader.has("meters") ? reader.object("meters") : reader;
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const auto tested = meters.integers("tested_by_depth", 1, kMost, 4096);
-  auto accepted = meters.integers("accepted_by_depth", 0, kMost, 4096);
+  constexpr std::int64_t kMax = std::int64_t{1} << 40;
+  const auto tested = meters.integers("tested_by_depth", 1, kMax, 4096);
+  auto accepted = meters.integers("accepted_by_depth", 0, kMax, 4096);
   accepted.resize(tested.size());
   std::vector<double> out;
   for (std::size_t j = 0; j < tested.size(); ++j) {
@@ -88,9 +88,9 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
   const AcceptTrace trace = AcceptTrace::of_hazards("recorded", options.trace);
   LoopParts parts = owned.parts();
   ReplayRule rule(*parts.rule, trace);
-  WatchedJudges judges(backend, &trace);
+  WatchedVerifiers verifiers(backend, &trace);
   parts.rule = &rule;
-  parts.judges = &judges;
+  parts.verifiers = &verifiers;
   for (const std::int64_t batch : options.batch_sizes) {
     std::vector<Stream> items;
     for (std::int64_t i = 0; i < batch; ++i) {
@@ -108,13 +108,13 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
       return StreamLoop(model, limits, loop_parts, controller);
     };
     StreamLoop plain_loop = loop_for(1, plain.parts(), nullptr);
-    Painter by_plain{plain_loop, items, options.tokens};
+    Generator by_plain{plain_loop, items, options.tokens};
     for (std::size_t k = 0; k <= options.windows.size(); ++k) {
       const bool adaptive = k == options.windows.size();
       const std::int64_t window = adaptive ? widest : options.windows[k];
       WindowController controller(window);
       StreamLoop loop = loop_for(window, parts, adaptive ? &controller : nullptr);
-      Painter by_method{loop, items, options.tokens};
+      Generator by_method{loop, items, options.tokens};
       std::vector<double> ratios, seconds;
       for (std::int64_t pair = 0; pair < options.pairs; ++pair) {
         double took[2];

@@ -9,13 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lab/eval_statistics.h"
-#include "apps/runtime/clip_source.h"
+#include "apps/runtime/video_source.h"
 #include "apps/runtime/facts.h"
 #include "apps/runtime/memory.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "video/frame_writer.h"
-#include "vision/scene/clip_set.h"
+#include "vision/scene/video_set.h"
 
 namespace tessera {
 
@@ -30,25 +30,25 @@ SceneSetRequest held_out(std::uint64_t scene_seed, ScenePixels pixels) {
 std::vector<std::string> held_out_captions(std::uint64_t scene_seed, std::int64_t count) {
   std::vector<std::string> captions;
   for (std::int64_t i = 0; i < count; ++i) {
-    captions.push_back(make_clip_record(held_out(scene_seed, ScenePixels::kNone), 16,
+    captions.push_back(make_video_record(held_out(scene_seed, ScenePixels::kNone), 16,
                                         static_cast<std::uint64_t>(i))
                            .caption);
   }
   return captions;
 }
 
-// A sum over the frames' pixels, to tell clips apart.
+// A sum over the frames' pixels, to tell videos apart.
 class Collector final : public VideoListener {
  public:
   void on_frame(std::int64_t, const Image& frame) override {
     for (const std::uint8_t byte : frame.rgb) sum_ = (sum_ ^ byte) * 0x100000001b3u;
   }
-  void add(GeneratedVideo&& clip) {
-    if (clip.status == ImageStatus::kFailed) throw Error(clip.error);
-    seconds.push_back(clip.seconds);
-    frames += clip.frames;
-    rates.push_back(clip.facts.tokens_per_pass());
-    meters.add(clip.meters);
+  void add(GeneratedVideo&& whole_video) {
+    if (whole_video.status == ImageStatus::kFailed) throw Error(whole_video.error);
+    seconds.push_back(whole_video.seconds);
+    frames += whole_video.frames;
+    rates.push_back(whole_video.facts.tokens_per_pass());
+    meters.add(whole_video.meters);
     sums.push_back(sum_);
     sum_ = 0xcbf29ce484222325u;
   }
@@ -66,15 +66,15 @@ struct Duel {
   const VideoBenchOptions& options;
   std::vector<std::string> captions;
 
-  void paint(VideoTask& task, std::size_t prompt, Collector& collector) const {
+  void generate(VideoTask& task, std::size_t prompt, Collector& collector) const {
     VideoRequest request;
     request.prompt = captions[prompt];
     request.sampling = options.sampling;
     request.seed = options.seed + prompt;
     request.frames = options.frames;
-    const PreparedVideo clip = task.prepare(std::move(request));
-    if (prompt == 0) check_memory(task.plan(clip), task.model_name());
-    collector.add(generate_video(task, clip, collector));
+    const PreparedVideo whole_video = task.prepare(std::move(request));
+    if (prompt == 0) check_memory(task.plan(whole_video), task.model_name());
+    collector.add(generate_video(task, whole_video, collector));
   }
 
   // Both writers in turn, the first of each pair alternating.
@@ -82,7 +82,7 @@ struct Duel {
     for (std::size_t i = 0; i < captions.size(); ++i) {
       for (int k = 0; k < 2; ++k) {
         const bool is_plain = (k == 0) == (i % 2 == 0);
-        paint(is_plain ? plain : method, i, is_plain ? by_plain : by_method);
+        generate(is_plain ? plain : method, i, is_plain ? by_plain : by_method);
       }
     }
   }
@@ -156,9 +156,9 @@ void report_batch(const VideoTask& task, const BatchRun& run, std::int64_t same,
   object["speedup"] = rate / run.first_rate;
   report.emit(object);
   report.add_row(method.name + ", " + std::to_string(run.batch_size) + " at once",
-                 std::to_string(run.videos.size()) + " clips, " + std::to_string(same) +
+                 std::to_string(run.videos.size()) + " videos, " + std::to_string(same) +
                      " equal to the first size's",
-                 fixed_digits(rate, 3) + " clips a second",
+                 fixed_digits(rate, 3) + " videos a second",
                  fixed_digits(rate / run.first_rate, 2) + " times the first size's",
                  fixed_digits(static_cast<double>(frames) / run.seconds, 1) + " frames a second, " +
                      fixed_digits(100 * run.at_work, 0) + " % of the slots at work");
@@ -184,7 +184,7 @@ void report_duel(const VideoTask& task, const Collector& by_plain, const Collect
   Json object = report.start("video." + method.name);
   object["model"] = task.model_name();
   object["method"] = method_report(method);
-  object["promise"] = promise_name(promise_of(method));
+  object["promise"] = guarantee_name(guarantee_of(method));
   object["clips"] = by_method.seconds.size();
   object["same_clips"] = same;
   object["tokens_per_pass"] = interval_json(rate);
@@ -197,7 +197,7 @@ void report_duel(const VideoTask& task, const Collector& by_plain, const Collect
   report.emit(object);
   report.add_row(method.name + ", " + method.drafter + ", window " +
                      (method.adaptive ? "auto" : std::to_string(method.window)),
-                 std::to_string(by_method.seconds.size()) + " clips, " + std::to_string(same) +
+                 std::to_string(by_method.seconds.size()) + " videos, " + std::to_string(same) +
                      " equal to plain's",
                  text_of(rate, 2) + " tokens a pass", text_of(ratio, 2) + " of plain's time",
                  fixed_digits(fps, 1) + " frames a second, " +
@@ -227,15 +227,15 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-void write_clip(const std::filesystem::path& file, const ClipRecord& record, std::int64_t frames) {
-  FrameWriter writer(file, {.container = ClipContainer::kMatroska,
-                            .codec = ClipCodec::kFfv1,
+void write_video(const std::filesystem::path& file, const VideoRecord& record, std::int64_t frames) {
+  FrameWriter writer(file, {.container = VideoContainer::kMatroska,
+                            .codec = VideoCodec::kFfv1,
                             .width = record.size,
                             .height = record.size,
-                            .tick = {1, kClipRate}});
+                            .tick = {1, kVideoRate}});
   for (std::int64_t i = 0; i < frames; ++i) {
-    const std::size_t shown = static_cast<std::size_t>(i) % record.pictures.size();
-    writer.put(record.pictures[shown].rgb, i);
+    const std::size_t shown = static_cast<std::size_t>(i) % record.images.size();
+    writer.put(record.images[shown].rgb, i);
   }
   writer.finish(frames);
 }
@@ -323,22 +323,22 @@ void run_video_batch_bench(const VideoBatchBenchOptions& options, BenchReport& r
   }
 }
 
-void run_clip_input_bench(const ClipInputBenchOptions& options, BenchReport& report) {
+void run_video_input_bench(const VideoInputBenchOptions& options, BenchReport& report) {
   const TemporaryFolder folder;
-  const ClipRecord record =
-      make_clip_record(held_out(options.scene_seed, ScenePixels::kRender), 16, 0);
+  const VideoRecord record =
+      make_video_record(held_out(options.scene_seed, ScenePixels::kRender), 16, 0);
   Runtime runtime;
   DescribeTask task(runtime, options.captioner);
   task.load();
   double first_peak = 0;
   for (const std::int64_t seconds : options.seconds) {
-    const std::int64_t frames = seconds * kClipRate;
+    const std::int64_t frames = seconds * kVideoRate;
     const auto file = folder.path() / (std::to_string(seconds) + ".mkv");
-    write_clip(file, record, frames);
+    write_video(file, record, frames);
     task.release();  // every length begins alike
     const bool restarted = restart_peak();
     const double begin = monotonic_seconds();
-    const std::vector<ClipScene> scenes = find_scenes(file, {.distance = 1}, [] { return false; });
+    const std::vector<VideoScene> scenes = find_scenes(file, {.distance = 1}, [] { return false; });
     const double read = monotonic_seconds() - begin;
     DescribeRequest request;
     request.id = file.filename().string();

@@ -1,5 +1,5 @@
 // Clips: decoding methods against plain decoding on held-out sentences, each pair in turn so that a
-// method's latency is a ratio within one run; and what reading clips of growing length for a
+// method's latency is a ratio within one run; and what reading videos of growing length for a
 // captioner holds in memory.
 #pragma once
 
@@ -17,12 +17,12 @@ struct VideoBenchOptions {
   std::vector<DecodeMethod> methods;  // each with its window
   SettingValues sampling;
   std::int64_t prompts = 20;
-  std::int64_t frames = 0;  // of each clip; 0 = the model's own length
+  std::int64_t frames = 0;  // of each video; 0 = the model's own length
   std::uint64_t seed = 1, scene_seed = 1000;
 };
 
-// Emits "video.<method>", one object a method and window: tokens a pass, latency beside plain,
-// frames a second, entropy and both tests of the law. Error kUsage, kModel, kMemory.
+// Emits "video.<method>", one object a method and window: tokens a pass, latency next to plain,
+// frames a second, entropy and both tests of the distribution. Error kUsage, kModel, kMemory.
 void run_video_bench(const VideoBenchOptions& options, BenchReport& report);
 
 struct VideoBatchBenchOptions {
@@ -40,15 +40,15 @@ struct VideoBatchBenchOptions {
 // first size. Sizes in turn, weights read before. Error kUsage, kModel, kMemory.
 void run_video_batch_bench(const VideoBatchBenchOptions& options, BenchReport& report);
 
-struct ClipInputBenchOptions {
+struct VideoInputBenchOptions {
   DescribeOptions captioner;
-  std::vector<std::int64_t> seconds;  // lengths of the clips, ascending
+  std::vector<std::int64_t> seconds;  // lengths of the videos, ascending
   std::int64_t frames = 4;            // shown of each
   std::uint64_t scene_seed = 1000;
 };
 
-// Emits "video.input.<seconds>s": the peak resident set of this process while it captions the clip
+// Emits "video.input.<seconds>s": the peak resident set of this process while it captions the video
 // as one scene, the largest of the reading processes so far, and frames read a second.
-void run_clip_input_bench(const ClipInputBenchOptions& options, BenchReport& report);
+void run_video_input_bench(const VideoInputBenchOptions& options, BenchReport& report);
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ constexpr std::size_t kMaxPathBytes = 4096;
 void check_path(const TextLine& line, std::size_t offset, std::string_view path,
                 OutsidePaths outside) {
   const auto refuse = [&](std::string found) {
-    line.fail("E_LIST_PATH", offset, "a path to a picture below the folder of the list",
+    line.fail("E_LIST_PATH", offset, "a path to an image below the folder of the list",
               std::move(found));
   };
   if (path.empty()) refuse("an empty path");

@@ -1,4 +1,4 @@
-// Lists of pictures as JSON lines: {"image": path relative to the list, "id": ..., "prompt": ...}.
+// Lists of images as JSON lines: {"image": path relative to the list, "id": ..., "prompt": ...}.
 // A list is a job file: it is checked whole, with line and column of up to 20 errors, before
 // anything runs. Read line by line, whatever its length.
 #pragma once
@@ -59,7 +59,7 @@ struct ListCheck {
 ListCheck check_caption_list(const std::filesystem::path& list, OutsidePaths outside,
                              IdPlaces& places, std::size_t max_errors);
 
-// The id of an entry: its own, kept apart from paths (listed_id), or the path of the picture.
+// The id of an entry: its own, kept apart from paths (listed_id), or the path of the image.
 std::string list_item_id(const std::filesystem::path& list, const ListEntry& entry);
 
 }  // namespace tessera

@@ -29,11 +29,11 @@ void check_caption_extension(const std::string& text) {
                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                         "0123456789_-.") == std::string::npos;
   const std::string last = text.substr(text.rfind('.') + 1);
-  if (!good || is_picture_extension(last) || is_clip_extension(last)) {
+  if (!good || is_image_extension(last) || is_video_extension(last)) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_CAPTION_EXTENSION",
                  .where = "--caption-ext",
-                 .expected = "an ending such as txt or caption, and no picture's or clip's",
+                 .expected = "an ending such as txt or caption, and no image's or video's",
                  .found = "\"" + text + "\""});
   }
 }

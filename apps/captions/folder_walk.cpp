@@ -15,8 +15,8 @@ namespace tessera {
 
 namespace fs = std::filesystem;
 
-FolderWalk::FolderWalk(fs::path root, bool recursive, bool clips)
-    : root_(std::move(root)), recursive_(recursive), clips_(clips) {}
+FolderWalk::FolderWalk(fs::path root, bool recursive, bool videos)
+    : root_(std::move(root)), recursive_(recursive), videos_(videos) {}
 
 std::optional<WalkStep> FolderWalk::enter(const fs::path& folder) {
   Level level;
@@ -65,8 +65,8 @@ std::optional<WalkStep> FolderWalk::next() {
     }
     const std::string ending = path.extension().string();
     if (ending.empty()) continue;
-    const bool clip = clips_ && is_clip_extension(ending.substr(1));
-    if (clip || is_picture_extension(ending.substr(1))) return WalkStep{path, {}};
+    const bool video = videos_ && is_video_extension(ending.substr(1));
+    if (video || is_image_extension(ending.substr(1))) return WalkStep{path, {}};
   }
   return std::nullopt;
 }

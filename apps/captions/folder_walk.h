@@ -1,4 +1,4 @@
-// Pictures, and clips if asked for, below a folder, in natural order, depth first, one listing a
+// Images, and videos if asked for, below a folder, in natural order, depth first, one listing a
 // level in memory.
 #pragma once
 
@@ -19,7 +19,7 @@ struct WalkStep {
 
 class FolderWalk {
  public:
-  FolderWalk(std::filesystem::path root, bool recursive, bool clips = false);
+  FolderWalk(std::filesystem::path root, bool recursive, bool videos = false);
   std::optional<WalkStep> next();
   std::uint64_t links_skipped() const { return links_skipped_; }
 
@@ -31,7 +31,7 @@ class FolderWalk {
   std::optional<WalkStep> enter(const std::filesystem::path& folder);
 
   std::filesystem::path root_;
-  bool recursive_, clips_, started_ = false;
+  bool recursive_, videos_, started_ = false;
   std::vector<Level> levels_;
   std::uint64_t links_skipped_ = 0;
 };

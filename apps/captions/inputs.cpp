@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-enum class InputKind : std::uint8_t { kFile, kFolder, kShard, kList, kClip };
+enum class InputKind : std::uint8_t { kFile, kFolder, kShard, kList, kVideo };
 
 constexpr std::string_view kind_name(InputKind kind) {
   switch (kind) {
@@ -27,7 +27,7 @@ constexpr std::string_view kind_name(InputKind kind) {
       return "shard";
     case InputKind::kList:
       return "list";
-    case InputKind::kClip:
+    case InputKind::kVideo:
       return "clip";
     default:
       return "file";
@@ -103,13 +103,13 @@ void check_folder(const fs::path& list, const fs::path& file) {
   if (missing) return;
   const fs::path folder =
       fs::canonical(file.parent_path().empty() ? from : file.parent_path(), missing);
-  if (missing) return;  // told by whoever opens the picture
+  if (missing) return;  // told by whoever opens the image
   const fs::path way = folder.lexically_relative(root);
   if (!way.empty() && *way.begin() != "..") return;
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_LIST_PATH",
                .file = file.string(),
-               .expected = "a picture below the folder of the list",
+               .expected = "an image below the folder of the list",
                .found = "a link to a folder elsewhere"});
 }
 
@@ -123,7 +123,7 @@ CaptionItem file_item(const fs::path& file, const fs::path& key_path, const Inpu
   item.file = file;
   const std::string ending = file.extension().string();
   if (!ending.empty()) item.file_extension = ending.substr(1);
-  item.clip = options.by_ending && is_clip_extension(item.file_extension);
+  item.video = options.by_ending && is_video_extension(item.file_extension);
   return item;
 }
 
@@ -154,12 +154,12 @@ CaptionItem shard_item(const fs::path& shard, TarSample sample, const std::strin
   // Keys have no empty parts, so this can be the id of no other sample.
   if (sample.repeated) item.id += "//" + std::to_string(sample.offset);
   item.path = base + "/" + sample.key;
-  if (!sample.failure) item.path += "." + sample.picture.extension;
+  if (!sample.failure) item.path += "." + sample.image.extension;
   item.key = prefix + sample.key;
   item.name = after_slash(sample.key);
   const std::size_t slash = sample.key.rfind('/');
   item.directory = slash == std::string::npos ? stem : after_slash(sample.key.substr(0, slash));
-  item.picture = std::move(sample.picture);
+  item.image = std::move(sample.image);
   item.others = std::move(sample.others);
   item.failure = std::move(sample.failure);
   return item;
@@ -250,7 +250,7 @@ std::optional<CaptionItem> CaptionInputs::State::next_of_input() {
       if (walk) return std::nullopt;
       walk.emplace(path(), false);
       CaptionItem item = file_item(path(), path(), options);
-      item.clip = item.clip || inputs[at].kind == InputKind::kClip;
+      item.video = item.video || inputs[at].kind == InputKind::kVideo;
       return item;
     }
   }
@@ -297,13 +297,13 @@ CaptionInputs::CaptionInputs(std::vector<fs::path> arguments, const InputOptions
     const InputKind kind = kind_of(argument);
     state_->inputs.push_back({kind, std::move(argument), ""});
   }
-  for (const fs::path& clip : options.clips) {
-    state_->inputs.push_back({InputKind::kClip, without_end_slash(clip), ""});
+  for (const fs::path& video : options.videos) {
+    state_->inputs.push_back({InputKind::kVideo, without_end_slash(video), ""});
   }
   if (state_->inputs.size() < 2) return;
   std::set<std::string> taken;
   for (Input& input : state_->inputs) {
-    if (input.kind == InputKind::kFile || input.kind == InputKind::kClip) continue;
+    if (input.kind == InputKind::kFile || input.kind == InputKind::kVideo) continue;
     const std::string name = input_name(input);
     std::string own = name;
     for (int number = 2; !taken.insert(own).second; ++number) {

@@ -1,4 +1,4 @@
-// What `tessera caption` is given, as one stream of pictures in a fixed order: files, folders,
+// What `tessera caption` is given, as one stream of images in a fixed order: files, folders,
 // WebDataset shards, lists. One folder's names, one sample and one line are in memory at a time.
 #pragma once
 
@@ -15,17 +15,17 @@
 
 namespace tessera {
 
-// One picture or clip to describe, or one that cannot be had.
+// One image or video to describe, or one that cannot be had.
 struct CaptionItem {
   // Stable over runs: "photos/a.jpg", "shard.tar/0001", or listed_id() of what a list gave.
   std::string id;
   std::string path;                  // what the user knows it by: "shard.tar/0001.jpg"
   std::string key;                   // its name in a WebDataset, without ending
   std::string name, directory;       // for prompt templates
-  std::filesystem::path file;        // to be opened by whoever decodes; empty: `picture` has it
+  std::filesystem::path file;        // to be opened by whoever decodes; empty: `image` has it
   std::string file_extension;        // of `file`, without the dot
-  bool clip = false;                 // `file` is a clip
-  SampleMember picture;              // of a sample of a shard
+  bool video = false;                 // `file` is a video
+  SampleMember image;              // of a sample of a shard
   std::vector<SampleMember> others;  // its other members, with Carry::kEverything
   std::optional<std::string> prompt;
   std::optional<ErrorInfo> failure;  // everything but id and path is meaningless then
@@ -33,11 +33,11 @@ struct CaptionItem {
 
 struct InputOptions {
   bool recursive = false;
-  Carry carry = Carry::kPictureOnly;
+  Carry carry = Carry::kImageOnly;
   OutsidePaths outside = OutsidePaths::kRefused;
-  bool by_ending = false;  // files with a clip's ending are clips, in folders and lists too
-  std::vector<std::filesystem::path> clips;  // files that are clips whatever their ending; they
-                                             // come behind all other arguments
+  bool by_ending = false;  // files with a video's ending are videos, in folders and lists too
+  std::vector<std::filesystem::path> videos;  // files that are videos whatever their ending; they
+                                             // come after all other arguments
 };
 
 struct InputCounts {
@@ -50,15 +50,15 @@ class CaptionInputs {
  public:
   static constexpr std::size_t kMaxErrors = 20;
 
-  // A folder is walked in natural order (endings of pictures; nothing hidden; its folders too if
-  // recursive, links to folders never), "*.tar" is a shard, "*.jsonl" a list, the rest pictures;
+  // A folder is walked in natural order (endings of images; nothing hidden; its folders too if
+  // recursive, links to folders never), "*.tar" is a shard, "*.jsonl" a list, the rest images;
   // endings without case. With several arguments the keys of a folder's, a shard's or a list's
   // items begin with its name, or "name-2" where that is taken.
   CaptionInputs(std::vector<std::filesystem::path> arguments, const InputOptions& options);
   ~CaptionInputs();
   CaptionInputs(CaptionInputs&&) noexcept;
 
-  // Reads lists and names (no pictures): up to 20 errors of lists, before anything runs. A folder
+  // Reads lists and names (no images): up to 20 errors of lists, before anything runs. A folder
   // or shard that cannot be read is no error here but a failed item later.
   std::vector<ErrorInfo> check();
   // What the job is about: kind, path, number of entries and digest of each argument, as check()

@@ -72,7 +72,7 @@ void SampleForm::check_key(const std::string& key) const {
 
 void SampleForm::check(const CaptionResult& result) const {
   check_key(result.key);
-  std::vector<std::string> extensions = {result.picture.extension, extension_,
+  std::vector<std::string> extensions = {result.image.extension, extension_,
                                          std::string(kFactsExtension)};
   for (const SampleMember& member : result.others) extensions.push_back(member.extension);
   for (const std::string& extension : extensions) {
@@ -110,7 +110,7 @@ bool SampleForm::keeps(const CaptionResult& result) const {
 }
 
 void SampleForm::put_kept(const CaptionResult& result, const Put& put) const {
-  put(tar_member(result.key + "." + result.picture.extension, result.picture.bytes));
+  put(tar_member(result.key + "." + result.image.extension, result.image.bytes));
   for (const SampleMember& member : result.others) {
     put(tar_member(result.key + "." + member.extension, member.bytes));
   }
@@ -120,7 +120,7 @@ void SampleForm::put(const CaptionResult& result, const Json& fields, const Put&
   const auto put_member = [&](const std::string& extension, std::string_view bytes) {
     put(tar_member(result.key + "." + extension, bytes));
   };
-  put_member(result.picture.extension, result.picture.bytes);
+  put_member(result.image.extension, result.image.bytes);
   std::string caption = fields.at("caption").get<std::string>();
   for (const SampleMember& member : result.others) {
     const std::string extension = lower_case(member.extension);

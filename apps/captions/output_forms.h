@@ -23,9 +23,9 @@ std::optional<OutputForm> output_form(const std::string& output);
 
 struct CaptionResult {
   std::string id;
-  // For a WebDataset: the name of the sample, its picture, and what else was in it.
+  // For a WebDataset: the name of the sample, its image, and what else was in it.
   std::string key;
-  SampleMember picture;
+  SampleMember image;
   std::vector<SampleMember> others;
 };
 
@@ -53,9 +53,9 @@ class SampleForm {
   // Whether the sample has a caption that stays: it goes into the output as it is.
   bool keeps(const CaptionResult& result) const;
 
-  // Picture and other members as they were.
+  // Image and other members as they were.
   void put_kept(const CaptionResult& result, const Put& put) const;
-  // Picture, other members as they were, caption, facts. Both checked before.
+  // Image, other members as they were, caption, facts. Both checked before.
   void put(const CaptionResult& result, const Json& fields, const Put& put) const;
 
  private:

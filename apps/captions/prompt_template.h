@@ -1,4 +1,4 @@
-// Prompts with places for the name of a picture and of its folder.
+// Prompts with places for the name of an image and of its folder.
 #pragma once
 
 #include <string>

@@ -54,7 +54,7 @@ std::string clock_time(double seconds) {
   return text;
 }
 
-bool is_clip_extension(std::string_view extension) {
+bool is_video_extension(std::string_view extension) {
   static constexpr std::array<std::string_view, 6> kEndings = {"mp4", "m4v",  "mov",
                                                                "mkv", "webm", "avi"};
   std::string lower(extension);

@@ -1,4 +1,4 @@
-// Captions of a clip's scenes with their times: as subtitles, and what a file name says of a clip.
+// Captions of a video's scenes with their times: as subtitles, and what a file name says of a video.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 namespace tessera {
 
 struct TimedCaption {
-  double start = 0, end = 0;  // seconds since the clip began
+  double start = 0, end = 0;  // seconds since the video began
   std::string text;           // UTF-8
 };
 
@@ -21,7 +21,7 @@ std::string subtitles(std::span<const TimedCaption> captions);
 // "1:02:03.250", "0:04.000": minutes and seconds, hours where there are some.
 std::string clock_time(double seconds);
 
-// Clip endings: mp4, m4v, mov, mkv, webm, avi, without case and without the dot.
-bool is_clip_extension(std::string_view extension);
+// Video endings: mp4, m4v, mov, mkv, webm, avi, without case and without the dot.
+bool is_video_extension(std::string_view extension);
 
 }  // namespace tessera

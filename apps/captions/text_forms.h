@@ -21,7 +21,7 @@ bool natural_less(std::string_view a, std::string_view b);
 std::string stable_text(std::string_view name);
 std::string name_of_stable(std::string_view text);  // the other way
 
-// An id that a list gave to a picture, kept apart from ids that are paths: those never begin with
+// An id that a list gave to an image, kept apart from ids that are paths: those never begin with
 // two slashes. shown_id() is what people and programs are shown of any id.
 std::string listed_id(std::string_view given);
 std::string shown_id(std::string_view id);

@@ -25,7 +25,7 @@ std::string at_byte(std::uint64_t offset) { return "at byte " + std::to_string(o
 
 }  // namespace
 
-bool is_picture_extension(std::string_view extension) {
+bool is_image_extension(std::string_view extension) {
   static constexpr std::array<std::string_view, 6> kEndings = {"png",  "jpg", "jpeg",
                                                                "webp", "gif", "bmp"};
   return std::find(kEndings.begin(), kEndings.end(), lower_case(extension)) != kEndings.end();
@@ -82,8 +82,8 @@ void SampleReader::take(TarSample& sample, const Member& member) {
     return;
   }
   sample.others.push_back({member.extension, {}});
-  const bool picture = is_picture_extension(last_part(extension));
-  if (sample.failure || (carry_ == Carry::kPictureOnly && !picture)) return;
+  const bool image = is_image_extension(last_part(extension));
+  if (sample.failure || (carry_ == Carry::kImageOnly && !image)) return;
   if (member.place.size > kMaxMemberBytes) {
     fail(sample, "E_SAMPLE_SIZE",
          "members of at most " + std::to_string(kMaxMemberBytes) + " bytes",
@@ -104,32 +104,32 @@ void SampleReader::take(TarSample& sample, const Member& member) {
   }
 }
 
-// Chooses the picture: the one whose whole ending is a picture's; without such, the one whose last
+// Chooses the picture: the one whose whole ending is an image's; without such, the one whose last
 // part is ("rgb.png").
 void SampleReader::finish(TarSample& sample) {
   std::vector<std::size_t> whole, part;
   for (std::size_t i = 0; i < sample.others.size(); ++i) {
     const std::string& extension = sample.others[i].extension;
-    if (is_picture_extension(extension)) {
+    if (is_image_extension(extension)) {
       whole.push_back(i);
-    } else if (is_picture_extension(last_part(extension))) {
+    } else if (is_image_extension(last_part(extension))) {
       part.push_back(i);
     }
   }
   const auto& candidates = whole.empty() ? part : whole;
   const auto name = [&](std::size_t i) { return sample.key + "." + sample.others[i].extension; };
   if (candidates.empty()) {
-    fail(sample, "E_SAMPLE_PICTURE", "a picture (png, jpg, jpeg, webp, gif, bmp)",
+    fail(sample, "E_SAMPLE_PICTURE", "an image (png, jpg, jpeg, webp, gif, bmp)",
          sample.others.empty() ? "no whole member" : "only " + name(0));
   } else if (candidates.size() > 1) {
-    fail(sample, "E_SAMPLE_PICTURE", "one picture in a sample",
+    fail(sample, "E_SAMPLE_PICTURE", "one image in a sample",
          name(candidates[0]) + " and " + name(candidates[1]));
   }
   if (sample.failure) {
     sample.others.clear();
     return;
   }
-  sample.picture = std::move(sample.others[candidates[0]]);
+  sample.image = std::move(sample.others[candidates[0]]);
   sample.others.erase(sample.others.begin() + static_cast<std::ptrdiff_t>(candidates[0]));
 }
 

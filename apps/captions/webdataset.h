@@ -1,5 +1,5 @@
 // Samples of a WebDataset shard: neighbouring members of a tar archive that share a key, which is
-// the path up to the first dot of its base name. One picture a sample.
+// the path up to the first dot of its base name. One image a sample.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace tessera {
 
 struct SampleMember {
   std::string extension;  // after the first dot of the base name, as written: "jpg", "seg.png"
-  std::string bytes;      // empty unless the reader was told to carry it
+  std::string bytes;      // empty unless the reader was notified to carry it
 };
 
 struct TarSample {
   std::string key;
   std::uint64_t offset = 0;          // of the contents of its first member
-  SampleMember picture;              // meaningless in a failed sample
+  SampleMember image;              // meaningless in a failed sample
   std::vector<SampleMember> others;  // the other members, in their order
-  std::optional<ErrorInfo> failure;  // why there is no picture to caption
+  std::optional<ErrorInfo> failure;  // why there is no image to caption
   bool repeated = false;             // failed because its key was there before
 };
 
-enum class Carry : std::uint8_t { kPictureOnly, kEverything };
+enum class Carry : std::uint8_t { kImageOnly, kEverything };
 
 class SampleReader {
  public:
@@ -68,9 +68,9 @@ class SampleReader {
   std::unordered_map<std::string, std::uint64_t> seen_;  // key -> offset
 };
 
-// Picture endings: png, jpg, jpeg, webp, gif, bmp, without case. What a file really is, its first
+// Image endings: png, jpg, jpeg, webp, gif, bmp, without case. What a file really is, its first
 // bytes say later.
-bool is_picture_extension(std::string_view extension);
+bool is_image_extension(std::string_view extension);
 
 // "a/b.seg.png" -> key "a/b", extension "seg.png". Empty strings if there is no key or no dot.
 struct KeyParts {

@@ -1,9 +1,9 @@
-// `tessera batch`: paints the items of a job file, survives any end of itself, and goes on where it
+// `tessera batch`: generates the items of a job file, survives any end of itself, and goes on where it
 // ended; `batch status` and `batch merge` say and join what is there.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/batch_clips.h"
+#include "apps/cli/batch_videos.h"
 #include "apps/cli/batch_job.h"
 #include "apps/cli/batch_reporter.h"
 #include "apps/cli/batch_reports.h"
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Pictures that prove whose they are, for a store whose records were damaged.
+// Images that prove whose they are, for a store whose records were damaged.
 auto recogniser(const BatchFlags& flags, const GenerateTask& task,
                 const std::vector<std::string>& endings) {
   return [&task, files = ItemFiles{.sidecar = flags.sidecar, .endings = endings}](
@@ -34,7 +34,7 @@ auto recogniser(const BatchFlags& flags, const GenerateTask& task,
 }
 
 // What a run holds; the captioner's part is also in the plan: on a device as its own, else as a
-// part of the process, which is the painter's.
+// part of the process, which is the generator's.
 struct RunMemory {
   MemoryPlan plan;
   std::optional<CaptionMemoryPlan> captions;
@@ -69,7 +69,7 @@ int dry_run(const Session& session, const BatchFlags& flags, const GenerateTask&
     run.captions = {.look_bytes = memory.captions->tower,
                     .pass_bytes = memory.captions->language,
                     .methods = static_cast<std::int64_t>(describer->endings().size()),
-                    .most_tokens = describer->most_tokens()};
+                    .max_tokens = describer->max_tokens()};
   }
   return print_dry_run(session, run);
 }
@@ -84,7 +84,7 @@ struct OpenJob {
   BatchStore& store;
 };
 
-JobEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted, const MemoryPlan& plan,
+JobEnd generate_wanted(const OpenJob& job, std::span<const std::size_t> wanted, const MemoryPlan& plan,
                     const LoopNeeds& room) {
   const BatchFlags& flags = job.flags;
   note(job.session, job.task.spec().title + " as " + std::string(dtype_name(job.task.storage())) +
@@ -113,22 +113,22 @@ JobEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted, con
   return end;
 }
 
-// A job of pictures needs a model of pictures.
-void refuse_clip_model(const GenerateTask& task) {
-  if (!task.spec().clip) return;
+// A job of images needs a model of images.
+void refuse_video_model(const GenerateTask& task) {
+  if (!task.spec().video) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_MODEL_CLIPS",
                .file = task.model_name(),
-               .expected = "a model that paints pictures",
-               .found = "one that paints clips",
+               .expected = "a model that generates images",
+               .found = "one that generates videos",
                .hint = "items of kind video: a field \"kind\" or --kind video"});
 }
 
-int paint_pictures(const Session& session, const BatchFlags& flags, const BatchJob& job,
+int generate_job(const Session& session, const BatchFlags& flags, const BatchJob& job,
                    const Shard& shard) {
   Runtime runtime;
   GenerateTask task(runtime, pipeline_options(flags));
-  refuse_clip_model(task);
+  refuse_video_model(task);
   show_elsewhere(session, flags.preview_to, task);
   const std::vector<SettledItem>& items = job.items;
   const JobCheck check = check_items(task, items, flags.batch_size, job.file.string());
@@ -154,19 +154,19 @@ int paint_pictures(const Session& session, const BatchFlags& flags, const BatchJ
   JobEnd end = JobEnd::kOver;
   if (!wanted.empty()) {
     write_owner(flags.output_dir, shard);
-    end = paint_wanted({session, flags, task, describer.get(), items, store}, wanted, memory.plan,
+    end = generate_wanted({session, flags, task, describer.get(), items, store}, wanted, memory.plan,
                        room_for(check.worst));
   }
   return end_job(session, flags, items, store, end);
 }
 
 int run_job(const Session& session, BatchFlags flags) {
-  if (flags.output_dir.empty()) refuse_flag("--output-dir", "a folder for the pictures", "none");
+  if (flags.output_dir.empty()) refuse_flag("--output-dir", "a folder for the images", "none");
   settle_size(flags.size);
   const Shard shard = shard_of_call(flags);
   BatchJob job = read_batch_job(session, flags, shard);
-  return job.clips ? paint_clip_job(session, flags, job, shard)
-                   : paint_pictures(session, flags, job, shard);
+  return job.videos ? generate_video_job(session, flags, job, shard)
+                   : generate_job(session, flags, job, shard);
 }
 
 int run_batch(const Session& session, const BatchFlags& flags) {
@@ -193,24 +193,24 @@ int run_batch(const Session& session, const BatchFlags& flags) {
 
 void add_output_flags(CLI::App& app, BatchFlags& flags) {
   const std::string group = "Output";
-  text_flag(app, "--output-dir", flags.output_dir, "folder for pictures and the state of the job")
+  text_flag(app, "--output-dir", flags.output_dir, "folder for images and the state of the job")
       ->group(group);
   text_flag(app, "--name", flags.name,
-            "file name with {id} and {seed}; default {id}_{seed}.png, of clips {id}_{seed}.mkv")
+            "file name with {id} and {seed}; default {id}_{seed}.png, of videos {id}_{seed}.mkv")
       ->group(group);
   app.add_flag("--overwrite", flags.overwrite, "replace files that are not of this job")
       ->group(group);
   setting_flag(app, setting::kBatchSize, flags.batch_size, {.group = group});
-  app.add_flag("--sidecar", flags.sidecar, "also a JSON file beside each picture")->group(group);
-  text_flag(app, "--sheet", flags.sheet, "also one picture with all of them")->group(group);
+  app.add_flag("--sidecar", flags.sidecar, "also a JSON file next to each image")->group(group);
+  text_flag(app, "--sheet", flags.sheet, "also one image with all of them")->group(group);
   app.add_flag("--disable-metadata", flags.disable_metadata,
                "record no prompt and no settings (the AI mark stays)")
       ->group(group);
 }
 
-void add_clip_job_flags(CLI::App& app, BatchFlags& flags) {
+void add_video_job_flags(CLI::App& app, BatchFlags& flags) {
   const std::string group = "Clips";
-  choice_flag(app, "--kind", flags.kind, {kPictureKind, kVideoKind},
+  choice_flag(app, "--kind", flags.kind, {kImageKind, kVideoKind},
               "what an item is that does not say it")
       ->group(group);
   setting_flag(app, setting::kFrames, flags.frames,
@@ -230,7 +230,7 @@ void add_job_flags(CLI::App& app, BatchFlags& flags) {
                "more tries of an item that fails, in the same run")
       ->group(group);
   choice_flag(app, "--fsync", flags.fsync, {"on", "off"},
-              "off: faster on slow disks, and a power cut may cost finished pictures")
+              "off: faster on slow disks, and a power cut may cost finished images")
       ->group(group);
   app.add_flag("--verify", flags.verify, "hash what is done before going on")->group(group);
   app.add_flag("--anew", flags.anew, "forget what earlier runs did")->group(group);
@@ -255,7 +255,7 @@ void add_batch(CLI::App& root, Session& session) {
   add_decode_flags(*app, Door::kBatch, flags->decode);
   add_output_flags(*app, *flags);
   add_batch_caption_flags(*app, flags->captions);
-  add_clip_job_flags(*app, *flags);
+  add_video_job_flags(*app, *flags);
   add_preview_flag(*app, flags->preview_to);
   add_job_flags(*app, *flags);
   add_device_flags(*app, flags->device);

@@ -1,4 +1,4 @@
-// Captions of a job's pictures.
+// Captions of a job's images.
 #include "apps/cli/batch_captions.h"
 
 #include <CLI/CLI.hpp>
@@ -50,7 +50,7 @@ void add_batch_caption_flags(CLI::App& app, BatchCaptionFlags& flags) {
            // What stands for "given without a method".
            std::erase_if(flags.methods, [](const std::string& name) { return name.empty(); });
          },
-         "also describe each picture in a .txt beside it; with METHODs of --prune (or none) a text "
+         "also describe each image in a .txt next to it; with METHODs of --prune (or none) a text "
          "by each")
       ->expected(0, 64)
       ->type_name("METHOD")
@@ -86,7 +86,7 @@ void check_text_names(std::span<const SettledItem> items, const std::vector<std:
   std::map<std::string, std::uint64_t> lines;
   for (const SettledItem& item : items) {
     for (const std::string& ending : endings) {
-      const std::string name = name_beside(item.name, ending);
+      const std::string name = name_next_to(item.name, ending);
       const auto [taken, is_new] = lines.emplace(name, item.item.line);
       if (is_new) continue;
       throw Error({.kind = ErrorKind::kUsage,

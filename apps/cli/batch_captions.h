@@ -1,4 +1,4 @@
-// Flags of `tessera batch` for texts beside the pictures, and who writes them.
+// Flags of `tessera batch` for texts next to the images, and who writes them.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
                                                  const DeviceFlags& device,
                                                  std::int64_t batch_size);
 
-// Error kUsage, E_NAME_COLLISION, with file and line, when texts of two pictures would have one
+// Error kUsage, E_NAME_COLLISION, with file and line, when texts of two images would have one
 // name.
 void check_text_names(std::span<const SettledItem> items, const std::vector<std::string>& endings,
                       const std::string& file);

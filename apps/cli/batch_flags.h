@@ -1,4 +1,4 @@
-// The flags of `tessera batch`, for pictures and for clips.
+// The flags of `tessera batch`, for images and for videos.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct BatchFlags {
   std::vector<std::string> arguments;
   std::optional<std::string> model, negative_prompt, sheet, shard, name;
   std::optional<std::string> preview_to;
-  std::string output_dir, kind = kPictureKind;
+  std::string output_dir, kind = kImageKind;
   std::string fsync = "on";
   std::int64_t seed = 0, batch_size = 1, max_retries = 0, quality = 80;
   std::optional<std::int64_t> frames, fps;

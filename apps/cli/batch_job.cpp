@@ -33,7 +33,7 @@ void stop_at(const Session& session, const std::vector<ErrorInfo>& errors) {
 
 namespace {
 
-// The sheet is one more file of the folder, and must not take the name of a picture.
+// The sheet is one more file of the folder, and must not take the name of an image.
 void check_sheet(const BatchFlags& flags, const Shard& shard, std::span<const SettledItem> items) {
   const std::string& sheet = *flags.sheet;
   check_sheet_name(sheet);
@@ -50,18 +50,18 @@ int exit_code_of(const BatchStore::Totals& totals) {
   return totals.done == 0 ? 1 : 3;
 }
 
-// When every item is over, whoever painted the last one.
+// When every item is over, whoever generated the last one.
 void write_job_sheet(const Session& session, const BatchFlags& flags,
                      std::span<const SettledItem> items, const BatchStore& store) {
   const fs::path sheet = fs::path(flags.output_dir) / *flags.sheet;
-  std::vector<std::string> pictures;
+  std::vector<std::string> images;
   for (const SettledItem& item : items) {
     const ItemRecord* record = store.record(item.item.id);
     const bool done = record != nullptr && record->state == ItemState::kDone;
-    if (done) pictures.push_back(record->files.back().name);
+    if (done) images.push_back(record->files.back().name);
   }
-  write_sheet(sheet, flags.overwrite, pictures);
-  if (!pictures.empty()) note(session, "sheet: " + sheet.string());
+  write_sheet(sheet, flags.overwrite, images);
+  if (!images.empty()) note(session, "sheet: " + sheet.string());
 }
 
 }  // namespace
@@ -70,10 +70,10 @@ BatchJob read_batch_job(const Session& session, const BatchFlags& flags, const S
   BatchJob job{.file = flags.arguments.front()};
   const JobList list = read_job_file(job.file);
   stop_at(session, list.errors);
-  job.clips =
+  job.videos =
       flags.kind == kVideoKind || std::any_of(list.items.begin(), list.items.end(),
-                                              [](const JobItem& item) { return item.is_clip(); });
-  job.name = flags.name.value_or(job.clips ? "{id}_{seed}.mkv" : "{id}_{seed}.png");
+                                              [](const JobItem& item) { return item.is_video(); });
+  job.name = flags.name.value_or(job.videos ? "{id}_{seed}.mkv" : "{id}_{seed}.png");
   JobDefaults defaults{.base_seed = flags.seed};
   JobItem& common = defaults.fields;
   common.negative_prompt = flags.negative_prompt;
@@ -88,7 +88,7 @@ BatchJob read_batch_job(const Session& session, const BatchFlags& flags, const S
 
 GenerateOptions pipeline_options(const BatchFlags& flags) {
   GenerateOptions options =
-      painting_options(flags.model, flags.device, flags.size, flags.batch_size);
+      generation_options(flags.model, flags.device, flags.size, flags.batch_size);
   choose_method(options, flags.decode);
   return options;
 }
@@ -104,7 +104,7 @@ StoreOptions store_options(const BatchFlags& flags, const Shard& shard,
                        .overwrite = flags.overwrite,
                        .verify = flags.verify,
                        .sync = flags.fsync == "off" ? Sync::kOff : Sync::kOn};
-  options.beside.insert(options.beside.end(), endings.begin(), endings.end());
+  options.next_to.insert(options.next_to.end(), endings.begin(), endings.end());
   return options;
 }
 
@@ -120,13 +120,13 @@ void tell_what_was_found(const Session& session, const BatchStore& store) {
   if (const Journal::Mend& mended = store.mended(); !mended.kept_as.empty()) {
     warn(session, "the journal was damaged in the middle: kept as " + mended.kept_as + "; " +
                       std::to_string(mended.records) + " records taken over, " +
-                      std::to_string(store.recognised()) + " pictures recognised");
+                      std::to_string(store.recognised()) + " images recognised");
   }
   if (store.temporaries_removed() > 0) {
     note(session, std::to_string(store.temporaries_removed()) + " unfinished files were removed");
   }
   for (const auto& [id, wrong] : store.damaged()) {
-    warn(session, "item " + id + " is painted again: " + wrong);
+    warn(session, "item " + id + " is generated again: " + wrong);
   }
 }
 

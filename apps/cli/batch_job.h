@@ -1,4 +1,4 @@
-// What `tessera batch` does alike for pictures and for clips: items out of the job file, the store
+// What `tessera batch` does alike for images and for clips: items out of the job file, the store
 // opened, its end told.
 #pragma once
 
@@ -24,7 +24,7 @@ void stop_at(const Session& session, const std::vector<ErrorInfo>& errors);
 struct BatchJob {
   std::filesystem::path file;
   std::string name = {};  // the template of output names
-  bool clips = false;
+  bool videos = false;
   std::vector<SettledItem> items = {};
 };
 // Reads, checks and settles the job file, and checks the sheet's name against it.
@@ -34,7 +34,7 @@ GenerateOptions pipeline_options(const BatchFlags& flags);
 Shard shard_of_call(const BatchFlags& flags);
 StoreOptions store_options(const BatchFlags& flags, const Shard& shard,
                            const std::vector<std::string>& endings);
-// What makes the job another one beside its items and its model. Only what is asked for has an
+// What makes the job another one next to its items and its model. Only what is asked for has an
 // entry, so that older jobs stay the same ones.
 Json job_options(const BatchFlags& flags, const BatchJob& job);
 

@@ -21,21 +21,21 @@ void BatchReporter::on_progress(const GenerateProgress& progress) {
 }
 
 void BatchReporter::on_done(const SettledItem& item, const ItemRecord& record,
-                            const GeneratedImage& picture, const Described& described) {
+                            const GeneratedImage& image, const Described& described) {
   ++done_;
   progress_.clear();
-  const ImageFacts& facts = picture.facts;
+  const ImageFacts& facts = image.facts;
   const std::string path = (job_.folder / item.name).string();
   if (!session_.json) {
     char rest[120];
     std::snprintf(rest, sizeof rest, "  seed %llu  %.2f s, %lld passes, %.2f tokens a pass",
-                  static_cast<unsigned long long>(facts.seed), picture.seconds,
+                  static_cast<unsigned long long>(facts.seed), image.seconds,
                   static_cast<long long>(facts.passes), facts.tokens_per_pass());
     print_line(escape_for_terminal(path) + rest);
     if (!described.texts.empty()) print_line("  " + escape_for_terminal(described.texts.front()));
     return;
   }
-  Json line = picture_line(path, record.files.back().sha256, item.item.id, facts, picture.seconds);
+  Json line = image_line(path, record.files.back().sha256, item.item.id, facts, image.seconds);
   for (std::size_t i = 0; i < job_.endings.size(); ++i) {
     put_caption(line, job_.endings[i], described.texts[i]);
   }
@@ -59,8 +59,8 @@ void BatchReporter::warn_of_memory(const std::string& what) {
   warn(session_, "memory did not last: " + what + " from here on");
 }
 
-void BatchReporter::on_fewer(std::int64_t pictures) {
-  warn_of_memory(std::to_string(pictures) + " pictures at once");
+void BatchReporter::on_fewer(std::int64_t images) {
+  warn_of_memory(std::to_string(images) + " images at once");
 }
 
 void BatchReporter::on_fewer_texts(std::int64_t texts) {

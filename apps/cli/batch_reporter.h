@@ -14,8 +14,8 @@ namespace tessera {
 
 class BatchReporter final : public ImageJobListener {
  public:
-  // The run wants `wanted` of the `total` items of its shard. `endings`: of the texts beside each
-  // picture. The session is borrowed.
+  // The run wants `wanted` of the `total` items of its shard. `endings`: of the texts next to each
+  // image. The session is borrowed.
   struct Job {
     std::filesystem::path folder;
     std::size_t wanted = 0, total = 0;
@@ -25,11 +25,11 @@ class BatchReporter final : public ImageJobListener {
 
   bool stop_requested() override { return session_.stop_requested(); }
   void on_progress(const GenerateProgress& progress) override;
-  void on_done(const SettledItem& item, const ItemRecord& record, const GeneratedImage& picture,
+  void on_done(const SettledItem& item, const ItemRecord& record, const GeneratedImage& image,
                const Described& described) override;
   void on_failed(const SettledItem& item, const ErrorInfo& error) override;
   void on_retry(const SettledItem& item, const ErrorInfo& error) override;
-  void on_fewer(std::int64_t pictures) override;
+  void on_fewer(std::int64_t images) override;
   void on_fewer_texts(std::int64_t texts) override;
   void on_turns() override;
 

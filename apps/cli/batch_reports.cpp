@@ -44,15 +44,15 @@ void check_merged_sheet(const std::vector<fs::path>& folders, const fs::path& ta
 // What of a shard is out of the ordinary; each part after a comma.
 std::string notes_text(const ShardReport& shard) {
   std::string notes;
-  if (!shard.synced) notes += ", painted with --fsync off";
+  if (!shard.synced) notes += ", generated with --fsync off";
   if (shard.at_once > 0) {
     notes += ", memory lasted for " + std::to_string(shard.at_once) + " at once";
   }
   if (shard.standing_grids > 0) {
-    notes += ", " + std::to_string(shard.standing_grids) + " grids of clips in work stand";
+    notes += ", " + std::to_string(shard.standing_grids) + " grids of videos in work stand";
   }
-  if (shard.behind_damage > 0) {
-    notes += ", its journal is damaged: " + std::to_string(shard.behind_damage) +
+  if (shard.after_damage > 0) {
+    notes += ", its journal is damaged: " + std::to_string(shard.after_damage) +
              " records are not counted until its next run";
   }
   return notes;
@@ -74,7 +74,7 @@ int batch_status(const Session& session, const fs::path& folder) {
     line["fsync"] = shard.synced ? "on" : "off";
     if (shard.at_once > 0) line["at_once"] = shard.at_once;
     if (shard.standing_grids > 0) line["standing_grids"] = shard.standing_grids;
-    if (shard.behind_damage > 0) line["behind_damage"] = shard.behind_damage;
+    if (shard.after_damage > 0) line["behind_damage"] = shard.after_damage;
     synced = synced && shard.synced;
     shards.push_back(std::move(line));
     const std::string notes = notes_text(shard);
@@ -116,7 +116,7 @@ int batch_merge(const Session& session, const std::vector<fs::path>& folders,
   const fs::path target = output.empty() ? folders.front() : output;
   if (!sheet.empty()) check_merged_sheet(folders, target, sheet, overwrite);
   const MergeReport report = merge_folders(folders, target);
-  if (!sheet.empty()) write_sheet(target / sheet, overwrite, report.pictures);
+  if (!sheet.empty()) write_sheet(target / sheet, overwrite, report.images);
   if (session.json) {
     Json out = {{"path", report.results.string()}};
     out.update(counts_json(report.total, report.done, report.failed));
@@ -141,7 +141,7 @@ double reading_rate(int number_of_threads) {
 
 }  // namespace
 
-int print_clip_dry_run(const Session& session, const ClipDryRun& run) {
+int print_video_dry_run(const Session& session, const VideoDryRun& run) {
   const double rate = reading_rate(run.threads);
   const double seconds =
       static_cast<double>(run.weight_bytes) * static_cast<double>(run.passes) / rate;
@@ -156,7 +156,7 @@ int print_clip_dry_run(const Session& session, const ClipDryRun& run) {
   }
   char text[240];
   std::snprintf(text, sizeof text,
-                "%zu clips, %zu to paint; memory %s; at least %.3g s (%lld passes of plain "
+                "%zu videos, %zu to generate; memory %s; at least %.3g s (%lld passes of plain "
                 "decoding, %s of weights each at %.1f GB/s)",
                 run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), seconds,
                 static_cast<long long>(run.passes), format_bytes(run.weight_bytes).c_str(),
@@ -171,21 +171,21 @@ int print_dry_run(const Session& session, const DryRun& run) {
     return static_cast<double>(bytes) * static_cast<double>(reads) / rate /
            static_cast<double>(run.batch_size);
   };
-  const double picture = seconds_of(run.weight_bytes, run.tokens);
-  const double seconds = picture * static_cast<double>(run.wanted);
+  const double image = seconds_of(run.weight_bytes, run.tokens);
+  const double seconds = image * static_cast<double>(run.wanted);
   const DryCaptions& captions = run.captions;
   const auto captions_of = [&](std::int64_t passes) {
     return (seconds_of(captions.look_bytes, captions.methods) +
             seconds_of(captions.pass_bytes, captions.methods * passes)) *
            static_cast<double>(run.wanted);
   };
-  const double least = captions_of(1), full = captions_of(captions.most_tokens);
+  const double least = captions_of(1), full = captions_of(captions.max_tokens);
   if (session.json) {
     Json line = {{"items", run.items},
                  {"wanted", run.wanted},
                  {"memory_bytes", run.memory_bytes},
                  {"seconds_at_least", seconds},
-                 {"seconds_a_picture_at_least", picture},
+                 {"seconds_a_picture_at_least", image},
                  {"read_bytes_per_second", rate}};
     if (captions.methods > 0) {
       line["captioner_bytes"] = run.captioner_bytes;
@@ -200,17 +200,17 @@ int print_dry_run(const Session& session, const DryRun& run) {
   char text[320];
   std::snprintf(
       text, sizeof text,
-      "%zu items, %zu to paint; memory %s%s; at least %.3g s, %.3g s a picture (%lld passes "
-      "of plain decoding, %s of weights each at %.1f GB/s, %lld pictures at once)",
+      "%zu items, %zu to generate; memory %s%s; at least %.3g s, %.3g s an image (%lld passes "
+      "of plain decoding, %s of weights each at %.1f GB/s, %lld images at once)",
       run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), captioner.c_str(), seconds,
-      picture, static_cast<long long>(run.tokens), format_bytes(run.weight_bytes).c_str(),
+      image, static_cast<long long>(run.tokens), format_bytes(run.weight_bytes).c_str(),
       rate / 1e9, static_cast<long long>(run.batch_size));
   print_line(text);
   if (captions.methods == 0) return 0;
   std::snprintf(text, sizeof text,
-                "captions beside that: %.3g s (one pass a text) to %.3g s (%lld tokens a text, "
-                "plain), %lld texts a picture, %s of weights a pass",
-                least, full, static_cast<long long>(captions.most_tokens),
+                "captions next to that: %.3g s (one pass a text) to %.3g s (%lld tokens a text, "
+                "plain), %lld texts an image, %s of weights a pass",
+                least, full, static_cast<long long>(captions.max_tokens),
                 static_cast<long long>(captions.methods),
                 format_bytes(captions.pass_bytes).c_str());
   print_line(text);

@@ -1,4 +1,4 @@
-// `tessera bench`: what single ops and whole pictures cost on this machine, beside what its memory
+// `tessera bench`: what single ops and whole images cost on this machine, next to what its memory
 // and its matrix libraries reach in the same run. JSON lines on stdout, a table on stderr.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -46,8 +46,8 @@ struct BenchFlags {
   std::vector<double> keep;
   std::int64_t frames = 0;
   std::vector<std::int64_t> input_seconds = {10, 60, 600};
-  std::string captioner;             // of clips; empty = the bundled one
-  std::optional<std::int64_t> size;  // 96 for renders, the model's own for paintings
+  std::string captioner;             // of videos; empty = the bundled one
+  std::optional<std::int64_t> size;  // 96 for renders, the model's own for generated images
 
   CudaOptions cuda() const { return {.deterministic = deterministic, .tf32 = tf32}; }
 };
@@ -121,7 +121,7 @@ void bench_prune(const BenchFlags& flags, Backend& backend, BenchReport& report)
   options.pipeline.threads = static_cast<int>(flags.threads);
   options.methods = flags.methods;
   if (!flags.keep.empty()) options.keep = flags.keep;
-  options.pictures = flags.prompts;
+  options.images = flags.prompts;
   options.size = static_cast<int>(flags.size.value_or(96));
   if (!flags.plot.empty()) options.plot = flags.plot;
   if (!flags.overlay.empty()) options.overlay = flags.overlay;
@@ -149,12 +149,12 @@ void bench_caption(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   options.pipeline.max_tokens = flags.tokens;
   if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
-  options.pictures = flags.prompts;
+  options.images = flags.prompts;
   options.size = static_cast<int>(flags.size.value_or(96));
   run_caption_bench(options, report);
 }
 
-// Clips in and out: the captioner is the bundled one.
+// Videos in and out: the captioner is the bundled one.
 void bench_video(const BenchFlags& flags, BenchReport& report) {
   VideoBenchOptions options;
   options.pipeline.model = flags.model;
@@ -179,7 +179,7 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
     return;
   }
   run_video_bench(options, report);
-  ClipInputBenchOptions input;
+  VideoInputBenchOptions input;
   input.captioner.model = flags.captioner;
   input.captioner.device = flags.device;
   input.captioner.cuda = flags.cuda();
@@ -189,7 +189,7 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
     if (seconds > 0) input.seconds.push_back(seconds);
   }
   std::ranges::sort(input.seconds);
-  run_clip_input_bench(input, report);
+  run_video_input_bench(input, report);
 }
 
 void bench_batch(const BenchFlags& flags, BenchReport& report) {
@@ -222,7 +222,7 @@ void check_device(const BenchFlags& flags) {
                .where = "--device",
                .expected = "cpu for " + flags.what,
                .found = flags.device,
-               .hint = "tessera-gpu-check measures a CUDA device beside its own ceilings"});
+               .hint = "tessera-gpu-check measures a CUDA device next to its own ceilings"});
 }
 
 int run_bench(const BenchFlags& flags) {
@@ -269,7 +269,7 @@ void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
   CLI::App* app = root.add_subcommand(
       "bench",
-      "measure single ops, whole pictures, decoding methods, batches, pruners, captions, clips");
+      "measure single ops, whole images, decoding methods, batches, pruners, captions, videos");
   add_common_flags(*app, session);
   choice_flag(*app, "what", flags.what,
               {"ops", "image", "decode", "batch", "prune", "caption", "video"}, "what to measure")
@@ -290,21 +290,21 @@ void add_bench(CLI::App& root, Session& session) {
       ->group("Image");
   choice_flag(*app, "--dtype", flags.dtype, {"f32", "bf16"}, "image: how weights are stored")
       ->group("Image");
-  integer_flag(*app, "--tokens", flags.tokens, 2, 1 << 20, "image: picture tokens to decode")
+  integer_flag(*app, "--tokens", flags.tokens, 2, 1 << 20, "image: image tokens to decode")
       ->group("Image");
   integer_flag(*app, "--runs", flags.runs, 1, 1000, "image: times to decode them")->group("Image");
   app->add_flag("--no-pixels", flags.no_pixels, "image: leave the VQ decoder out")->group("Image");
   const std::string group = "Decode";
   text_flag(*app, "-m,--model", flags.model, "decode: trained model; default the bundled one")
       ->group(group);
-  app->add_option("--methods", flags.methods, "decode: methods, each beside plain")
+  app->add_option("--methods", flags.methods, "decode: methods, each next to plain")
       ->delimiter(',')
       ->group(group);
   app->add_option("--windows", flags.windows, "decode: windows of each")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))
       ->group(group);
-  app->add_option("--batch-sizes", flags.batch_sizes, "decode: pictures at once")
+  app->add_option("--batch-sizes", flags.batch_sizes, "decode: images at once")
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->group(group);
@@ -325,17 +325,17 @@ void add_bench(CLI::App& root, Session& session) {
       ->group("Prune");
   integer_flag(*app, "--size", flags.size, 32, 1024, "batch, caption, prune: pixels a side")
       ->group("Prune");
-  text_flag(*app, "--overlay", flags.overlay, "prune: folder for pictures of kept patches")
+  text_flag(*app, "--overlay", flags.overlay, "prune: folder for images of kept patches")
       ->group("Prune");
   integer_flag(*app, "--frames", flags.frames, 0, 1 << 20,
-               "video: frames of a clip; 0 = the model's own length")
+               "video: frames of a video; 0 = the model's own length")
       ->group("Video");
   app->add_option("--input-seconds", flags.input_seconds,
-                  "video: lengths of clips to caption; 0 = none")
+                  "video: lengths of videos to caption; 0 = none")
       ->delimiter(',')
       ->check(CLI::Range(0, 36000))
       ->group("Video");
-  text_flag(*app, "--captioner", flags.captioner, "video: model that captions those clips")
+  text_flag(*app, "--captioner", flags.captioner, "video: model that captions those videos")
       ->group("Video");
   app->callback([&session] { session.run = [] { return run_bench(flags); }; });
 }

@@ -1,5 +1,5 @@
-// `tessera caption`: texts about pictures, one picture or a million; or an answer to a question
-// about one picture or several.
+// `tessera caption`: texts about images, one image or a million; or an answer to a question
+// about one image or several.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
@@ -12,7 +12,7 @@
 #include "apps/captions/text_forms.h"
 #include "apps/cli/caption_reporter.h"
 #include "apps/cli/caption_reports.h"
-#include "apps/cli/clip_flags.h"
+#include "apps/cli/video_flags.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/draft_flags.h"
@@ -30,7 +30,7 @@
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
-#include "vision/image/picture_reader.h"
+#include "vision/image/image_reader.h"
 
 namespace tessera {
 
@@ -44,14 +44,14 @@ constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 struct CaptionFlags {
   std::optional<std::string> model, prompt, negative_prompt, output, shard;
   std::vector<std::string> inputs, images;
-  ClipFlags clips;
+  VideoInputFlags videos;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
   std::string decode{setting::kTextDecode.text_fallback};
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, seed = 0;
-  std::int64_t most_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+  std::int64_t max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
   SettingValues sampling;
   PruneFlags prune;
   TextDraftFlags draft;
@@ -86,9 +86,9 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
   options.threads = static_cast<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;
-  options.max_tokens = flags.most_tokens;
+  options.max_tokens = flags.max_tokens;
   options.draft = draft_choice(flags.draft);
-  options.method = text_method(flags.decode, options.draft.on(), flags.most_tokens);
+  options.method = text_method(flags.decode, options.draft.on(), flags.max_tokens);
   if (flags.window) {
     if (!options.method.speculative()) {
       refuse("E_FLAG_CONFLICT", "--window", "a method that drafts", "--decode " + flags.decode);
@@ -107,12 +107,12 @@ void say_kept(const Session& session, std::int64_t kept, std::int64_t total) {
   warn(session, std::to_string(kept) + " of " + std::to_string(total) + " visual tokens kept");
 }
 
-// The prompt of a question; fields have a meaning when there is one picture.
+// The prompt of a question; fields have a meaning when there is one image.
 std::string question_of(const CaptionFlags& flags) {
   const std::string text = flags.prompt.value_or(std::string(kDefaultPrompt));
   const CaptionPrompt prompt(text);
   if (prompt.has_fields() && flags.images.size() > 1) {
-    refuse("E_PROMPT_FIELD", "--prompt", "no {name} or {directory} for several pictures", text);
+    refuse("E_PROMPT_FIELD", "--prompt", "no {name} or {directory} for several images", text);
   }
   const fs::path image = flags.images.front();
   return prompt.fill(stable_text(image.stem().string()),
@@ -179,7 +179,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   return printer.failed() ? 1 : 0;
 }
 
-// --- many pictures ------------------------------------------------------------------------------
+// --- many images ------------------------------------------------------------------------------
 
 Json prune_of(const CaptionFlags& flags) {
   const PruneChoice choice = prune_choice(flags.prune);
@@ -193,7 +193,7 @@ Json prune_of(const CaptionFlags& flags) {
   return out;
 }
 
-// What makes a job another job: all that a text or a file depends on. Who guesses is no part of it.
+// What makes a job another job: all that a text or a file depends on. Who drafts is no part of it.
 Json job_of(const CaptionFlags& flags, const DescribeTask& task, const CaptionInputs& inputs) {
   Json sampling = Json::object();
   for (const Setting* row : sampling_group().rows) {
@@ -208,7 +208,7 @@ Json job_of(const CaptionFlags& flags, const DescribeTask& task, const CaptionIn
               {"model_files", model_digest(task.model())},
               {"dtype", std::string(dtype_name(task.storage()))},
               {"prompt", flags.prompt.value_or(std::string(kDefaultPrompt))},
-              {"max_tokens", flags.most_tokens},
+              {"max_tokens", flags.max_tokens},
               {"sampling", sampling},
               {"seed", flags.seed < 0 ? Json("random") : Json(flags.seed)},
               {"prune", prune_of(flags)},
@@ -226,7 +226,7 @@ bool writes_subtitles(const CaptionFlags& flags) {
 
 std::vector<fs::path> all_inputs(const CaptionFlags& flags) {
   std::vector<fs::path> out(flags.inputs.begin(), flags.inputs.end());
-  out.insert(out.end(), flags.clips.videos.begin(), flags.clips.videos.end());
+  out.insert(out.end(), flags.videos.videos.begin(), flags.videos.videos.end());
   return out;
 }
 
@@ -263,14 +263,14 @@ void check_output_flags(const CaptionFlags& flags) {
   }
 }
 
-// Without it every picture would fail.
+// Without it every image would fail.
 void check_helper() {
-  const fs::path helper = helper_beside_program();
+  const fs::path helper = helper_next_to_program();
   if (file_exists(helper)) return;
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_PICTURE_HELPER",
                .file = helper.string(),
-               .expected = "the process that reads pictures, beside the program",
+               .expected = "the process that reads images, next to the program",
                .found = "none"});
 }
 
@@ -310,9 +310,9 @@ bool writes_tar(const CaptionFlags& flags) {
 CaptionInputs open_inputs(const Session& session, const CaptionFlags& flags) {
   CaptionInputs inputs({flags.inputs.begin(), flags.inputs.end()},
                        {.recursive = flags.recursive,
-                        .carry = writes_tar(flags) ? Carry::kEverything : Carry::kPictureOnly,
+                        .carry = writes_tar(flags) ? Carry::kEverything : Carry::kImageOnly,
                         .by_ending = true,
-                        .clips = {flags.clips.videos.begin(), flags.clips.videos.end()}});
+                        .videos = {flags.videos.videos.begin(), flags.videos.videos.end()}});
   if (!flags.output && inputs.has_shards()) {
     refuse("E_FLAG_MISSING", "--output",
            "a file for all captions: an archive has no place for text files", "none",
@@ -334,7 +334,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, flags.batch_size, seed));
   Json job = job_of(flags, task, inputs);
-  add_clip_settings(flags.clips, job);
+  add_video_settings(flags.videos, job);
   const std::unique_ptr<CaptionStore> store = open_caption_store(store_options(flags, shard), job);
   note(session, task.model().spec().title + " as " + std::string(dtype_name(task.storage())) +
                     " on " + task.backend().name());
@@ -350,7 +350,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
                       .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
                       .negative_prompt = flags.negative_prompt,
                       .seed = draws(flags) ? std::optional(seed) : std::nullopt,
-                      .clips = clip_settings(flags.clips, task.model().spec(), flags.most_tokens)},
+                      .videos = video_input_settings(flags.videos, task.model().spec(), flags.max_tokens)},
                      reporter);
   reporter.end_progress();
   say_more(session, inputs, end, flags.prune.method.has_value());
@@ -371,8 +371,8 @@ void check_question_flags(const CaptionFlags& flags) {
   for (const auto& [given, name] : of_jobs) {
     if (given) refuse("E_FLAG_CONFLICT", name, "inputs without --image", "both");
   }
-  if (const std::string of_clips = flags.clips.given(); !of_clips.empty()) {
-    refuse("E_FLAG_CONFLICT", of_clips, "inputs without --image", "both");
+  if (const std::string of_videos = flags.videos.given(); !of_videos.empty()) {
+    refuse("E_FLAG_CONFLICT", of_videos, "inputs without --image", "both");
   }
 }
 
@@ -381,7 +381,7 @@ int report_job(const Session& session, const CaptionFlags& flags, const std::str
   const std::vector<fs::path> places(flags.inputs.begin() + 1, flags.inputs.end());
   if (places.empty() || (word == "status" && places.size() > 1)) {
     refuse("E_FLAG_VALUE", word == "status" ? "caption status" : "caption merge",
-           "an output (.jsonl, .csv, .tar) or a folder of pictures", std::to_string(places.size()));
+           "an output (.jsonl, .csv, .tar) or a folder of images", std::to_string(places.size()));
   }
   if (word == "status") return caption_status(session, places.front());
   return caption_merge(session, places, flags.output.value_or(""));
@@ -396,9 +396,9 @@ void check_negative_prompt(const CaptionFlags& flags) {
 int run_caption(const Session& session, const CaptionFlags& flags) {
   const std::string word = flags.inputs.empty() ? "" : flags.inputs.front();
   if (word == "status" || word == "merge") return report_job(session, flags, word);
-  if (flags.images.empty() == (flags.inputs.empty() && flags.clips.videos.empty())) {
+  if (flags.images.empty() == (flags.inputs.empty() && flags.videos.videos.empty())) {
     refuse("E_FLAG_MISSING", "inputs",
-           "pictures, clips, folders, shards (.tar) or lists (.jsonl); or --image for one question",
+           "pictures, videos, folders, shards (.tar) or lists (.jsonl); or --image for one question",
            flags.images.empty() ? "none" : "both");
   }
   check_helper();
@@ -411,7 +411,7 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
 void add_job_flags(CLI::App& app, CaptionFlags& flags) {
   const std::string group = "Output";
   text_flag(app, "-o,--output", flags.output,
-            "one file for all: .jsonl, .csv or .tar (WebDataset); default a text file beside each "
+            "one file for all: .jsonl, .csv or .tar (WebDataset); default a text file next to each "
             "picture")
       ->group(group);
   text_flag(app, "--caption-ext", flags.extension, "ending of text files")->group(group);
@@ -420,7 +420,7 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
       ->group(group);
   app.add_flag("--recursive", flags.recursive, "folders in folders too")->group(group);
   text_flag(app, "--shard", flags.shard, "describe part I of N: I/N, auto or auto/N")->group(group);
-  app.add_flag("--retry-failed", flags.retry_failed, "try failed pictures of the last run again")
+  app.add_flag("--retry-failed", flags.retry_failed, "try failed images of the last run again")
       ->group(group);
   app.add_flag("--anew", flags.anew, "forget what an earlier run of this job did")->group(group);
   app.add_flag("--csv-raw", flags.raw_csv,
@@ -434,21 +434,21 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
 
 void add_caption(CLI::App& root, Session& session) {
   CLI::App* app =
-      root.add_subcommand("caption", "describe pictures, or answer questions about them");
+      root.add_subcommand("caption", "describe images, or answer questions about them");
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
-                  "pictures, clips, folders, WebDataset shards (.tar), lists (.jsonl); or status "
+                  "pictures, videos, folders, WebDataset shards (.tar), lists (.jsonl); or status "
                   "or merge and an output or a folder (a folder of that name: ./status)");
-  app->add_option("--image", flags->images, "a picture of one question; several for one prompt")
+  app->add_option("--image", flags->images, "an image of one question; several for one prompt")
       ->allow_extra_args(false);
-  add_clip_flags(*app, flags->clips);
+  add_video_flags(*app, flags->videos);
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
   text_flag(*app, "-p,--prompt", flags->prompt,
-            "what is asked; {name} and {directory} stand for the picture's");
+            "what is asked; {name} and {directory} stand for the image's");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt,
-            "what guidance leads away from, asked without the picture; default the prompt itself");
-  setting_flag(*app, setting::kMaxTokens, flags->most_tokens);
+            "what guidance leads away from, asked without the image; default the prompt itself");
+  setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed,
                "of texts that are drawn; -1 = random, and recorded");
   add_sampling_flags(*app, Door::kCaption, flags->sampling);

@@ -28,14 +28,14 @@ void CaptionReporter::say(Print print) {
 }
 
 void CaptionReporter::on_done(const CaptionItem& item, const Json& fields,
-                              const std::string& caption, const ClipCaption* clip) {
+                              const std::string& caption, const VideoCaption* video) {
   ++done_;
   progress_.clear();
   say([&] {
     if (session_.json) return print_json_line(fields);
     const std::string id = is_listed(item) ? " [" + shown_id(item.id) + "]" : "";
-    if (clip != nullptr) {
-      for (const TimedCaption& cue : clip->cues) {
+    if (video != nullptr) {
+      for (const TimedCaption& cue : video->cues) {
         print_text(escape_for_terminal(item.path + id) + " " + clock_time(cue.start) + "-" +
                    clock_time(cue.end) + ": " + cue.text + "\n");
       }

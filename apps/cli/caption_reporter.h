@@ -19,7 +19,7 @@ class CaptionReporter final : public CaptionJobListener {
 
   bool stop_requested() override { return session_.stop_requested(); }
   void on_done(const CaptionItem& item, const Json& fields, const std::string& caption,
-               const ClipCaption* clip) override;
+               const VideoCaption* video) override;
   void on_failed(const CaptionItem& item, const ErrorInfo& error) override;
   void on_notice(std::string_view text) override;
 

@@ -32,9 +32,9 @@ Json json_of(const Counts& counts) {
 std::string notes_of(const CaptionShard& shard) {
   if (!shard.begun) return ", not begun";
   std::string notes = shard.over ? "" : ", not over";
-  if (shard.behind_damage > 0) {
-    notes += ", its journal is damaged: " + std::to_string(shard.behind_damage) +
-             " records behind the damage are done again";
+  if (shard.after_damage > 0) {
+    notes += ", its journal is damaged: " + std::to_string(shard.after_damage) +
+             " records after the damage are done again";
   }
   return notes;
 }
@@ -63,7 +63,7 @@ bool print_job(const Session& session, const CaptionReport& report, const fs::pa
     over = over && shard.over;
     Json line = {{"shard", shard.shard.index}, {"begun", shard.begun}, {"over", shard.over}};
     line.update(json_of(counts));
-    if (shard.behind_damage > 0) line["behind_damage"] = shard.behind_damage;
+    if (shard.after_damage > 0) line["behind_damage"] = shard.after_damage;
     shards.push_back(std::move(line));
     if (session.json || report.shards.size() == 1) continue;
     print_line("shard " + std::to_string(shard.shard.index) + "/" + std::to_string(shard.shard.of) +

@@ -20,7 +20,7 @@ CudaOptions cuda_choice(const DeviceFlags& flags) {
   return {.deterministic = flags.deterministic, .tf32 = flags.tf32};
 }
 
-GenerateOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
+GenerateOptions generation_options(const std::optional<std::string>& model, const DeviceFlags& device,
                                  const SizeFlags& size, std::int64_t batch_size) {
   GenerateOptions options;
   options.model = model.value_or("");

@@ -17,8 +17,8 @@ struct Session;
 // Empty for "auto".
 std::optional<DType> storage_choice(const DeviceFlags& flags);
 CudaOptions cuda_choice(const DeviceFlags& flags);
-// What a sub-command that paints hands on of its flags; method and draft model stay open.
-GenerateOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
+// What a sub-command that generates hands on of its flags; method and draft model stay open.
+GenerateOptions generation_options(const std::optional<std::string>& model, const DeviceFlags& device,
                                  const SizeFlags& size, std::int64_t batch_size);
 // One line (or JSON object) a device. Returns 0.
 int print_devices(const Session& session);

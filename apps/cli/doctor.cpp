@@ -16,7 +16,7 @@
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/io.h"
 #include "video/frame_writer.h"
-#include "vision/image/picture_reader.h"
+#include "vision/image/image_reader.h"
 
 extern char** environ;
 
@@ -80,48 +80,48 @@ void examine_models(std::vector<Finding>& out) {
   }
 }
 
-// Pictures are read by a process of its own: whether it is there, answers, and is walled in.
-void examine_picture_reader(std::vector<Finding>& out) {
-  const std::filesystem::path helper = helper_beside_program();
+// Images are read by a process of its own: whether it is there, answers, and is walled in.
+void examine_image_reader(std::vector<Finding>& out) {
+  const std::filesystem::path helper = helper_next_to_program();
   if (!file_exists(helper)) {
     out.push_back({Health::kMissing, "picture reader", "no " + helper.string(),
-                   "put tessera-helper, which is built with tessera, beside the program"});
+                   "put tessera-helper, which is built with tessera, next to the program"});
     return;
   }
   try {
-    PictureReader reader;
+    ImageReader reader;
     reader.start();
     const bool whole = reader.confinement() == kWholeConfinement;
     out.push_back({whole ? Health::kGood : Health::kNote, "picture reader",
                    "confined by " + reader.confinement(),
                    whole ? ""
                          : "the kernel refused " + std::string(kWholeConfinement) +
-                               ": describe only pictures that you trust, or allow seccomp"});
+                               ": describe only images that you trust, or allow seccomp"});
   } catch (const Error& error) {  // part of the result
     out.push_back({Health::kMissing, "picture reader", format_error(error.info()),
                    "build tessera-helper anew, from the same sources as tessera"});
   }
 }
 
-// Clips too are read and written by a process of their own, which alone knows its encoders.
-void examine_clips(std::vector<Finding>& out) {
-  const std::filesystem::path program = helper_beside_program().parent_path() / "tessera-video";
+// Videos too are read and written by a process of their own, which alone knows its encoders.
+void examine_videos(std::vector<Finding>& out) {
+  const std::filesystem::path program = helper_next_to_program().parent_path() / "tessera-video";
   if (!file_exists(program)) {
     out.push_back({Health::kMissing, "clips", "no " + program.string(),
-                   "put tessera-video, which is built with tessera, beside the program"});
+                   "put tessera-video, which is built with tessera, next to the program"});
     return;
   }
   try {
-    const ClipAbilities abilities = clip_abilities();
+    const VideoAbilities abilities = video_abilities();
     const bool whole = abilities.confinement == kWholeConfinement;
     out.push_back({whole ? Health::kGood : Health::kNote, "clips",
                    "confined by " + abilities.confinement,
                    whole ? ""
                          : "the kernel refused " + std::string(kWholeConfinement) +
-                               ": read only clips that you trust, or allow seccomp"});
+                               ": read only videos that you trust, or allow seccomp"});
     for (const auto& [container, codecs] : abilities.codecs) {
       std::string names;
-      for (const ClipCodec codec : codecs) {
+      for (const VideoCodec codec : codecs) {
         names += (names.empty() ? "written as " : ", ") + std::string(name_of(codec));
       }
       out.push_back({names.empty() ? Health::kNote : Health::kGood,
@@ -135,15 +135,15 @@ void examine_clips(std::vector<Finding>& out) {
   }
 }
 
-// The viewer is a program of its own beside this one.
+// The viewer is a program of its own next to this one.
 void examine_viewer(std::vector<Finding>& out) {
   const std::string built = TESSERA_VIEWER_FOUND;
-  const std::filesystem::path program = helper_beside_program().parent_path() / "tessera-view";
+  const std::filesystem::path program = helper_next_to_program().parent_path() / "tessera-view";
   if (file_exists(program)) {
     out.push_back({Health::kGood, "viewer", "built: tessera view opens it", ""});
   } else if (built == "yes") {
     out.push_back({Health::kNote, "viewer", "no " + program.string(),
-                   "build the target tessera-view, or put it beside the program"});
+                   "build the target tessera-view, or put it next to the program"});
   } else {
     out.push_back({Health::kNote, "viewer", "not built: " + built,
                    "install libimgui-dev, libglfw3-dev and libgl-dev and build again"});
@@ -173,8 +173,8 @@ int run_doctor(const Session& session, const CLI::App& root) {
   std::vector<Finding> findings;
   examine_machine(findings);
   examine_devices(findings);
-  examine_picture_reader(findings);
-  examine_clips(findings);
+  examine_image_reader(findings);
+  examine_videos(findings);
   examine_viewer(findings);
   examine_models(findings);
   examine_environment(root, findings);

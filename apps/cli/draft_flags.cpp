@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// The method that keeps most of what pictures say at every ratio, in any family.
+// The method that keeps most of what images say at every ratio, in any family.
 constexpr std::string_view kDefaultPruner = "divprune";
 constexpr double kDefaultKeep = 0.33;
 constexpr std::int64_t kWidestDraft = 16;  // rows of a window that the clock may choose
@@ -58,8 +58,8 @@ void add_text_draft_flags(CLI::App& app, TextDraftFlags& flags) {
                 std::string(kDefaultPruner))
       ->group(group);
   text_flag(app, "--draft-keep", flags.keep,
-            "visual tokens that the draft model keeps of a picture, a number or 20%; 0 = it reads "
-            "the question without pictures; with --draft-prune 33%")
+            "visual tokens that the draft model keeps of an image, a number or 20%; 0 = it reads "
+            "the question without images; with --draft-prune 33%")
       ->group(group);
 }
 
@@ -82,7 +82,7 @@ DraftChoice draft_choice(const TextDraftFlags& flags) {
   return out;
 }
 
-DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t most_tokens) {
+DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t max_tokens) {
   DecodeMethod method = text_method(name);
   const bool by_model = needs_of(method).draft_model;
   if (!draft_model) {
@@ -99,7 +99,7 @@ DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t
     method.adaptive = true;
     method.window = kWidestDraft;
   }
-  method.window = std::min(method.window, most_tokens);
+  method.window = std::min(method.window, max_tokens);
   return method;
 }
 

@@ -1,4 +1,4 @@
-// Flags that choose a draft model of texts, and what it sees of the pictures.
+// Flags that choose a draft model of texts, and what it sees of the images.
 #pragma once
 
 #include <optional>
@@ -24,8 +24,8 @@ void add_text_draft_flags(CLI::App& app, TextDraftFlags& flags);
 DraftChoice draft_choice(const TextDraftFlags& flags);
 
 // The method of `--decode NAME` with a draft model: equality with a window found by the clock
-// (auto) or of fixed width (draft); without --window at most `most_tokens`. Error kUsage for a name
-// that guesses in another way or not at all, and for "draft" without a draft model.
-DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t most_tokens);
+// (auto) or of fixed width (draft); without --window at most `max_tokens`. Error kUsage for a name
+// that drafts in another way or not at all, and for "draft" without a draft model.
+DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t max_tokens);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// `tessera eval`: how well a model paints the scenes (eval scenes) or clips (eval clips,
-// eval_clips.h) it is asked for, judged from pixels, with intervals, ceiling and floor.
+// `tessera eval`: how well a model generates the scenes (eval scenes) or videos (eval videos,
+// eval_clips.h) it is asked for, scored from pixels, with intervals, ceiling and floor.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
-#include "apps/cli/eval_clips.h"
+#include "apps/cli/eval_videos.h"
 #include "apps/cli/eval_progress.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/sampling_flags.h"
@@ -27,14 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostPictures = 100000;
-constexpr std::int64_t kMostClips = 1000;  // their frames are kept to the end
+constexpr std::int64_t kMaxImages = 100000;
+constexpr std::int64_t kMaxVideos = 1000;  // their frames are kept to the end
 constexpr std::int64_t kSheetGap = 2;      // pixels
 
 struct EvalFlags {
   std::string model;
   std::string split = "both";
-  std::string judge;
+  std::string scorer;
   std::optional<std::int64_t> count;
   std::int64_t ceiling = 1000, reconstructions = 200, floor = 100;
   std::int64_t seed = 1, scene_seed = 1000;
@@ -44,7 +44,7 @@ struct EvalFlags {
   std::optional<std::string> sheet;
   std::int64_t sheet_count = 32, columns = 8;
   bool overwrite = false;
-  // Of clips.
+  // Of videos.
   std::int64_t frames = 0, first_frames = 0;
   std::optional<std::string> save;
 
@@ -67,7 +67,7 @@ EvalScenesRequest request_of(const EvalFlags& flags) {
   EvalScenesRequest request;
   request.options = pipeline_of(flags);
   request.sampling = flags.sampling;
-  request.judge = flags.judge;
+  request.scorer = flags.scorer;
   request.seed = static_cast<std::uint64_t>(flags.seed);
   request.scene_seed = static_cast<std::uint64_t>(flags.scene_seed);
   if (flags.split != "both") request.splits = {parse_split(flags.split)};
@@ -80,11 +80,11 @@ EvalScenesRequest request_of(const EvalFlags& flags) {
 
 nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalFlags& flags) {
   nlohmann::ordered_json out = {{"model", report.model},
-                                {"judge", report.judge},
+                                {"judge", report.scorer},
                                 {"prompts", flags.prompts()},
                                 {"seed", flags.seed},
                                 {"scene_seed", flags.scene_seed}};
-  write_settings(out, report.law);
+  write_settings(out, report.dist);
   out.update(method_report(report.method));
   write_setting(out, setting::kRowLead, report.method.settings.get(setting::kRowLead));
   return out;
@@ -101,7 +101,7 @@ std::string figures_text(const EvalScenesReport& report) {
   }
   if (report.mismatched_accepted.count > 0) {
     std::snprintf(text, sizeof text, "Judge %s: %.1f %% of %lld mismatched pairs accepted.\n",
-                  report.judge.c_str(), 100.0 * report.mismatched_accepted.mean,
+                  report.scorer.c_str(), 100.0 * report.mismatched_accepted.mean,
                   static_cast<long long>(report.mismatched_accepted.count));
     out += text;
   }
@@ -121,8 +121,8 @@ std::string report_text(const EvalScenesReport& report, const EvalFlags& flags) 
   std::snprintf(settings, sizeof settings,
                 "%s: guidance %g, temperature %g, top-k %lld, top-p %g, seed %lld, scene seed "
                 "%lld. Per cent right, 95 %% bootstrap interval.\n\n",
-                report.model.c_str(), report.law.guidance, report.law.temperature,
-                static_cast<long long>(report.law.top_k), report.law.top_p,
+                report.model.c_str(), report.dist.guidance, report.dist.temperature,
+                static_cast<long long>(report.dist.top_k), report.dist.top_p,
                 static_cast<long long>(flags.seed), static_cast<long long>(flags.scene_seed));
   return settings + markdown_table(report.rows) + "\n" + figures_text(report);
 }
@@ -168,79 +168,79 @@ int run_eval_scenes(const Session& session, const EvalFlags& flags) {
   return 0;
 }
 
-int run_clips(const Session& session, const EvalFlags& flags) {
-  const std::int64_t clips = flags.count.value_or(50);
-  if (clips > kMostClips) {
+int run_videos(const Session& session, const EvalFlags& flags) {
+  const std::int64_t videos = flags.count.value_or(50);
+  if (videos > kMaxVideos) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_FLAG_VALUE",
                  .where = "--count",
-                 .expected = "1 to " + std::to_string(kMostClips) + " clips",
-                 .found = std::to_string(clips)});
+                 .expected = "1 to " + std::to_string(kMaxVideos) + " videos",
+                 .found = std::to_string(videos)});
   }
-  EvalClipsRequest request;
+  EvalVideosRequest request;
   request.options = pipeline_of(flags);
   request.sampling = flags.sampling;
-  if (!flags.judge.empty()) request.judge = flags.judge;
+  if (!flags.scorer.empty()) request.scorer = flags.scorer;
   request.seed = static_cast<std::uint64_t>(flags.seed);
   request.scene_seed = static_cast<std::uint64_t>(flags.scene_seed);
   if (flags.split != "both") request.splits = {parse_split(flags.split)};
-  request.clips = clips;
+  request.videos = videos;
   request.frames = flags.frames;
   request.first_frames = flags.first_frames;
-  return run_eval_clips(session, request, {flags.save, flags.overwrite});
+  return run_eval_videos(session, request, {flags.save, flags.overwrite});
 }
 
 constexpr const char* kOfScenes[] = {"--ceiling", "--reconstructions", "--floor",  "--batch-size",
                                      "--sheet",   "--sheet-count",     "--columns"};
-constexpr const char* kOfClips[] = {"--frames", "--first-frames", "--save"};
+constexpr const char* kOfVideos[] = {"--frames", "--first-frames", "--save"};
 
 // A flag of the command line that the other evaluation has.
 void check_own_flags(const CLI::App& app, const std::string& what) {
-  const bool clips = what == "clips";
-  for (const char* name : clips ? std::span<const char* const>(kOfScenes) : kOfClips) {
+  const bool videos = what == "clips";
+  for (const char* name : videos ? std::span<const char* const>(kOfScenes) : kOfVideos) {
     if (app.get_option(name)->count() == 0) continue;
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_FLAG_CONFLICT",
                  .where = name,
                  .expected = std::string("flags of eval ") + what,
-                 .found = std::string("one of eval ") + (clips ? "scenes" : "clips")});
+                 .found = std::string("one of eval ") + (videos ? "scenes" : "clips")});
   }
 }
 
 }  // namespace
 
 void add_eval(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("eval", "measure how good a model's pictures or clips are");
+  CLI::App* app = root.add_subcommand("eval", "measure how good a model's images or videos are");
   auto flags = std::make_shared<EvalFlags>();
   auto what = std::make_shared<std::string>();
-  app->add_option("what", *what, "scenes or clips: of the tabletop world, judged from pixels")
+  app->add_option("what", *what, "scenes or clips: of the tabletop world, scored from pixels")
       ->required()
       ->check(CLI::IsMember({"scenes", "clips"}));
   text_flag(*app, "-m,--model", flags->model, "bundled name, folder, or org/name of the hub cache");
   choice_flag(*app, "--split", flags->split, {"both", "val", "holdout", "train"},
               "prompts of which split; both: val and holdout");
-  integer_flag(*app, "-b,--count", flags->count, 1, kMostPictures,
-               "prompts of each split; default 200 scenes or 50 clips");
-  integer_flag(*app, "-s,--seed", flags->seed, 0, std::int64_t{1} << 53, "seed of the painting");
+  integer_flag(*app, "-b,--count", flags->count, 1, kMaxImages,
+               "prompts of each split; default 200 scenes or 50 videos");
+  integer_flag(*app, "-s,--seed", flags->seed, 0, std::int64_t{1} << 53, "seed of the generation");
   integer_flag(*app, "--scene-seed", flags->scene_seed, 0, std::int64_t{1} << 53,
                "seed of the scenes");
-  integer_flag(*app, "--ceiling", flags->ceiling, 0, kMostPictures,
-               "true renders that the judge reads; 0 = none");
-  integer_flag(*app, "--reconstructions", flags->reconstructions, 0, kMostPictures,
+  integer_flag(*app, "--ceiling", flags->ceiling, 0, kMaxImages,
+               "true renders that the scorer reads; 0 = none");
+  integer_flag(*app, "--reconstructions", flags->reconstructions, 0, kMaxImages,
                "renders through the tokenizer; 0 = none");
-  integer_flag(*app, "--floor", flags->floor, 0, kMostPictures,
+  integer_flag(*app, "--floor", flags->floor, 0, kMaxImages,
                "prompts for the untrained model; 0 = none");
   setting_flag(*app, setting::kBatchSize, flags->batch_size);
-  text_flag(*app, "--judge", flags->judge,
-            "captioner that reads the pictures, or a judge network such as tabletop-judge");
-  text_flag(*app, "--sheet", flags->sheet, "PNG with the first pictures on a grid");
+  text_flag(*app, "--judge", flags->scorer,
+            "captioner that reads the images, or a scorer network such as tabletop-judge");
+  text_flag(*app, "--sheet", flags->sheet, "PNG with the first images on a grid");
   integer_flag(*app, "--sheet-count", flags->sheet_count, 1, 1024, "pictures on the sheet");
   integer_flag(*app, "--columns", flags->columns, 1, 256, "pictures a row of the sheet");
-  integer_flag(*app, "--frames", flags->frames, 0, kMostEvalFrames,
-               "of a clip; 0 = the model's window");
-  integer_flag(*app, "--first-frames", flags->first_frames, 0, kMostEvalFrames,
-               "of the true clip that are given");
-  text_flag(*app, "--save", flags->save, "folder for sheets of the clips, one a row");
+  integer_flag(*app, "--frames", flags->frames, 0, kMaxEvalFrames,
+               "of a video; 0 = the model's window");
+  integer_flag(*app, "--first-frames", flags->first_frames, 0, kMaxEvalFrames,
+               "of the true video that are given");
+  text_flag(*app, "--save", flags->save, "folder for sheets of the videos, one a row");
   app->add_flag("--overwrite", flags->overwrite, "replace a sheet that is there");
   add_sampling_flags(*app, Door::kEval, flags->sampling);
   add_decode_flags(*app, Door::kEval, flags->decode);
@@ -249,7 +249,7 @@ void add_eval(CLI::App& root, Session& session) {
   app->callback([&session, app, flags, what] {
     check_own_flags(*app, *what);
     session.run = [&session, flags, what] {
-      return *what == "clips" ? run_clips(session, *flags) : run_eval_scenes(session, *flags);
+      return *what == "clips" ? run_videos(session, *flags) : run_eval_scenes(session, *flags);
     };
   });
 }

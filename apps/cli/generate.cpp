@@ -1,5 +1,5 @@
-// `tessera generate`: pictures from a prompt, a file of prompts, or the record of an earlier
-// picture.
+// `tessera generate`: images from a prompt, a file of prompts, or the record of an earlier
+// image.
 #include <CLI/CLI.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
-constexpr auto kMaxPictures = static_cast<std::int64_t>(setting::kBatchCount.high);
+constexpr auto kMaxImages = static_cast<std::int64_t>(setting::kBatchCount.high);
 constexpr std::int64_t kSheetGap = 4;  // pixels
 
 struct GenerateFlags {
@@ -56,10 +56,10 @@ struct GenerateFlags {
                std::move(found), std::move(hint)});
 }
 
-// What the record of a picture says, under whatever was given by flag.
+// What the record of an image says, under whatever was given by flag.
 void take_from_image(GenerateFlags& flags) {
   if (!flags.from_image) return;
-  const PictureMetadata metadata = read_metadata(*flags.from_image, ErrorKind::kUsage);
+  const ImageMetadata metadata = read_metadata(*flags.from_image, ErrorKind::kUsage);
   if (!metadata.facts) {
     const std::string found =
         metadata.warnings.empty()
@@ -69,10 +69,10 @@ void take_from_image(GenerateFlags& flags) {
                  .code = "E_FROM_IMAGE",
                  .file = *flags.from_image,
                  .where = "--from-image",
-                 .expected = "a picture with the record of this program",
+                 .expected = "an image with the record of this program",
                  .found = found});
   }
-  const PaintSettings recorded = settings_of(*metadata.facts);
+  const GenerateSettings recorded = settings_of(*metadata.facts);
   const auto fill = [](auto& flag, const auto& value) {
     if (!flag) flag = value;
   };
@@ -101,9 +101,9 @@ std::vector<std::string> prompts_of(const GenerateFlags& flags) {
 
 GenerateOptions generate_options(const GenerateFlags& flags) {
   GenerateOptions options =
-      painting_options(flags.model, flags.device, flags.size, flags.batch_size);
+      generation_options(flags.model, flags.device, flags.size, flags.batch_size);
   choose_method(options, flags.decode, flags.recorded_method);
-  // What a picture records counts only as far as its method still stands.
+  // What an image records counts only as far as its method still stands.
   if (options.draft_model.empty() && needs_of(options.method).draft_model) {
     options.draft_model = flags.recorded_draft;
   }
@@ -117,7 +117,7 @@ std::vector<PreparedRequest> prepare_all(const GenerateTask& task, const Generat
   std::vector<PreparedRequest> requests;
   for (const std::string& prompt : prompts) {
     for (std::int64_t i = 0; i < flags.batch_count; ++i) {
-      // Seeds count up over all pictures and stay within what a flag can say.
+      // Seeds count up over all images and stay within what a flag can say.
       const std::uint64_t own = (seed + requests.size()) & static_cast<std::uint64_t>(kMaxSeed);
       requests.push_back(task.prepare({prompt, flags.negative_prompt, flags.sampling, own}));
     }
@@ -198,7 +198,7 @@ class ImageReporter final : public SavedImageListener {
     const ImageFacts& facts = image.facts;
     if (session_.json) {
       nlohmann::ordered_json line =
-          picture_line(path.string(), sha256, path.stem().string(), facts, image.seconds);
+          image_line(path.string(), sha256, path.stem().string(), facts, image.seconds);
       line["meters"] = meters_json(image.meters);
       print_json_line(line);
       return;
@@ -231,8 +231,8 @@ int run_generate(const Session& session, GenerateFlags flags) {
   take_from_image(flags);
   const std::vector<std::string> prompts = prompts_of(flags);
   const auto count = prompts.size() * static_cast<std::size_t>(flags.batch_count);
-  if (count > static_cast<std::size_t>(kMaxPictures)) {
-    refuse("E_FLAG_VALUE", "--batch-count", "at most 100000 pictures in all",
+  if (count > static_cast<std::size_t>(kMaxImages)) {
+    refuse("E_FLAG_VALUE", "--batch-count", "at most 100000 images in all",
            std::to_string(count));
   }
   const NamePattern pattern(flags.output);
@@ -253,8 +253,8 @@ int run_generate(const Session& session, GenerateFlags flags) {
   note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) + " on " +
                     task.backend().name() + ", " + format_bytes(plan.total()));
 
-  if (requests.front().item.law.temperature == 0) {
-    warn(session, "greedy decoding (--temp 0) paints flat pictures; a temperature near 1 does not");
+  if (requests.front().item.dist.temperature == 0) {
+    warn(session, "greedy decoding (--temp 0) generates flat images; a temperature near 1 does not");
   }
   ImageReporter reporter(session, flags, paths);
   ImageSaver saver(reporter, paths,
@@ -271,12 +271,12 @@ int run_generate(const Session& session, GenerateFlags flags) {
 void add_output_flags(CLI::App& app, GenerateFlags& flags) {
   const std::string group = "Output";
   text_flag(app, "-o,--output", flags.output, "file name, %04d stands for a number")->group(group);
-  text_flag(app, "--output-dir", flags.output_dir, "folder for pictures")->group(group);
+  text_flag(app, "--output-dir", flags.output_dir, "folder for images")->group(group);
   app.add_flag("--overwrite", flags.overwrite, "replace existing files")->group(group);
   setting_flag(app, setting::kBatchCount, flags.batch_count, {.short_name = "-b", .group = group});
   setting_flag(app, setting::kBatchSize, flags.batch_size, {.group = group});
-  text_flag(app, "--sheet", flags.sheet, "also one picture with all of them")->group(group);
-  text_flag(app, "--preview", flags.preview, "file that shows the picture as its rows are painted")
+  text_flag(app, "--sheet", flags.sheet, "also one image with all of them")->group(group);
+  text_flag(app, "--preview", flags.preview, "file that shows the image as its rows are generated")
       ->group(group);
   setting_flag(app, setting::kPreviewInterval, flags.preview_interval, {.group = group});
   add_preview_flag(app, flags.preview_to);
@@ -288,7 +288,7 @@ void add_output_flags(CLI::App& app, GenerateFlags& flags) {
 }  // namespace
 
 void add_generate(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("generate", "paint pictures from text");
+  CLI::App* app = root.add_subcommand("generate", "paint images from text");
   const auto flags = std::make_shared<GenerateFlags>();
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder, weight file or org/name; default " + std::string(kDefaultModel));
@@ -296,7 +296,7 @@ void add_generate(CLI::App& root, Session& session) {
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
   text_flag(*app, "--prompt-file", flags->prompt_file, "one prompt a line, # for comments");
   text_flag(*app, "--from-image", flags->from_image,
-            "paint again what this picture records; other flags win");
+            "paint again what this image records; other flags win");
   add_size_flags(*app, flags->size);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   add_sampling_flags(*app, Door::kGenerate, flags->sampling);

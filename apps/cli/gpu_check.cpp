@@ -19,7 +19,7 @@ namespace tessera {
 namespace {
 
 constexpr int kNothingMeasured = 3;
-constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
 
 struct CheckFlags {
   std::string phase, out = "gpu-check.jsonl";
@@ -53,7 +53,7 @@ bool usable(const std::string& device) {
 int print_table(const std::string& file) {
   std::vector<nlohmann::json> objects;
   if (file_exists(file)) {
-    std::istringstream lines(read_file(file, kMostBytes, ErrorKind::kUsage));
+    std::istringstream lines(read_file(file, kMaxBytes, ErrorKind::kUsage));
     for (std::string line; std::getline(lines, line);) {
       nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
       // A line may be cut off by a time limit.
@@ -106,7 +106,7 @@ int run_phase(const CheckFlags& flags) {
   if (flags.phase == "probe") run_device_probe(bench);
   if (flags.phase == "micro") run_device_micro(bench);
   if (flags.phase == "macro") run_device_macro(bench, flags.models);
-  if (flags.phase == "law") run_device_law(bench, flags.models);
+  if (flags.phase == "law") run_device_dist(bench, flags.models);
   if (flags.phase == "image") {
     run_device_image(bench, flags.models, read_traces(flags.traces));
   }
@@ -119,7 +119,7 @@ int run_phase(const CheckFlags& flags) {
 int check_main(int argc, char** argv) {
   CheckFlags flags;
   for (int i = 0; i < argc; ++i) flags.bench.command += (i > 0 ? " " : "") + std::string(argv[i]);
-  CLI::App app("measures a CUDA device beside its own ceilings");
+  CLI::App app("measures a CUDA device next to its own ceilings");
   app.add_option("phase", flags.phase, "device: only whether there is one")
       ->required()
       ->check(
@@ -134,7 +134,7 @@ int check_main(int argc, char** argv) {
   app.add_flag("--quick", flags.bench.quick, "tiny shapes, whose figures mean nothing");
   app.add_option("--git", flags.bench.git, "the commit that was built");
   app.add_flag("--dirty", flags.bench.dirty, "with changes");
-  app.add_option("--models", flags.models, "macro, law, image: random:FAMILY:SIZE or test models")
+  app.add_option("--models", flags.models, "macro, distribution, image: random:FAMILY:SIZE or test models")
       ->delimiter(',');
   app.add_option("--accept-trace", flags.traces,
                  "image: METHOD=FILE, counts by depth as `tessera bench decode` prints them; "

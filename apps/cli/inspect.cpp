@@ -1,4 +1,4 @@
-// `tessera inspect`: what a model is made of, and the memory that painting or describing takes.
+// `tessera inspect`: what a model is made of, and the memory that generation or describing takes.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -64,9 +64,9 @@ Json config_json(const GenerateTask& task) {
               {"temp", spec.sampling.temperature},
               {"top_k", spec.sampling.top_k},
               {"top_p", spec.sampling.top_p}};
-  if (spec.clip) {
-    out["clip_frames"] = spec.clip->frames_of(spec.model.grids);
-    out["clip_fps"] = spec.clip->rate;
+  if (spec.video) {
+    out["clip_frames"] = spec.video->frames_of(spec.model.grids);
+    out["clip_fps"] = spec.video->rate;
     if (spec.context) out["text_features"] = {spec.context->rows, spec.context->width};
   }
   return out;
@@ -92,7 +92,7 @@ void print_tensors(const Session& session, std::span<const std::vector<TensorSpe
   }
 }
 
-// The plan of painting `batch_size` pictures at once from the given prompt, or a prompt of 32
+// The plan of generating `batch_size` images at once from the given prompt, or a prompt of 32
 // tokens.
 MemoryPlan plan_of(const GenerateTask& task, const InspectFlags& flags) {
   const bool classes = task.spec().prompt.kind == PromptKind::kClass;
@@ -101,7 +101,7 @@ MemoryPlan plan_of(const GenerateTask& task, const InspectFlags& flags) {
     request = task.prepare({flags.prompt.value_or("0"), std::nullopt, flags.sampling, 0});
   } else {
     constexpr std::int64_t kUsualPrompt = 32;
-    request.item.law = settle_sampling(flags.sampling, task.spec().sampling);
+    request.item.dist = settle_sampling(flags.sampling, task.spec().sampling);
     request.item.prompt.ids.resize(static_cast<std::size_t>(
         std::min<std::int64_t>(kUsualPrompt, task.spec().model.max_prompt)));
   }
@@ -114,7 +114,7 @@ Json device_json(const MemoryPlan& plan) {
   Json out = {{"name", plan.device.empty() ? "any, as planned" : plan.device},
               {"device_bytes", plan.device_bytes()},
               {"host_bytes", plan.host_bytes()},
-              {"laws", plan.laws},
+              {"laws", plan.dists},
               {"staging", plan.staging},
               {"libraries", plan.libraries}};
   if (!plan.device.empty()) {
@@ -152,11 +152,11 @@ void print_fields(const Json& fields, const std::string& prefix, bool bytes) {
   }
 }
 
-// What the model paints with, or none of it; `out` and `tensors` take what there is.
-bool inspect_painter(const InspectFlags& flags, Json& out,
+// What the model generates with, or none of it; `out` and `tensors` take what there is.
+bool inspect_generator(const InspectFlags& flags, Json& out,
                      std::vector<std::vector<TensorSpec>>& tensors) {
   const GenerateOptions options =
-      painting_options(flags.model, flags.device, flags.size, flags.batch_size);
+      generation_options(flags.model, flags.device, flags.size, flags.batch_size);
   try {
     Runtime runtime;
     const GenerateTask task(runtime, options);
@@ -166,12 +166,12 @@ bool inspect_painter(const InspectFlags& flags, Json& out,
     }
     tensors = {task.spec().tensors, task.spec().vq_tensors};
     return true;
-  } catch (const Error& error) {  // no family that paints may be one that describes
+  } catch (const Error& error) {  // no family that generates may be one that describes
     if (error.info().code != "E_FAMILY_UNKNOWN") throw;
     const ModelReference model = resolve_model(options.model);
-    if (describes_pictures(model)) return false;
+    if (captions_images(model)) return false;
     ErrorInfo info = error.info();
-    info.expected += " or a model that describes pictures (" + describing_types() + ")";
+    info.expected += " or a model that describes images (" + describing_types() + ")";
     throw Error(info);
   }
 }
@@ -180,7 +180,7 @@ int run_inspect(const Session& session, InspectFlags flags) {
   settle_size(flags.size);
   Json out;
   std::vector<std::vector<TensorSpec>> tensors;
-  const bool paints = inspect_painter(flags, out, tensors);
+  const bool generates = inspect_generator(flags, out, tensors);
   const CaptionerQuestion question{.model = flags.model.value_or(std::string(kDefaultModel)),
                                    .batch_size = flags.batch_size,
                                    .width = flags.size.width.value_or(0),
@@ -188,10 +188,10 @@ int run_inspect(const Session& session, InspectFlags flags) {
                                    .prompt = flags.prompt,
                                    .memory = flags.memory,
                                    .device = flags.device};
-  if (!paints) {
+  if (!generates) {
     out = captioner_json(question);
     tensors = {captioner_tensors(question)};
-  } else if (describes_pictures(resolve_model(question.model))) {
+  } else if (captions_images(resolve_model(question.model))) {
     out["describes"] = captioner_json(question);
   }
   if (session.json) {
@@ -211,7 +211,7 @@ void add_inspect(CLI::App& root, Session& session) {
   const auto flags = std::make_shared<InspectFlags>();
   text_flag(*app, "-m,--model,model", flags->model, "as for generate");
   app->add_flag("--memory", flags->memory,
-                "what painting or describing will hold in memory, in bytes");
+                "what generating or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");
   setting_flag(*app, setting::kBatchSize, flags->batch_size,
                {.help = "--memory: images or texts at once"});

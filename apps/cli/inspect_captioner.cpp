@@ -33,7 +33,7 @@ DescribeTask open_task(Runtime& runtime, const CaptionerQuestion& question) {
   return DescribeTask(runtime, options);
 }
 
-Json memory_json(const DescribeTask& task, const PreprocessPlan& picture, std::int64_t prompt_rows,
+Json memory_json(const DescribeTask& task, const PreprocessPlan& image, std::int64_t prompt_rows,
                  std::int64_t batch) {
   const CaptionMemoryPlan plan = plan_captioning(
       task.model().spec(), task.backend(), task.storage(),
@@ -43,11 +43,11 @@ Json memory_json(const DescribeTask& task, const PreprocessPlan& picture, std::i
                                           static_cast<std::size_t>(kUsualTokens)),
        .window = task.method().window,
        .kv = task.storage(),
-       .laws = keeps_laws(task.method()),
+       .dists = keeps_dists(task.method()),
        .shape = task.method().shape()},
-      picture);
+      image);
   Json out = {{"language", plan.language}, {"tower", plan.tower},       {"texts", plan.texts},
-              {"encoding", plan.encoding}, {"pictures", plan.pictures}, {"process", plan.process},
+              {"encoding", plan.encoding}, {"pictures", plan.images}, {"process", plan.process},
               {"total", plan.total()}};
   const CaptionMemoryPlan placed = placed_on_device(plan);
   out["device"] = {{"name", plan.on_device ? task.backend().name() : "any, as planned"},
@@ -64,7 +64,7 @@ Json memory_json(const DescribeTask& task, const PreprocessPlan& picture, std::i
 
 }  // namespace
 
-bool describes_pictures(const ModelReference& model) {
+bool captions_images(const ModelReference& model) {
   if (model.origin == ModelOrigin::kMadeUp) return is_made_up_captioner(model.open_name);
   return describes_images(model.open_name);
 }
@@ -77,11 +77,11 @@ Json captioner_json(const CaptionerQuestion& question) {
   const DescribeSpec& spec = model.describe();
   const ModelConfig& lm = whole.model.transformer;
   const VitSpec& vit = spec.tower.vit;
-  const PreprocessPlan picture =
+  const PreprocessPlan image =
       plan_preprocess(spec.policy, question.width > 0 ? question.width : 640,
                       question.height > 0 ? question.height : 480);
   const auto prompt = static_cast<std::int64_t>(
-      model.prompt_ids(question.prompt.value_or("Describe the picture."), {&picture, 1}).size());
+      model.prompt_ids(question.prompt.value_or("Describe the picture."), {&image, 1}).size());
   Json out = {
       {"model", task.model_name()},
       {"family", spec.type},
@@ -91,10 +91,10 @@ Json captioner_json(const CaptionerQuestion& question) {
       {"stored_as", dtype_name(task.storage())},
       {"chat", model.chat().name},
       {"preprocessing", spec.policy.name},
-      {"picture", std::to_string(picture.width) + "x" + std::to_string(picture.height)},
-      {"views", picture.views},
-      {"view", std::to_string(picture.view_width) + "x" + std::to_string(picture.view_height)},
-      {"visual_tokens", picture.tokens + (vit.class_token_feature ? 1 : 0)},
+      {"picture", std::to_string(image.width) + "x" + std::to_string(image.height)},
+      {"views", image.views},
+      {"view", std::to_string(image.view_width) + "x" + std::to_string(image.view_height)},
+      {"visual_tokens", image.tokens + (vit.class_token_feature ? 1 : 0)},
       {"prompt_tokens", prompt},
       {"encoder_layers", vit.layers},
       {"encoder_width", vit.width},
@@ -107,7 +107,7 @@ Json captioner_json(const CaptionerQuestion& question) {
       {"ffn", lm.ffn_width},
       {"vocab", whole.model.vocab},
       {"positions", text_places(whole.model)}};
-  if (question.memory) out["memory"] = memory_json(task, picture, prompt, question.batch_size);
+  if (question.memory) out["memory"] = memory_json(task, image, prompt, question.batch_size);
   return out;
 }
 

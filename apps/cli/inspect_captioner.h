@@ -1,4 +1,4 @@
-// The part of `tessera inspect` that shows what a model needs to describe pictures.
+// The part of `tessera inspect` that shows what a model needs to describe images.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace tessera {
 struct CaptionerQuestion {
   std::string model;
   std::int64_t batch_size = 1;         // texts at once
-  std::int64_t width = 0, height = 0;  // pixels of a picture; 0 = 640x480
+  std::int64_t width = 0, height = 0;  // pixels of an image; 0 = 640x480
   std::optional<std::string> prompt;
   bool memory = false;
   DeviceFlags device;
 };
 
-// Whether the model reads pictures.
-bool describes_pictures(const ModelReference& model);
+// Whether the model reads images.
+bool captions_images(const ModelReference& model);
 // Fields of the model, with "memory" when it was asked for. Error kModel.
 nlohmann::ordered_json captioner_json(const CaptionerQuestion& question);
 // Every tensor of its two halves.

@@ -52,7 +52,7 @@ void open_standard_files() {
   }
 }
 
-// Buffers of a megabyte or more are taken from the system one by one and given back when freed. The
+// Buffers of a megabyte or more are taken from the system one by one and released when freed. The
 // C library would raise this limit on its own after the first one and keep holes of freed memory,
 // and a run would take more than the memory plan says.
 void keep_memory_predictable() {
@@ -111,7 +111,7 @@ void check_command(const CLI::App& root, int argc, char** argv) {
 }
 
 int run_program(int argc, char** argv, Session& session) {
-  CLI::App root("Tessera paints pictures with autoregressive models.", "tessera");
+  CLI::App root("Tessera generates images with autoregressive models.", "tessera");
   root.set_version_flag("--version", "tessera " TESSERA_VERSION);
   root.require_subcommand(1);
   root.fallthrough(false);

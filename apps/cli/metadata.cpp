@@ -1,4 +1,4 @@
-// `tessera metadata`: what a picture file says about its making.
+// `tessera metadata`: what an image file says about its making.
 #include "apps/runtime/metadata.h"
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 void print_metadata(const Session& session, const std::string& file,
-                    const PictureMetadata& metadata) {
+                    const ImageMetadata& metadata) {
   if (session.json) {
     nlohmann::ordered_json line = {{"path", file},
                                    {"origin", metadata_origin_name(metadata.origin)},
@@ -52,13 +52,13 @@ int run_metadata(const Session& session, const std::vector<std::string>& files) 
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_FLAG_MISSING",
                  .where = "FILE",
-                 .expected = "one or more picture files",
+                 .expected = "one or more image files",
                  .found = "none"});
   }
   std::size_t failed = 0;
   for (const std::string& file : files) {
     try {
-      const PictureMetadata metadata = read_metadata(file);
+      const ImageMetadata metadata = read_metadata(file);
       for (const std::string& text : metadata.warnings) warn(session, file + ": " + text);
       print_metadata(session, file, metadata);
     } catch (const Error& error) {

@@ -22,7 +22,7 @@ void print_model(const Session& session, const FoundModel& model) {
                    {"size", model.size},
                    {"title", model.title},
                    {"draft", model.draft},
-                   {"clips", model.clips},
+                   {"clips", model.videos},
                    {"describes", model.describes},
                    {"licence", model.licence},
                    {"width", model.width},
@@ -38,12 +38,12 @@ void print_model(const Session& session, const FoundModel& model) {
   }
   std::string line = model.reference.shown_name + "  [" + std::string(origin) + "]  ";
   if (model.problem.empty() && model.describes) {
-    line += model.title + ", describes pictures, files " + format_bytes(model.file_bytes) +
+    line += model.title + ", describes images, files " + format_bytes(model.file_bytes) +
             ", memory " + format_bytes(model.memory_bytes) + ", licence: " + model.licence;
   } else if (model.problem.empty()) {
     line += model.title +
             (model.draft   ? ", draft model, "
-             : model.clips ? ", clips of "
+             : model.videos ? ", videos of "
                            : ", ") +
             std::to_string(model.width) + "x" + std::to_string(model.height) + ", files " +
             format_bytes(model.file_bytes) + ", memory " + format_bytes(model.memory_bytes) +

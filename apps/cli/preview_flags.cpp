@@ -10,7 +10,7 @@ namespace tessera {
 
 void add_preview_flag(CLI::App& app, std::optional<std::string>& address) {
   text_flag(app, "--preview-to", address,
-            "127.0.0.1:PORT of a viewer that listens: it sees pictures as they are painted")
+            "127.0.0.1:PORT of a viewer that listens: it sees images as they are generated")
       ->group("Output");
 }
 

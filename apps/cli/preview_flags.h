@@ -1,4 +1,4 @@
-// --preview-to: a viewer on this machine that sees pictures while they are painted.
+// --preview-to: a viewer on this machine that sees images while they are generated.
 #pragma once
 
 #include <optional>

@@ -31,7 +31,7 @@ double images_done(const GenerateProgress& progress) {
   const double share = progress.tokens > 0 ? static_cast<double>(progress.tokens_done) /
                                                  static_cast<double>(progress.tokens)
                                            : 0;
-  return static_cast<double>(progress.first) + share * static_cast<double>(progress.pictures);
+  return static_cast<double>(progress.first) + share * static_cast<double>(progress.images);
 }
 
 void clear_line() {
@@ -47,31 +47,31 @@ ProgressStyle progress_style(const Session& session) {
   return isatty(STDERR_FILENO) == 1 ? ProgressStyle::kBar : ProgressStyle::kLines;
 }
 
-ProgressReporter::ProgressReporter(const Session& session, std::size_t pictures)
-    : session_(session), pictures_(pictures), started_(monotonic_seconds()) {
+ProgressReporter::ProgressReporter(const Session& session, std::size_t images)
+    : session_(session), images_(images), started_(monotonic_seconds()) {
   style_ = progress_style(session);
   if (style_ == ProgressStyle::kLines) last_shown_ = started_;
 }
 
 ProgressReporter::Figures ProgressReporter::figures_of(const GenerateProgress& progress) const {
   Figures out;
-  const auto pictures = static_cast<double>(std::max<std::size_t>(progress.pictures, 1));
+  const auto images = static_cast<double>(std::max<std::size_t>(progress.images, 1));
   const auto run_tokens = static_cast<double>(progress.run_tokens);
   if (progress.seconds > 0) out.tokens_per_second = run_tokens / progress.seconds;
   out.tokens_per_pass =
-      run_tokens / static_cast<double>(std::max<std::int64_t>(progress.picture_passes, 1));
+      run_tokens / static_cast<double>(std::max<std::int64_t>(progress.image_passes, 1));
   if (out.tokens_per_second > 0) {
     // Images still to come count like those at work.
     const auto waiting =
-        static_cast<double>(pictures_ - std::min(pictures_, progress.first + progress.pictures));
+        static_cast<double>(images_ - std::min(images_, progress.first + progress.images));
     const double missing = static_cast<double>(progress.tokens - progress.tokens_done) +
-                           waiting * static_cast<double>(progress.tokens) / pictures;
+                           waiting * static_cast<double>(progress.tokens) / images;
     out.eta_seconds = missing / out.tokens_per_second;
   }
   if (progress.first > 0) {
     // Images at work count as far as they are.
     const double seconds = monotonic_seconds() - started_;
-    out.pictures_per_hour = images_done(progress) * 3600 / std::max(seconds, 1e-3);
+    out.images_per_hour = images_done(progress) * 3600 / std::max(seconds, 1e-3);
   }
   return out;
 }
@@ -79,12 +79,12 @@ ProgressReporter::Figures ProgressReporter::figures_of(const GenerateProgress& p
 std::string ProgressReporter::describe(const GenerateProgress& progress) const {
   const Figures figures = figures_of(progress);
   char text[200], hourly[48] = "";
-  if (figures.pictures_per_hour) {
-    std::snprintf(hourly, sizeof hourly, "%.0f pictures/h  ", *figures.pictures_per_hour);
+  if (figures.images_per_hour) {
+    std::snprintf(hourly, sizeof hourly, "%.0f pictures/h  ", *figures.images_per_hour);
   }
   std::snprintf(text, sizeof text,
                 "picture %zu/%zu  row %lld/%lld  %s%.1f tokens/s  %.2f tokens/pass  ETA %s",
-                std::min(progress.first + progress.pictures, pictures_), pictures_,
+                std::min(progress.first + progress.images, images_), images_,
                 static_cast<long long>(progress.rows_done), static_cast<long long>(progress.rows),
                 hourly, figures.tokens_per_second, figures.tokens_per_pass,
                 figures.eta_seconds ? clock_text(*figures.eta_seconds).c_str() : "?");
@@ -94,7 +94,7 @@ std::string ProgressReporter::describe(const GenerateProgress& progress) const {
 // What is not known yet is null.
 std::string ProgressReporter::json_text(const GenerateProgress& progress,
                                         const std::optional<JobCounts>& job,
-                                        const std::optional<ClipCounts>& clip) const {
+                                        const std::optional<VideoCounts>& video) const {
   const auto known = [](const std::optional<double>& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
   };
@@ -102,8 +102,8 @@ std::string ProgressReporter::json_text(const GenerateProgress& progress,
   const ProcessUse use = process_use();
   nlohmann::ordered_json line = {{"progress",
                                   {{"first", progress.first},
-                                   {"pictures", progress.pictures},
-                                   {"of", pictures_},
+                                   {"pictures", progress.images},
+                                   {"of", images_},
                                    {"rows_done", progress.rows_done},
                                    {"rows", progress.rows},
                                    {"tokens_done", progress.tokens_done},
@@ -111,7 +111,7 @@ std::string ProgressReporter::json_text(const GenerateProgress& progress,
                                    {"passes", progress.passes},
                                    {"seconds", progress.seconds},
                                    {"tokens_per_pass", figures.tokens_per_pass},
-                                   {"pictures_per_hour", known(figures.pictures_per_hour)},
+                                   {"pictures_per_hour", known(figures.images_per_hour)},
                                    {"eta_seconds", known(figures.eta_seconds)},
                                    {"resident_bytes", use.resident_bytes},
                                    {"descriptors", use.descriptors}}}};
@@ -122,16 +122,16 @@ std::string ProgressReporter::json_text(const GenerateProgress& progress,
                                                    {"pending", job->pending},
                                                    {"total", job->total}});
   }
-  if (clip) {
-    line["progress"].update(nlohmann::ordered_json{{"frames_done", clip->frames_done},
-                                                   {"frames", clip->frames},
-                                                   {"segments", clip->segments}});
+  if (video) {
+    line["progress"].update(nlohmann::ordered_json{{"frames_done", video->frames_done},
+                                                   {"frames", video->frames},
+                                                   {"segments", video->segments}});
   }
   return line.dump();
 }
 
 void ProgressReporter::show(const GenerateProgress& progress, const std::optional<JobCounts>& job,
-                            const std::optional<ClipCounts>& clip) {
+                            const std::optional<VideoCounts>& video) {
   if (style_ == ProgressStyle::kNone) return;
   const double now = monotonic_seconds();
   const bool last = progress.tokens_done == progress.tokens;
@@ -139,7 +139,7 @@ void ProgressReporter::show(const GenerateProgress& progress, const std::optiona
   if (now - last_shown_ < interval && !(last && style_ == ProgressStyle::kJson)) return;
   last_shown_ = now;
   if (style_ == ProgressStyle::kJson) {
-    std::fprintf(stderr, "%s\n", json_text(progress, job, clip).c_str());
+    std::fprintf(stderr, "%s\n", json_text(progress, job, video).c_str());
     return;
   }
   if (style_ == ProgressStyle::kLines) {
@@ -147,7 +147,7 @@ void ProgressReporter::show(const GenerateProgress& progress, const std::optiona
     return;
   }
   const double share =
-      pictures_ > 0 ? std::min(1.0, images_done(progress) / static_cast<double>(pictures_)) : 0;
+      images_ > 0 ? std::min(1.0, images_done(progress) / static_cast<double>(images_)) : 0;
   const int filled = static_cast<int>(share * kBarWidth);
   std::string bar;
   for (int i = 0; i < kBarWidth; ++i) bar += i < filled ? '#' : '.';
@@ -164,11 +164,11 @@ void ProgressReporter::clear() {
   bar_open_ = false;
 }
 
-ClipReporter::ClipReporter(const Session& session) : style_(progress_style(session)) {
+VideoReporter::VideoReporter(const Session& session) : style_(progress_style(session)) {
   if (style_ == ProgressStyle::kLines) last_shown_ = monotonic_seconds();
 }
 
-void ClipReporter::show(const VideoProgress& progress) {
+void VideoReporter::show(const VideoProgress& progress) {
   if (style_ == ProgressStyle::kNone) return;
   const double now = monotonic_seconds();
   const double interval = style_ == ProgressStyle::kLines ? kLineSeconds : kBarSeconds;
@@ -204,7 +204,7 @@ void ClipReporter::show(const VideoProgress& progress) {
   line_open_ = true;
 }
 
-void ClipReporter::clear() {
+void VideoReporter::clear() {
   if (!line_open_) return;
   clear_line();
   line_open_ = false;

@@ -19,8 +19,8 @@ struct JobCounts {
   std::uint64_t done = 0, failed = 0, skipped = 0, pending = 0, total = 0;
 };
 
-// A clip of a job: frames that stand, segments that are durable.
-struct ClipCounts {
+// A video of a job: frames that stand, segments that are durable.
+struct VideoCounts {
   std::int64_t frames_done = 0, frames = 0, segments = 0;
 };
 
@@ -28,35 +28,35 @@ ProgressStyle progress_style(const Session& session);
 
 class ProgressReporter {
  public:
-  ProgressReporter(const Session& session, std::size_t pictures);
-  // `job`, `clip`: told beside it where lines are JSON.
+  ProgressReporter(const Session& session, std::size_t images);
+  // `job`, `video`: told next to it where lines are JSON.
   void show(const GenerateProgress& progress, const std::optional<JobCounts>& job = {},
-            const std::optional<ClipCounts>& clip = {});
+            const std::optional<VideoCounts>& video = {});
   // Clears the bar, so that other lines stand by themselves.
   void clear();
 
  private:
   struct Figures {
     double tokens_per_second = 0, tokens_per_pass = 0;
-    std::optional<double> pictures_per_hour, eta_seconds;  // empty = not known yet
+    std::optional<double> images_per_hour, eta_seconds;  // empty = not known yet
   };
   Figures figures_of(const GenerateProgress& progress) const;
   std::string describe(const GenerateProgress& progress) const;
   std::string json_text(const GenerateProgress& progress, const std::optional<JobCounts>& job,
-                        const std::optional<ClipCounts>& clip) const;
+                        const std::optional<VideoCounts>& video) const;
 
   const Session& session_;
   ProgressStyle style_ = ProgressStyle::kNone;
-  std::size_t pictures_ = 0;
+  std::size_t images_ = 0;
   double last_shown_ = -1e9;
   double started_ = 0;
   bool bar_open_ = false;
 };
 
-// Progress of a clip.
-class ClipReporter {
+// Progress of a video.
+class VideoReporter {
  public:
-  explicit ClipReporter(const Session& session);
+  explicit VideoReporter(const Session& session);
   void show(const VideoProgress& progress);
   void clear();
 
@@ -66,7 +66,7 @@ class ClipReporter {
   bool line_open_ = false;
 };
 
-// Progress of a job whose length nobody knows: how many pictures so far, and how fast.
+// Progress of a job whose length nobody knows: how many images so far, and how fast.
 class CountProgress {
  public:
   explicit CountProgress(const Session& session);

@@ -43,15 +43,15 @@ std::string names_of(Which which) {
 
 std::int64_t token_count(const std::string& text) {
   if (text == "auto") return kOwnNumber;
-  constexpr std::int64_t kMost = 1 << 20;
+  constexpr std::int64_t kMax = 1 << 20;
   std::int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && stop == end && value >= 1 && value <= kMost) return value;
+  if (error == std::errc() && stop == end && value >= 1 && value <= kMax) return value;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_FLAG_VALUE",
                .where = "--keep-tokens",
-               .expected = "an integer from 1 to " + std::to_string(kMost) + ", or auto",
+               .expected = "an integer from 1 to " + std::to_string(kMax) + ", or auto",
                .found = "'" + text + "'"});
 }
 
@@ -64,17 +64,17 @@ void add_prune_flags(CLI::App& app, PruneFlags& flags) {
   setting_flag(app, setting::kPruneRate, flags.rate, {.group = group});
   app.add_option_function<std::string>(
          "--keep-tokens", [&flags](const std::string& text) { flags.keep = token_count(text); },
-         "tokens of each picture that stay instead, row ends aside; auto = the method's own number "
+         "tokens of each image that stay instead, row ends aside; auto = the method's own number "
          "(" +
              names_of([](const PrunerRow& row) { return row.adaptive; }) + ")")
       ->type_name("INTEGER|auto")
       ->group(group);
   choice_flag(app, "--prune-scope", flags.scope, {"all", "tile", "frame"},
-              "tokens that compete with one another: all of a picture or clip, those of a tile, "
+              "tokens that compete with one another: all of an image or video, those of a tile, "
               "those of a frame; default the method's own")
       ->group(group);
   app.add_option("--prune-option", flags.options, "NAME=NUMBER, a setting of the method")
-      ->allow_extra_args(false)  // what follows is a picture
+      ->allow_extra_args(false)  // what follows is an image
       ->group(group);
   app.add_flag("--parity", flags.parity,
                "as the published code of " +

@@ -1,4 +1,4 @@
-// Flags that choose a pruner of visual tokens, for every sub-command that reads pictures.
+// Flags that choose a pruner of visual tokens, for every sub-command that reads images.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ inline constexpr std::int64_t kOwnNumber = -1;
 struct PruneFlags {
   std::optional<std::string> method;
   std::optional<double> rate;        // fraction removed
-  std::optional<std::int64_t> keep;  // tokens of a picture, or kOwnNumber
+  std::optional<std::int64_t> keep;  // tokens of an image, or kOwnNumber
   std::vector<std::string> options;  // NAME=VALUE
   std::string scope;                 // empty = the method's own
   bool parity = false;

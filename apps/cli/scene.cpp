@@ -1,5 +1,5 @@
-// `tessera scene`: true pictures of the tabletop world: one, a numbered set, a contact sheet, or
-// the picture of a scene file. Beside each picture stands a JSON file with everything known about
+// `tessera scene`: true images of the tabletop world: one, a numbered set, a contact sheet, or
+// the image of a scene file. Next to each image stands a JSON file with everything known about
 // it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxCount = 1000000;
-constexpr std::int64_t kMaxSheet = 4096;  // pictures on one sheet
+constexpr std::int64_t kMaxSheet = 4096;  // images on one sheet
 constexpr std::int64_t kMaxSheetPixels = std::int64_t{1} << 26;
 constexpr std::size_t kMaxSceneBytes = std::size_t{1} << 16;
 
@@ -43,7 +43,7 @@ struct SceneFlags {
   std::optional<std::string> scene;
   std::int64_t threads = 0;
   bool overwrite = false;
-  bool pictures = false;  // --output or --output-dir was given
+  bool images = false;  // --output or --output-dir was given
 };
 
 [[noreturn]] void refuse(std::string flag, std::string expected, std::string found,
@@ -56,7 +56,7 @@ struct SceneFlags {
                .hint = std::move(hint)}};
 }
 
-// "128" or "128x128": pictures of the world are square.
+// "128" or "128x128": images of the world are square.
 int parse_side(const std::string& text) {
   const std::string expected = "N or NxN with N from " + std::to_string(kMinSceneSide) + " to " +
                                std::to_string(kMaxSceneSide);
@@ -84,9 +84,9 @@ void refuse_existing(const fs::path& path, bool overwrite) {
                .hint = "--overwrite replaces it"}};
 }
 
-Image to_image(const ScenePicture& picture) { return {picture.width, picture.height, picture.rgb}; }
+Image to_image(const SceneImage& decoded_image) { return {decoded_image.width, decoded_image.height, decoded_image.rgb}; }
 
-// What stands beside the picture. A scene out of a file has no place in a set.
+// What stands next to the image. A scene out of a file has no place in a set.
 Json sidecar(const SceneRecord& record, bool of_set) {
   Json json = Json::parse(record_to_json(record));
   if (!of_set) {
@@ -105,12 +105,12 @@ void report(const Session& session, const fs::path& path, const Image& image, co
   print_json_line(line);
 }
 
-void save_picture(const Session& session, const fs::path& path, const SceneRecord& record,
+void save_image(const Session& session, const fs::path& path, const SceneRecord& record,
                   bool of_set) {
   const Json facts = sidecar(record, of_set);
   const std::string text = facts.dump();
   const PngText texts[] = {{"Description", record.caption}, {"tessera-scene", text}};
-  const Image image = to_image(record.picture);
+  const Image image = to_image(record.image);
   save_png(path, image, texts);
   write_file_atomic(fs::path(path).replace_extension(".json"), text + "\n");
   report(session, path, image, facts);
@@ -124,7 +124,7 @@ SceneRecord record_of_file(const std::string& file, int size) {
   record.caption = scene_caption(record.scene);
   record.canonical = canonical_caption(record.scene);
   record.questions = scene_questions(record.scene);
-  record.picture = render_scene(record.scene, size);
+  record.image = render_scene(record.scene, size);
   return record;
 }
 
@@ -132,9 +132,9 @@ void check_sheet(const SceneFlags& flags, int side) {
   if (!flags.sheet) return;
   if (flags.count > kMaxSheet || flags.count * side * side > kMaxSheetPixels) {
     refuse("--sheet",
-           "at most " + std::to_string(kMaxSheet) + " pictures and " +
+           "at most " + std::to_string(kMaxSheet) + " images and " +
                std::to_string(kMaxSheetPixels) + " pixels in all",
-           std::to_string(flags.count) + " pictures of " + std::to_string(side) + " pixels a side",
+           std::to_string(flags.count) + " images of " + std::to_string(side) + " pixels a side",
            "--count, --size");
   }
   refuse_existing(*flags.sheet, flags.overwrite);
@@ -143,14 +143,14 @@ void check_sheet(const SceneFlags& flags, int side) {
 int run_scene(const Session& session, const SceneFlags& flags) {
   const int side = parse_side(flags.size);
   const fs::path folder = flags.output_dir;
-  const bool pictures = flags.pictures || !flags.sheet;
+  const bool images = flags.images || !flags.sheet;
   const NamePattern pattern(flags.output);
-  if (pictures && flags.count > 1 && !pattern.numbered()) {
-    refuse("--output", "a pattern such as scene_%04d.png for more than one picture",
+  if (images && flags.count > 1 && !pattern.numbered()) {
+    refuse("--output", "a pattern such as scene_%04d.png for more than one image",
            "'" + flags.output + "'");
   }
   if (flags.scene && (flags.count != 1 || flags.sheet)) {
-    refuse("--scene", "one picture", "--count or --sheet beside it");
+    refuse("--scene", "one image", "--count or --sheet next to it");
   }
   check_sheet(flags, side);
   const auto first = static_cast<std::uint64_t>(flags.start);
@@ -158,7 +158,7 @@ int run_scene(const Session& session, const SceneFlags& flags) {
   const auto path_of = [&](std::uint64_t index) {
     return (folder / pattern.name(static_cast<std::int64_t>(index))).lexically_normal();
   };
-  if (pictures) {
+  if (images) {
     for (std::uint64_t i = 0; i < count; ++i) {
       refuse_existing(path_of(first + i), flags.overwrite);
       refuse_existing(path_of(first + i).replace_extension(".json"), flags.overwrite);
@@ -166,13 +166,13 @@ int run_scene(const Session& session, const SceneFlags& flags) {
     ensure_output_folder(path_of(first).parent_path().empty() ? "." : path_of(first).parent_path());
   }
   if (flags.scene) {
-    save_picture(session, path_of(first), record_of_file(*flags.scene, side), false);
+    save_image(session, path_of(first), record_of_file(*flags.scene, side), false);
     return 0;
   }
 
   ThreadPool pool(static_cast<int>(flags.threads));
   std::vector<Image> on_sheet;
-  constexpr std::uint64_t kStep = 64;  // pictures between two looks at the stop signal
+  constexpr std::uint64_t kStep = 64;  // images between two looks at the stop signal
   for (std::uint64_t done = 0; done < count; done += kStep) {
     if (session.stop_requested()) return session.stop_exit_code();
     const SceneSetRequest request{.seed = static_cast<std::uint64_t>(flags.seed),
@@ -182,8 +182,8 @@ int run_scene(const Session& session, const SceneFlags& flags) {
                                   .size = side,
                                   .pixels = ScenePixels::kRender};
     for_each_scene(request, pool, [&](const SceneRecord& record) {
-      if (flags.sheet) on_sheet.push_back(to_image(record.picture));
-      if (pictures) save_picture(session, path_of(record.index), record, true);
+      if (flags.sheet) on_sheet.push_back(to_image(record.image));
+      if (images) save_image(session, path_of(record.index), record, true);
     });
   }
   if (flags.sheet) {
@@ -199,7 +199,7 @@ int run_scene(const Session& session, const SceneFlags& flags) {
 }  // namespace
 
 void add_scene(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("scene", "render true pictures of the tabletop world");
+  CLI::App* app = root.add_subcommand("scene", "render true images of the tabletop world");
   auto flags = std::make_shared<SceneFlags>();
   integer_flag(*app, "-b,--count", flags->count, 1, kMaxCount, "how many scenes");
   integer_flag(*app, "--start", flags->start, 0, std::int64_t{1} << 53, "index of the first scene");
@@ -209,8 +209,8 @@ void add_scene(CLI::App& root, Session& session) {
   CLI::Option* output =
       text_flag(*app, "-o,--output", flags->output, "file name or printf pattern");
   CLI::Option* folder =
-      text_flag(*app, "--output-dir", flags->output_dir, "folder for the pictures");
-  text_flag(*app, "--sheet", flags->sheet, "one PNG with all pictures on a grid");
+      text_flag(*app, "--output-dir", flags->output_dir, "folder for the images");
+  text_flag(*app, "--sheet", flags->sheet, "one PNG with all images on a grid");
   integer_flag(*app, "--columns", flags->columns, 1, 256, "pictures a row of the sheet");
   text_flag(*app, "--scene", flags->scene, "render the scene of this JSON file");
   app->add_flag("--overwrite", flags->overwrite, "replace files that are there");
@@ -218,7 +218,7 @@ void add_scene(CLI::App& root, Session& session) {
   add_common_flags(*app, session);
   app->callback([&session, flags, output, folder] {
     session.run = [&session, flags, output, folder] {
-      flags->pictures = output->count() > 0 || folder->count() > 0;
+      flags->images = output->count() > 0 || folder->count() > 0;
       return run_scene(session, *flags);
     };
   });

@@ -1,4 +1,4 @@
-// `tessera video`: a clip from a prompt, and from first frames.
+// `tessera video`: a video from a prompt, and from first frames.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <limits>
@@ -13,7 +13,7 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/runtime/clip_facts.h"
+#include "apps/runtime/video_facts.h"
 #include "apps/runtime/first_frames.h"
 #include "apps/runtime/metadata.h"
 #include "apps/runtime/output_names.h"
@@ -58,12 +58,12 @@ struct VideoFlags {
                std::move(found), std::move(hint)});
 }
 
-// What a clip says of its making, but for figures that are known at its end.
-ClipTexts texts_of(const PreparedVideo& clip, const VideoFlags& flags, std::int64_t rate) {
+// What a video says of its making, but for figures that are known at its end.
+VideoTexts texts_of(const PreparedVideo& video, const VideoFlags& flags, std::int64_t rate) {
   nlohmann::ordered_json more = {{"fps", rate}};
-  if (!clip.first_frames.empty()) more["first_frames"] = clip.first_frames.size();
-  if (clip.continuation != Continuation::kRecompute) more["continue"] = flags.continuation;
-  return clip_texts(clip.facts, more,
+  if (!video.first_frames.empty()) more["first_frames"] = video.first_frames.size();
+  if (video.continuation != Continuation::kRecompute) more["continue"] = flags.continuation;
+  return video_texts(video.facts, more,
                     flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
 }
 
@@ -76,7 +76,7 @@ ClipTexts texts_of(const PreparedVideo& clip, const VideoFlags& flags, std::int6
                .hint = "--overwrite replaces it"});
 }
 
-// "clip.mkv.json"; of a sequence beside its XMP sidecar.
+// "clip.mkv.json"; of a sequence next to its XMP sidecar.
 fs::path facts_file(const fs::path& path) {
   if (is_png_sequence(path)) return xmp_sidecar(path).replace_extension(".json");
   return path.string() + ".json";
@@ -103,8 +103,8 @@ void check_output(const VideoFlags& flags) {
   };
   if (!free && taken(file)) refuse_taken(file);
   if (!flags.sidecar) return;
-  for (const fs::path& beside : {xmp_sidecar(path), facts_file(path)}) {
-    if (taken(beside)) refuse_taken(beside);
+  for (const fs::path& next_to : {xmp_sidecar(path), facts_file(path)}) {
+    if (taken(next_to)) refuse_taken(next_to);
   }
 }
 
@@ -152,16 +152,16 @@ VideoRequest request_of(const VideoTask& task, const VideoFlags& flags, std::int
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_VIDEO_FIRST",
                  .file = *flags.first_frames,
-                 .expected = "a clip with frames",
+                 .expected = "a video with frames",
                  .found = "none"});
   }
   return request;
 }
 
 // Frames go to the file as they come; the preview shows the newest one, and the grid that comes.
-class ClipFile : public VideoListener {
+class VideoFile : public VideoListener {
  public:
-  ClipFile(const Session& session, const VideoFlags& flags, FrameSink& writer)
+  VideoFile(const Session& session, const VideoFlags& flags, FrameSink& writer)
       : session_(session), flags_(flags), writer_(writer), reporter_(session) {}
 
   Flow on_progress(const VideoProgress& progress) override {
@@ -188,54 +188,54 @@ class ClipFile : public VideoListener {
   const Session& session_;
   const VideoFlags& flags_;
   FrameSink& writer_;
-  ClipReporter reporter_;
+  VideoReporter reporter_;
   std::optional<Image> newest_;  // since the last pass
 };
 
-void report(const Session& session, const VideoFlags& flags, const GeneratedVideo& clip,
+void report(const Session& session, const VideoFlags& flags, const GeneratedVideo& video,
             const std::string& codec, std::int64_t rate) {
-  const double duration = static_cast<double>(clip.frames) / static_cast<double>(rate);
+  const double duration = static_cast<double>(video.frames) / static_cast<double>(rate);
   const fs::path path = flags.output;
   nlohmann::ordered_json line;
   if (session.json || flags.sidecar) {
-    line = picture_line(path.string(), sum_of_output(path, clip.frames),
-                        xmp_sidecar(path).stem().string(), clip.facts, clip.seconds);
-    line.update(nlohmann::ordered_json{{"frames", clip.frames},
-                                       {"first_frames", clip.first_frames},
+    line = image_line(path.string(), sum_of_output(path, video.frames),
+                        xmp_sidecar(path).stem().string(), video.facts, video.seconds);
+    line.update(nlohmann::ordered_json{{"frames", video.frames},
+                                       {"first_frames", video.first_frames},
                                        {"fps", rate},
                                        {"duration", duration},
                                        {"codec", codec},
-                                       {"windows", clip.windows},
+                                       {"windows", video.windows},
                                        {"continue", flags.continuation},
-                                       {"prefilled", clip.prefilled},
-                                       {"finished", clip.status == ImageStatus::kDone}});
+                                       {"prefilled", video.prefilled},
+                                       {"finished", video.status == ImageStatus::kDone}});
   }
   if (flags.sidecar) {
     nlohmann::ordered_json record = {{"clip", line}, {"digital_source_type", kAiMark}};
     record["clip"].erase("seconds");
     record["clip"]["path"] = xmp_sidecar(path).stem().string() + path.extension().string();
-    if (!flags.disable_metadata) record["facts"] = facts_json(clip.facts);
+    if (!flags.disable_metadata) record["facts"] = facts_json(video.facts);
     write_file_atomic(facts_file(path), record.dump(1) + "\n");
   }
   if (session.json) {
-    line["meters"] = meters_json(clip.meters);
+    line["meters"] = meters_json(video.meters);
     return print_json_line(line);
   }
   char text[160];
   std::snprintf(text, sizeof text,
                 "%lld frames, %.2f s at %lld a second, %s  %.2f s, %.2f tokens a pass",
-                static_cast<long long>(clip.frames), duration, static_cast<long long>(rate),
-                codec.c_str(), clip.seconds, clip.facts.tokens_per_pass());
-  print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(clip.facts.seed) +
-             "  " + std::to_string(clip.facts.width) + "x" + std::to_string(clip.facts.height) +
+                static_cast<long long>(video.frames), duration, static_cast<long long>(rate),
+                codec.c_str(), video.seconds, video.facts.tokens_per_pass());
+  print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(video.facts.seed) +
+             "  " + std::to_string(video.facts.width) + "x" + std::to_string(video.facts.height) +
              "  " + text);
 }
 
-void report_failure(const Session& session, const VideoFlags& flags, const GeneratedVideo& clip) {
-  ErrorInfo error = clip.error;
+void report_failure(const Session& session, const VideoFlags& flags, const GeneratedVideo& video) {
+  ErrorInfo error = video.error;
   if (session.json) {
     print_json_line(
-        {{"path", flags.output}, {"frames", clip.frames}, {"error", error_json(error)}});
+        {{"path", flags.output}, {"frames", video.frames}, {"error", error_json(error)}});
   }
   error.file = flags.output;
   warn(session, format_error(error));
@@ -244,14 +244,14 @@ void report_failure(const Session& session, const VideoFlags& flags, const Gener
 int run_video(const Session& session, const VideoFlags& flags) {
   check_output(flags);
   if (flags.preview) NamePattern{*flags.preview};
-  GenerateOptions options = painting_options(flags.model, flags.device, {}, 1);
+  GenerateOptions options = generation_options(flags.model, flags.device, {}, 1);
   choose_method(options, flags.decode);
   Runtime runtime;
   VideoTask task(runtime, options);
   const std::int64_t rate = flags.fps.value_or(task.rate());
   check_rate(flags.output, rate);
-  const PreparedVideo clip = task.prepare(request_of(task, flags, rate));
-  const MemoryPlan plan = task.plan(clip);
+  const PreparedVideo video = task.prepare(request_of(task, flags, rate));
+  const MemoryPlan plan = task.plan(video);
   if (flags.preview) {
     const fs::path folder = fs::path(*flags.preview).parent_path();
     ensure_output_folder(folder.empty() ? fs::path(".") : folder);
@@ -259,18 +259,18 @@ int run_video(const Session& session, const VideoFlags& flags) {
   check_memory(plan, task.model_name());
   note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) + " on " +
                     task.backend().name() + ", " + format_bytes(plan.total()));
-  const ClipTexts texts = texts_of(clip, flags, rate);
+  const VideoTexts texts = texts_of(video, flags, rate);
   const std::unique_ptr<FrameSink> sink =
-      open_frame_sink(flags.output, {.width = clip.facts.width,
-                                     .height = clip.facts.height,
+      open_frame_sink(flags.output, {.width = video.facts.width,
+                                     .height = video.facts.height,
                                      .tick = {1, rate},
                                      .quality = static_cast<int>(flags.quality),
                                      .comment = texts.comment});
-  ClipFile file(session, flags, *sink);
-  const GeneratedVideo made = generate_video(task, clip, file);
+  VideoFile file(session, flags, *sink);
+  const GeneratedVideo made = generate_video(task, video, file);
   file.clear_progress();
   if (const std::string why = task.window_report(); !why.empty()) note(session, why);
-  // What stands is kept, also of a clip that was stopped or failed.
+  // What stands is kept, also of a video that was stopped or failed.
   if (made.frames > 0) {
     const Publish publish = flags.overwrite ? Publish::kReplace : Publish::kNew;
     if (!sink->finish(made.frames, publish)) refuse_taken(flags.output);
@@ -289,20 +289,20 @@ int run_video(const Session& session, const VideoFlags& flags) {
 }  // namespace
 
 void add_video(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("video", "paint a clip from text, or go on with one");
+  CLI::App* app = root.add_subcommand("video", "paint a video from text, or go on with one");
   const auto flags = std::make_shared<VideoFlags>();
   text_flag(*app, "-m,--model", flags->model,
-            "bundled name, folder or org/name of a model of clips; default " +
-                std::string(kDefaultClipModel));
+            "bundled name, folder or org/name of a model of videos; default " +
+                std::string(kDefaultVideoModel));
   text_flag(*app, "-p,--prompt", flags->prompt, "text");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
   text_flag(*app, "--first-frames", flags->first_frames,
-            "clip or picture that the clip begins with: as many of its last frames as fit");
+            "clip or image that the video begins with: as many of its last frames as fit");
   text_flag(*app, "--text-features", flags->text_features,
             "file of a text encoder's rows, for models that read them (Cosmos 5B, 13B)");
   setting_flag(*app, setting::kFrames, flags->frames);
   setting_flag(*app, setting::kContinue, flags->continuation);
-  app->add_flag("--endless", flags->endless, "go on until a signal; the clip is kept");
+  app->add_flag("--endless", flags->endless, "go on until a signal; the video is kept");
   setting_flag(*app, setting::kFps, flags->fps);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   const std::string group = "Output";

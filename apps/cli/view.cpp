@@ -1,4 +1,4 @@
-// `tessera view`: settles flags and starts the viewer, a program of its own beside this one, so
+// `tessera view`: settles flags and starts the viewer, a program of its own next to this one, so
 // that `tessera` itself needs no window system.
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 #include "apps/cli/session.h"
 #include "apps/studio/viewer_options.h"
 #include "engine/core/io.h"
-#include "vision/image/picture_reader.h"
+#include "vision/image/image_reader.h"
 
 namespace tessera {
 
@@ -46,12 +46,12 @@ int run_view(const ViewFlags& flags) {
   options.theme = flags.theme;
   options.scale = flags.scale.value_or(0);
   options.files = flags.files;
-  const std::filesystem::path program = helper_beside_program().parent_path() / "tessera-view";
+  const std::filesystem::path program = helper_next_to_program().parent_path() / "tessera-view";
   if (!file_exists(program)) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_VIEWER_MISSING",
                  .file = program.string(),
-                 .expected = "the viewer beside this program",
+                 .expected = "the viewer next to this program",
                  .found = "nothing",
                  .hint = "install libimgui-dev, libglfw3-dev and libgl-dev and build again"});
   }
@@ -67,11 +67,11 @@ int run_view(const ViewFlags& flags) {
 }  // namespace
 
 void add_view(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("view", "open the viewer: paint, compare, describe");
+  CLI::App* app = root.add_subcommand("view", "open the viewer: generate, compare, describe");
   const auto flags = std::make_shared<ViewFlags>();
   text_flag(*app, "-m,--model", flags->model, "bundled name, folder, weight file or org/name");
-  text_flag(*app, "--captioner", flags->captioner, "the model that describes pictures");
-  text_flag(*app, "--output-dir", flags->output_dir, "folder that is shown and painted into");
+  text_flag(*app, "--captioner", flags->captioner, "the model that describes images");
+  text_flag(*app, "--output-dir", flags->output_dir, "folder that is shown and generated into");
   add_device_flags(*app, flags->device);
   app->add_option_function<std::string>(
          "--listen",
@@ -99,7 +99,7 @@ void add_view(CLI::App& root, Session& session) {
   choice_flag(*app, "--theme", flags->theme, {"dark", "light"}, "colours");
   number_flag(*app, "--scale", flags->scale, kMinViewerScale, kMaxViewerScale,
               "size of texts and spaces; else the screen's own");
-  app->add_option("files", flags->files, "pictures and clips to open")->type_name("FILE");
+  app->add_option("files", flags->files, "pictures and videos to open")->type_name("FILE");
   add_common_flags(*app, session);
   app->callback([&session, flags] { session.run = [flags] { return run_view(*flags); }; });
 }

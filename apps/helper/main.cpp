@@ -1,4 +1,4 @@
-// tessera-helper: reads strangers' pictures for the program, which starts it. Not for use by hand.
+// tessera-helper: reads strangers' images for the program, which starts it. Not for use by hand.
 #include <cstdio>
 
 #include "apps/helper/serve.h"
@@ -11,5 +11,5 @@ int main(int count, char** words) {
                stderr);
     return 2;
   }
-  return tessera::serve_pictures(&tessera::decode_picture, limits);
+  return tessera::serve_images(&tessera::decode_image, limits);
 }

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "vision/image/picture_wire.h"
+#include "vision/image/image_wire.h"
 
 namespace tessera {
 
@@ -33,7 +33,7 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr std::uint32_t kArchitecture = 0;  // no filter
 #endif
 
-// `margin`: how far the hard limit lies behind the soft one. Limits that are tighter already stay.
+// `margin`: how far the hard limit lies after the soft one. Limits that are tighter already stay.
 bool set_limit(int resource, std::uint64_t value, std::uint64_t margin = 0) {
   rlimit limit = {};
   if (getrlimit(resource, &limit) != 0) return false;

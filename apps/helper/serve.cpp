@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "apps/helper/socket.h"
-#include "vision/image/picture_wire.h"
+#include "vision/image/image_wire.h"
 
 namespace tessera {
 
@@ -23,17 +23,17 @@ double cpu_seconds_used() {
 }
 
 struct Answer {
-  Picture picture;
-  std::vector<std::string> error;  // code, place, expected, found; empty for a picture
+  DecodedImage image;
+  std::vector<std::string> error;  // code, place, expected, found; empty for an image
 };
 
 Answer out_of_memory() {
   return {{},
-          {"E_PICTURE_MEMORY", "", "a picture that fits the memory of its reader", "a larger one"}};
+          {"E_PICTURE_MEMORY", "", "an image that fits the memory of its reader", "a larger one"}};
 }
 
-Answer decode_file(PictureDecoder decode, const std::vector<std::uint8_t>& file,
-                   const PictureLimits& limits) {
+Answer decode_file(ImageDecoder decode, const std::vector<std::uint8_t>& file,
+                   const ImageLimits& limits) {
   try {
     return {decode(file, limits), {}};
   } catch (const Error& error) {
@@ -48,30 +48,30 @@ bool send(const Answer& answer, bool retires, std::uint32_t number) {
   const bool failed = !answer.error.empty();
   std::vector<std::string> texts = answer.error;
   if (!failed) {
-    texts = answer.picture.notes;
-    texts.insert(texts.begin(), answer.picture.format);
+    texts = answer.image.notes;
+    texts.insert(texts.begin(), answer.image.format);
   }
   const std::string text = wire::join_texts(texts);
-  const Picture& picture = answer.picture;
+  const DecodedImage& image = answer.image;
   wire::Reply reply = {};
   reply.magic = wire::kMagic;
-  reply.status = failed ? wire::Status::kError : wire::Status::kPicture;
+  reply.status = failed ? wire::Status::kError : wire::Status::kImage;
   reply.retires = retires ? 1 : 0;
   reply.text_bytes = text.size();
   reply.number = number;
   if (!failed) {
-    reply.width = static_cast<std::uint64_t>(picture.width);
-    reply.height = static_cast<std::uint64_t>(picture.height);
-    reply.channels = static_cast<std::uint32_t>(picture.channels);
-    reply.pixel_bytes = picture.pixels.size();
+    reply.width = static_cast<std::uint64_t>(image.width);
+    reply.height = static_cast<std::uint64_t>(image.height);
+    reply.channels = static_cast<std::uint32_t>(image.channels);
+    reply.pixel_bytes = image.pixels.size();
   }
   return socket::write_all(&reply, sizeof reply) && socket::write_all(text.data(), text.size()) &&
-         socket::write_all(picture.pixels.data(), failed ? 0 : picture.pixels.size());
+         socket::write_all(image.pixels.data(), failed ? 0 : image.pixels.size());
 }
 
 }  // namespace
 
-int serve_pictures(PictureDecoder decode, const SandboxLimits& limits) {
+int serve_images(ImageDecoder decode, const SandboxLimits& limits) {
   const wire::Hello hello = {wire::kMagic, enter_sandbox(limits)};
   if (!socket::write_all(&hello, sizeof hello)) return 1;
   for (wire::Request request = {}; socket::read_all(&request, sizeof request);) {

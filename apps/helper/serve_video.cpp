@@ -1,5 +1,5 @@
 // FFmpeg asks for bytes through the socket and hands its own back through it: the process opens no
-// file. An error of a clip is an answer; a connection that breaks ends the process.
+// file. An error of a video is an answer; a connection that breaks ends the process.
 #include "apps/helper/serve_video.h"
 
 #include <cstring>
@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "apps/helper/socket.h"
-#include "video/codec/clip_reader.h"
-#include "video/codec/clip_writer.h"
+#include "video/codec/video_reader.h"
+#include "video/codec/video_writer.h"
 #include "video/video_wire.h"
-#include "vision/image/picture_wire.h"
+#include "vision/image/image_wire.h"
 
 namespace tessera {
 
@@ -21,7 +21,7 @@ namespace {
 namespace vw = video_wire;
 using vw::Kind;
 
-constexpr std::size_t kMostAllocation = std::size_t{1} << 30;
+constexpr std::size_t kMaxAllocation = std::size_t{1} << 30;
 
 struct Closed {};  // thrown when the program is gone
 
@@ -50,7 +50,7 @@ class BytesByWire final : public FileBytes {
  public:
   explicit BytesByWire(std::uint64_t size) : size_(size) {}
   std::size_t read(std::uint64_t offset, std::uint8_t* data, std::size_t count) override {
-    count = std::min<std::size_t>(count, vw::kMostPiece);
+    count = std::min<std::size_t>(count, vw::kMaxPiece);
     if (offset >= size_ || count == 0) return 0;
     send(Kind::kNeed, offset, count);
     const vw::Message answer = receive();
@@ -64,7 +64,7 @@ class BytesByWire final : public FileBytes {
   std::uint64_t size_;
 };
 
-class SinkByWire final : public ClipSink {
+class SinkByWire final : public VideoSink {
  public:
   void write(std::uint64_t offset, const std::uint8_t* data, std::size_t count) override {
     send(Kind::kWrite, offset, 0, data, count);
@@ -83,7 +83,7 @@ class Service {
         refuse({info.code, info.where, info.expected, info.found});
       } catch (const std::bad_alloc&) {
         refuse(
-            {"E_VIDEO_MEMORY", "", "a clip that fits the memory of its process", "a larger one"});
+            {"E_VIDEO_MEMORY", "", "a video that fits the memory of its process", "a larger one"});
       }
     }
   }
@@ -119,7 +119,7 @@ class Service {
         return send(Kind::kDone);
       case Kind::kCodecs: {
         std::uint64_t bits = 0;
-        for (const ClipCodec codec : codecs_for(static_cast<ClipContainer>(request.a))) {
+        for (const VideoCodec codec : codecs_for(static_cast<VideoContainer>(request.a))) {
           bits |= std::uint64_t{1} << static_cast<unsigned>(codec);
         }
         return send(Kind::kDone, bits);
@@ -159,8 +159,8 @@ class Service {
     const auto wanted = receive_value<vw::Create>();
     std::string comment(bytes - sizeof wanted, '\0');
     if (!socket::read_all(comment.data(), comment.size())) throw Closed{};
-    writer_.emplace(sink_, ClipFormat{.container = static_cast<ClipContainer>(wanted.container),
-                                      .codec = static_cast<ClipCodec>(wanted.codec),
+    writer_.emplace(sink_, VideoFormat{.container = static_cast<VideoContainer>(wanted.container),
+                                      .codec = static_cast<VideoCodec>(wanted.codec),
                                       .width = wanted.width,
                                       .height = wanted.height,
                                       .tick = {wanted.tick_num, wanted.tick_den},
@@ -169,26 +169,26 @@ class Service {
     send(Kind::kDone, static_cast<std::uint64_t>(writer_->codec()));
   }
 
-  ClipReader& reader() {
+  VideoReader& reader() {
     if (!reader_) throw Closed{};
     return *reader_;
   }
-  ClipWriter& writer() {
+  VideoWriter& writer() {
     if (!writer_) throw Closed{};
     return *writer_;
   }
 
   std::optional<BytesByWire> bytes_;
-  std::optional<ClipReader> reader_;
+  std::optional<VideoReader> reader_;
   SinkByWire sink_;
-  std::optional<ClipWriter> writer_;
+  std::optional<VideoWriter> writer_;
   std::vector<std::uint8_t> frame_;
 };
 
 }  // namespace
 
 int serve_video(const SandboxLimits& limits) {
-  settle_clip_codecs(kMostAllocation);
+  settle_video_codecs(kMaxAllocation);
   try {
     send(Kind::kHello, enter_sandbox(limits));
     Service().run();

@@ -1,4 +1,4 @@
-// The loop of the process that reads or writes one clip, on one socket.
+// The loop of the process that reads or writes one video, on one socket.
 #pragma once
 
 #include "apps/helper/sandbox.h"

@@ -1,4 +1,4 @@
-// tessera-video: reads and writes clips for the program, which starts it. Not for use by hand.
+// tessera-video: reads and writes videos for the program, which starts it. Not for use by hand.
 #include <cstdio>
 
 #include "apps/helper/serve.h"

@@ -85,11 +85,11 @@ void CaptionItems::check_form(const CaptionItem& item) const {
                  .expected = expected,
                  .found = found});
   };
-  if (item.clip && options_.carry) {
-    refuse("E_CAPTION_CLIP", "pictures for a WebDataset", "a clip");
+  if (item.video && options_.carry) {
+    refuse("E_CAPTION_CLIP", "pictures for a WebDataset", "a video");
   }
-  if (!item.clip && options_.subtitles) {
-    refuse("E_CAPTION_SUBTITLES", "a clip, whose scenes have times", "a picture");
+  if (!item.video && options_.subtitles) {
+    refuse("E_CAPTION_SUBTITLES", "a video, whose scenes have times", "an image");
   }
 }
 
@@ -97,7 +97,7 @@ CaptionItem CaptionItems::fetch(std::size_t number) {
   const std::lock_guard lock(mutex_);
   CaptionItem& item = at_work_.at(number);
   CaptionItem out = item;
-  if (!options_.carry) item.picture.bytes = {};  // only the reader needs them
+  if (!options_.carry) item.image.bytes = {};  // only the reader needs them
   return out;
 }
 
@@ -106,9 +106,9 @@ const CaptionItem& CaptionItems::look(std::size_t number) const {
   return at_work_.at(number);
 }
 
-void CaptionItems::set_picture(std::size_t number, const SampleMember& picture) {
+void CaptionItems::set_image(std::size_t number, const SampleMember& image) {
   const std::lock_guard lock(mutex_);
-  at_work_.at(number).picture = picture;
+  at_work_.at(number).image = image;
 }
 
 std::size_t CaptionItems::number_of(const std::string& id) const {
@@ -140,7 +140,7 @@ CaptionItem CaptionItems::forget(std::size_t number) {
 void CaptionItems::fail(std::size_t number, const ErrorInfo& error) {
   const std::lock_guard lock(mutex_);
   CaptionItem& item = at_work_.at(number);
-  item.picture.bytes = {};
+  item.image.bytes = {};
   item.others.clear();
   store_.fail(item, error);
   failed_now_.insert(item.id);

@@ -20,22 +20,22 @@
 
 namespace tessera {
 
-struct ClipCaption;
+struct VideoCaption;
 
 class CaptionJobListener {
  public:
   virtual ~CaptionJobListener() = default;
   virtual bool stop_requested() { return false; }
-  // The item is done. `fields` as JSON lines have them, `clip` null for a picture.
+  // The item is done. `fields` as JSON lines have them, `video` null for an image.
   virtual void on_done(const CaptionItem&, const Json& /*fields*/, const std::string& /*caption*/,
-                       const ClipCaption* /*clip*/) {}
+                       const VideoCaption* /*video*/) {}
   virtual void on_failed(const CaptionItem&, const ErrorInfo&) {}
   virtual void on_notice(std::string_view /*text*/) {}
 };
 
 struct CaptionItemOptions {
-  bool carry = false;         // pictures go into the output
-  bool subtitles = false;     // text files hold captions of clips with their times
+  bool carry = false;         // images go into the output
+  bool subtitles = false;     // text files hold captions of videos with their times
   bool retry_failed = false;  // what failed in earlier runs is wanted again
   Shard shard = {};           // items of other shards are not seen
 };
@@ -53,7 +53,7 @@ class CaptionItems final : public JobSource, public JobRecords, public JobListen
   // The item, which may have a failure. Its bytes leave the list unless they go into the output.
   CaptionItem fetch(std::size_t number);
   const CaptionItem& look(std::size_t number) const;  // until forget()
-  void set_picture(std::size_t number, const SampleMember& picture);
+  void set_image(std::size_t number, const SampleMember& image);
   // The item at work of that id.
   std::size_t number_of(const std::string& id) const;
   // Stores the caption. Errors as CaptionStore::add().

@@ -53,7 +53,7 @@ std::vector<std::pair<std::string, MergedItem>> items_of(
       if (fresh || record.state == ItemState::kFailed) continue;
       const CaptionRecord& other = *known->second.record;
       if (other.state != ItemState::kFailed) {
-        // A picture that inputs gave twice, under two keys, is described by one process once.
+        // An image that inputs gave twice, under two keys, is described by one process once.
         const std::string own_key = record.fields->value("key", std::string());
         const std::string other_key = other.fields->value("key", std::string());
         if (natural_less(other_key, own_key)) continue;

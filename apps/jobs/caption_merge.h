@@ -16,7 +16,7 @@ struct CaptionMerge {
   std::uint64_t done = 0, skipped = 0, failed = 0;
 };
 
-// Joins shards that stand in one place or several into `output`, with a journal beside it: a call
+// Joins shards that stand in one place or several into `output`, with a journal next to it: a call
 // without --shard goes on from there. What is merged already is not written again. Errors: kGeneral
 // E_MERGE_JOB (different jobs), E_MERGE_PENDING (a shard that is not over), E_MERGE_CONFLICT (an
 // item that is done in two shards); kUsage and kStorage as StreamedOutput's.

@@ -87,7 +87,7 @@ std::uint32_t shards_of_output(const fs::path& output) {
   return of;
 }
 
-// Where items begin: behind the header of a CSV, which ends with its first line.
+// Where items begin: after the header of a CSV, which ends with its first line.
 std::uint64_t first_item_of(const fs::path& output) {
   if (output_form(output.string()) != OutputForm::kCsv) return 0;
   fs::path part = output;
@@ -125,7 +125,7 @@ std::vector<CaptionReport> read_text_reports(const fs::path& folder) {
   for (const fs::path& path : list_folder(folder)) {
     const auto name = text_journal_name(path.filename().string());
     if (!name) continue;
-    // Beside shards a journal of one part is that of a merge.
+    // Next to shards a journal of one part is that of a merge.
     std::uint32_t& of = jobs[name->hash];
     if (of > 1 && name->shard.of > 1 && of != name->shard.of) {
       refuse("E_JOB_STATE", path, "shards of one number",
@@ -165,7 +165,7 @@ void read_caption_shard(CaptionShard& shard, std::uint64_t first) {
     if (!event.empty()) take_event(event, fields, shard);
     if (fields.contains("id") && fields.contains("st")) take_item(fields, shard, end);
   });
-  shard.behind_damage = rest.records;
+  shard.after_damage = rest.records;
   for (const auto& [id, record] : shard.records) {
     if (record.state == ItemState::kDone) ++shard.done;
     if (record.state == ItemState::kSkipped) ++shard.skipped;
@@ -176,7 +176,7 @@ void read_caption_shard(CaptionShard& shard, std::uint64_t first) {
 std::vector<CaptionReport> read_caption_reports(const fs::path& place) {
   if (is_folder(place)) return read_text_reports(place);
   if (!output_form(place.string())) {
-    refuse("E_OUTPUT_FORM", place, "an output (.jsonl, .csv, .tar) or a folder of pictures",
+    refuse("E_OUTPUT_FORM", place, "an output (.jsonl, .csv, .tar) or a folder of images",
            "another name");
   }
   return {read_output_report(place)};

@@ -26,20 +26,20 @@ struct CaptionRecord {
 struct CaptionShard {
   Shard shard;
   std::filesystem::path journal;
-  std::filesystem::path output;     // empty where texts stand beside pictures
+  std::filesystem::path output;     // empty where texts stand next to images
   std::shared_ptr<const Json> job;  // without the shard
   bool begun = false;               // a journal is there, with a header
   bool over = false;                // nothing is left but what failed
   std::uint64_t done = 0, skipped = 0, failed = 0;
   std::uint64_t size = 0;                        // of the closed output
-  std::uint64_t behind_damage = 0;               // records that count no more
+  std::uint64_t after_damage = 0;               // records that count no more
   std::map<std::string, CaptionRecord> records;  // by id
 };
 
 // One job in all its shards.
 struct CaptionReport {
-  std::filesystem::path output;      // as it was asked for; empty where texts stand beside pictures
-  std::string hash;                  // of a job whose texts stand beside pictures
+  std::filesystem::path output;      // as it was asked for; empty where texts stand next to images
+  std::string hash;                  // of a job whose texts stand next to images
   std::vector<CaptionShard> shards;  // each number once, in order
 };
 

@@ -71,7 +71,7 @@ class OneFileStore final : public CaptionStore {
   Wanted wants(const CaptionItem& item) override {
     if (!out_.wants(item.id, retry_)) return Wanted::kNo;
     const Wanted claimed = out_.claim(item.key, item.id);
-    if (claimed != Wanted::kYes || item.picture.bytes.empty()) return claimed;
+    if (claimed != Wanted::kYes || item.image.bytes.empty()) return claimed;
     return out_.keep(result_of(item)) ? Wanted::kNo : Wanted::kYes;
   }
   void add(const CaptionItem& item, const Json& fields, const std::string&) override {
@@ -88,7 +88,7 @@ class OneFileStore final : public CaptionStore {
 
  private:
   static CaptionResult result_of(const CaptionItem& item) {
-    return {item.id, item.key, item.picture, item.others};
+    return {item.id, item.key, item.image, item.others};
   }
 
   StreamedOutput out_;

@@ -1,4 +1,4 @@
-// Where the captions of a job go, as one interface: text files beside the pictures, or one file for
+// Where the captions of a job go, as one interface: text files next to the images, or one file for
 // all of them. What is done is in a journal either way.
 #pragma once
 

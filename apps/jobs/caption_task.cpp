@@ -35,11 +35,11 @@ class CaptionTask final : public Task, public DescribeListener {
   }
 
   void on_caption(Caption&& caption) override {
-    if (!clips_.knows(caption.id)) return on_item(std::move(caption), nullptr);
-    std::optional<ClipCaption> clip = clips_.add(std::move(caption));
-    if (!clip) return;
-    Caption whole = std::move(clip->whole);
-    on_item(std::move(whole), &*clip);
+    if (!videos_.knows(caption.id)) return on_item(std::move(caption), nullptr);
+    std::optional<VideoCaption> video = videos_.add(std::move(caption));
+    if (!video) return;
+    Caption whole = std::move(video->whole);
+    on_item(std::move(whole), &*video);
   }
 
   void on_notice(std::string_view text) override { listener_.on_notice(text); }
@@ -59,15 +59,15 @@ class CaptionTask final : public Task, public DescribeListener {
   // On the reading thread, which may end before all are done.
   std::optional<DescribeRequest> next() {
     while (!run_->stopping()) {
-      if (auto scene = clips_.next()) return scene;
+      if (auto scene = videos_.next()) return scene;
       const std::optional<std::size_t> number = run_->take();
       if (!number) return std::nullopt;
       CaptionItem item = items_.fetch(*number);
       try {
         if (item.failure) throw Error(*item.failure);
         DescribeRequest request = request_of(*number, item);
-        if (!item.clip) return request;
-        if (!begin_clip(item, request)) return std::nullopt;
+        if (!item.video) return request;
+        if (!begin_video(item, request)) return std::nullopt;
       } catch (const Error& error) {  // the boundary of one item
         if (!item.failure && error.info().kind != ErrorKind::kGeneral) throw;
         DescribeRequest failed;
@@ -89,49 +89,49 @@ class CaptionTask final : public Task, public DescribeListener {
     source.name = item.path;
     // An archive holds the bytes that were described.
     if (options_.items.carry && !item.file.empty()) {
-      item.picture = {item.file_extension,
+      item.image = {item.file_extension,
                       read_file(item.file, SampleReader::kMaxMemberBytes, ErrorKind::kGeneral)};
-      items_.set_picture(number, item.picture);
+      items_.set_image(number, item.image);
     }
-    if (item.picture.bytes.empty()) {
+    if (item.image.bytes.empty()) {
       source.file = item.file;
     } else {
-      source.bytes.assign(item.picture.bytes.begin(), item.picture.bytes.end());
+      source.bytes.assign(item.image.bytes.begin(), item.image.bytes.end());
     }
     return request;
   }
 
-  // Reads the clip through and puts its scenes in line; false when the run is to stop.
-  bool begin_clip(const CaptionItem& item, const DescribeRequest& request) {
-    std::vector<ClipScene> scenes =
-        find_scenes(item.file, options_.clips.cuts, [&] { return run_->stopping(); });
+  // Reads the video through and puts its scenes in line; false when the run is to stop.
+  bool begin_video(const CaptionItem& item, const DescribeRequest& request) {
+    std::vector<VideoScene> scenes =
+        find_scenes(item.file, options_.videos.cuts, [&] { return run_->stopping(); });
     if (scenes.empty()) return false;
-    clips_.begin(item.id, std::move(scenes), request, options_.clips.frames);
+    videos_.begin(item.id, std::move(scenes), request, options_.videos.frames);
     return true;
   }
 
-  Json result_of(const CaptionItem& item, const Caption& caption, const ClipCaption* clip) const {
+  Json result_of(const CaptionItem& item, const Caption& caption, const VideoCaption* video) const {
     Json fields = caption_fields(caption, item.path, options_.prune, options_.seed);
     if (const std::string id = shown_id(item.id); id != item.path) fields["id"] = id;
     if (item.prompt) fields["prompt"] = *item.prompt;
-    if (clip == nullptr) return fields;
-    fields["scenes"] = *clip->scenes;
-    if (!clip->cues.empty()) fields["end"] = clip->cues.back().end;
+    if (video == nullptr) return fields;
+    fields["scenes"] = *video->scenes;
+    if (!video->cues.empty()) fields["end"] = video->cues.back().end;
     return fields;
   }
 
-  void on_item(Caption&& caption, const ClipCaption* clip) {
+  void on_item(Caption&& caption, const VideoCaption* video) {
     const std::size_t number = items_.number_of(caption.id);
     if (caption.failed) return run_->fail(number, caption.error);
     caption.text = clean_caption(caption.text);  // the same on the terminal and in files
-    const Json fields = result_of(items_.look(number), caption, clip);
-    const bool timed = clip != nullptr && options_.items.subtitles;
-    const std::string text = timed ? subtitles(clip->cues) : caption.text;
+    const Json fields = result_of(items_.look(number), caption, video);
+    const bool timed = video != nullptr && options_.items.subtitles;
+    const std::string text = timed ? subtitles(video->cues) : caption.text;
     if (!run_->done(number, [&] { items_.add(number, fields, text); })) return;
     ++done_;
     visual_tokens_ += caption.visual_tokens;
     kept_tokens_ += caption.kept_tokens;
-    listener_.on_done(items_.forget(number), fields, caption.text, clip);
+    listener_.on_done(items_.forget(number), fields, caption.text, video);
   }
 
   Runtime& runtime_;
@@ -141,7 +141,7 @@ class CaptionTask final : public Task, public DescribeListener {
   CaptionJobListener& listener_;
   CaptionPrompt prompt_;
   JobRun* run_ = nullptr;
-  ClipCaptions clips_;
+  VideoCaptions videos_;
   std::uint64_t done_ = 0;
   std::int64_t visual_tokens_ = 0, kept_tokens_ = 0;
 };

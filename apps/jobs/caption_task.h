@@ -7,7 +7,7 @@
 #include <string>
 
 #include "apps/jobs/caption_items.h"
-#include "apps/jobs/clip_captions.h"
+#include "apps/jobs/video_captions.h"
 #include "apps/runtime/describe_task.h"
 #include "engine/core/json.h"
 
@@ -25,7 +25,7 @@ struct CaptionJobOptions {
   std::string prompt;
   std::optional<std::string> negative_prompt;  // under guidance, see DescribeRequest
   std::optional<std::uint64_t> seed;  // of what is sampled
-  ClipSettings clips;
+  VideoSettings videos;
 };
 
 struct CaptionJobEnd {

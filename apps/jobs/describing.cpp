@@ -1,4 +1,4 @@
-// One run of the captioner for the pictures of a batch and each method.
+// One run of the captioner for the images of a batch and each method.
 #include "apps/jobs/describing.h"
 
 #include <algorithm>
@@ -34,12 +34,12 @@ class Listener final : public DescribeListener {
   std::int64_t& at_once_;
 };
 
-DescribeRequest request_of(const ToDescribe& picture) {
+DescribeRequest request_of(const ToDescribe& image) {
   DescribeRequest request;
-  request.id = picture.id;
+  request.id = image.id;
   request.prompt = kQuestion;
-  request.number = std::stoull(content_hash(picture.id), nullptr, 16);
-  request.images.push_back({.image = picture.image, .name = picture.id});
+  request.number = std::stoull(content_hash(image.id), nullptr, 16);
+  request.images.push_back({.image = image.image, .name = image.id});
   return request;
 }
 
@@ -66,18 +66,18 @@ CaptionDescriber::CaptionDescriber(const DescribeOptions& options, std::vector<M
   }
 }
 
-std::vector<Described> CaptionDescriber::describe(std::span<const ToDescribe> pictures) {
-  std::vector<Described> out(pictures.size());
-  at_once_ = std::clamp<std::int64_t>(std::ssize(pictures), 1, options_.batch_size);
+std::vector<Described> CaptionDescriber::describe(std::span<const ToDescribe> images) {
+  std::vector<Described> out(images.size());
+  at_once_ = std::clamp<std::int64_t>(std::ssize(images), 1, options_.batch_size);
   for (const Method& method : methods_) {
     task_.set_pruning(method.prune);
     task_.set_texts_at_once(at_once_);
     Listener listener(notice_, at_once_);
     std::vector<DescribeRequest> requests;
-    for (const ToDescribe& picture : pictures) requests.push_back(request_of(picture));
+    for (const ToDescribe& image : images) requests.push_back(request_of(image));
     runtime_.finish(task_.submit(std::move(requests), listener));
-    for (std::size_t i = 0; i < pictures.size(); ++i) {
-      const Caption& caption = listener.captions.at(pictures[i].id);
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const Caption& caption = listener.captions.at(images[i].id);
       if (caption.failed && !out[i].error) out[i].error = caption.error;
       out[i].texts.push_back(clean_caption(caption.text));
     }
@@ -97,8 +97,8 @@ Json CaptionDescriber::identity() const {
 }
 
 CaptionMemoryPlan CaptionDescriber::plan(std::int64_t width, std::int64_t height) const {
-  const PreprocessPlan picture = plan_preprocess(task_.model().describe().policy, width, height);
-  const auto rows = task_.model().prompt_ids(kQuestion, {&picture, 1}).size();
+  const PreprocessPlan image = plan_preprocess(task_.model().describe().policy, width, height);
+  const auto rows = task_.model().prompt_ids(kQuestion, {&image, 1}).size();
   return plan_captioning(task_.model().spec(), task_.backend(), task_.storage(),
                          {.items = options_.batch_size,
                           .prompt_rows = static_cast<std::int64_t>(rows),
@@ -107,9 +107,9 @@ CaptionMemoryPlan CaptionDescriber::plan(std::int64_t width, std::int64_t height
                               static_cast<std::size_t>(options_.max_tokens)),
                           .window = task_.method().window,
                           .kv = task_.storage(),
-                          .laws = keeps_laws(task_.method()),
+                          .dists = keeps_dists(task_.method()),
                           .shape = task_.method().shape()},
-                         picture);
+                         image);
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Texts about pictures that a job has painted, from their pixels in memory.
+// Texts about images that a job has generated, from their pixels in memory.
 #pragma once
 
 #include <functional>
@@ -31,12 +31,12 @@ class Describer {
   virtual ~Describer() = default;
   // Endings of the text files, ".txt" first.
   virtual const std::vector<std::string>& endings() const = 0;
-  // In the order of the pictures. Missing memory is a text's error, or thrown.
-  virtual std::vector<Described> describe(std::span<const ToDescribe> pictures) = 0;
+  // In the order of the images. Missing memory is a text's error, or thrown.
+  virtual std::vector<Described> describe(std::span<const ToDescribe> images) = 0;
   // For how many texts at once memory lasted in the last call; never 0.
   virtual std::int64_t at_once() const { return std::numeric_limits<std::int64_t>::max(); }
-  // Gives back what the last call held beside weights.
-  virtual void give_back() {}
+  // Gives back what the last call held next to weights.
+  virtual void release() {}
 };
 
 // The text without pruning, as a method's name.
@@ -55,17 +55,17 @@ class CaptionDescriber final : public Describer {
                    std::function<void(std::string_view)> notice);
 
   const std::vector<std::string>& endings() const override { return endings_; }
-  std::vector<Described> describe(std::span<const ToDescribe> pictures) override;
+  std::vector<Described> describe(std::span<const ToDescribe> images) override;
   std::int64_t at_once() const override { return at_once_; }
-  void give_back() override { task_.release(); }
+  void release() override { task_.release(); }
 
   void load() { task_.load(); }
   const std::string& model_name() const { return task_.model_name(); }
-  // All that a text depends on beside its picture.
+  // All that a text depends on next to its image.
   Json identity() const;
-  // What is held while pictures of that many pixels are described.
+  // What is held while images of that many pixels are described.
   CaptionMemoryPlan plan(std::int64_t width, std::int64_t height) const;
-  std::int64_t most_tokens() const { return options_.max_tokens; }
+  std::int64_t max_tokens() const { return options_.max_tokens; }
 
  private:
   DescribeOptions options_;

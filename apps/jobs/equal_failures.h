@@ -14,11 +14,11 @@ class EqualFailures {
   void clear() { count_ = 0; }
   // Error kGeneral, E_BATCH_FAILING, at the fifth.
   void add(const ErrorInfo& error) {
-    static constexpr int kMost = 5;
+    static constexpr int kMax = 5;
     if (error.code == "E_OUTPUT_EXISTS") return;
     count_ = error.code == last_ ? count_ + 1 : 1;
     last_ = error.code;
-    if (count_ < kMost) return;
+    if (count_ < kMax) return;
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_BATCH_FAILING",
                  .where = "5 items in a row",

@@ -1,4 +1,4 @@
-// Error texts that are too long for a record, whole, as JSON lines {"id", "try", "error"} beside
+// Error texts that are too long for a record, whole, as JSON lines {"id", "try", "error"} next to
 // the journal. For people: nothing reads it back, it is not synced, and it ends at 16 MiB.
 #pragma once
 

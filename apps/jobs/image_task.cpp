@@ -38,7 +38,7 @@ class ImageTask final : public Task, public GenerateListener {
     at_work_ = ended_ = 0;
     const auto batch = run.take_batch();
     taken_.assign(batch.begin(), batch.end());
-    if (by_turns_) tools_.describer->give_back();
+    if (by_turns_) tools_.describer->release();
     tools_.generate(std::make_unique<Items>(*this), *this);
   }
 
@@ -49,10 +49,10 @@ class ImageTask final : public Task, public GenerateListener {
     return Flow::kContinue;
   }
 
-  void on_image(GeneratedImage&& picture) override {
+  void on_image(GeneratedImage&& decoded_image) override {
     --at_work_;
-    const std::size_t index = picture.index;
-    order_.add(index, std::move(picture), [&](GeneratedImage&& next) { end(std::move(next)); });
+    const std::size_t index = decoded_image.index;
+    order_.add(index, std::move(decoded_image), [&](GeneratedImage&& next) { end(std::move(next)); });
   }
 
   // Ends the items of images that an error left without the ones before them. Then describes the
@@ -60,30 +60,30 @@ class ImageTask final : public Task, public GenerateListener {
   void settle(JobRun& run) override {
     order_.finish([&](GeneratedImage&& next) { end(std::move(next)); });
     std::vector<ToDescribe> images;
-    for (GeneratedImage& picture : generated_) {
-      if (picture.status != ImageStatus::kDone) continue;
-      images.push_back({items_[taken_[picture.index]].item.id,
-                        std::make_shared<const Image>(std::move(picture.image))});
+    for (GeneratedImage& decoded_image : generated_) {
+      if (decoded_image.status != ImageStatus::kDone) continue;
+      images.push_back({items_[taken_[decoded_image.index]].item.id,
+                        std::make_shared<const Image>(std::move(decoded_image.image))});
     }
     const std::vector<Described> texts = describe(images);
     std::size_t next = 0;
-    for (GeneratedImage& picture : generated_) {
-      const std::size_t item = taken_[picture.index];
-      if (picture.status != ImageStatus::kDone) {
-        run.fail(item, picture.error);
+    for (GeneratedImage& decoded_image : generated_) {
+      const std::size_t item = taken_[decoded_image.index];
+      if (decoded_image.status != ImageStatus::kDone) {
+        run.fail(item, decoded_image.error);
         continue;
       }
       const std::size_t at = next++;
       if (texts[at].error) {
         run.fail(item, *texts[at].error);
       } else {
-        put_down(item, *images[at].image, picture, texts[at]);
+        put_down(item, *images[at].image, decoded_image, texts[at]);
       }
     }
     generated_.clear();
   }
 
-  void give_back() override { tools_.task.release(); }
+  void release() override { tools_.task.release(); }
   bool hold_less() override { return take_turns(); }
 
  private:
@@ -133,14 +133,14 @@ class ImageTask final : public Task, public GenerateListener {
   }
 
   // Items end in their order.
-  void end(GeneratedImage picture) {
+  void end(GeneratedImage decoded_image) {
     ++ended_;
     // Failures wait with the others for their texts.
-    if (tools_.describer != nullptr) return generated_.push_back(std::move(picture));
-    const std::size_t item = taken_[picture.index];
-    if (picture.status != ImageStatus::kDone) return run_->fail(item, picture.error);
-    const Image image = std::move(picture.image);
-    put_down(item, image, picture, {});
+    if (tools_.describer != nullptr) return generated_.push_back(std::move(decoded_image));
+    const std::size_t item = taken_[decoded_image.index];
+    if (decoded_image.status != ImageStatus::kDone) return run_->fail(item, decoded_image.error);
+    const Image image = std::move(decoded_image.image);
+    put_down(item, image, decoded_image, {});
   }
 
   // Texts where there was memory for them: by turns with the generator, then half as many at once,
@@ -187,16 +187,16 @@ class ImageTask final : public Task, public GenerateListener {
     return true;
   }
 
-  void put_down(std::size_t index, const Image& image, GeneratedImage& picture,
+  void put_down(std::size_t index, const Image& image, GeneratedImage& decoded_image,
                 const Described& described) {
     const SettledItem& item = items_[index];
     const std::vector<OutputFile> files =
-        files_of_item(item, image, picture.facts, described, files_);
-    picture.codes = {};
+        files_of_item(item, image, decoded_image.facts, described, files_);
+    decoded_image.codes = {};
     ItemRecord record;
     const bool done = run_->done(
-        index, [&] { record = store_.commit(item, files, picture.seconds, is_of_item); });
-    if (done) listener_.on_done(item, record, picture, described);
+        index, [&] { record = store_.commit(item, files, decoded_image.seconds, is_of_item); });
+    if (done) listener_.on_done(item, record, decoded_image, described);
   }
 
   const ImageTools& tools_;

@@ -20,7 +20,7 @@ struct ImageJobOptions {
   std::int64_t batch_size = 1;  // images at once
   LoopNeeds room = {};  // for the largest of them, as far as it is known; slots are not read
   RecordFacts record = RecordFacts::kAll;
-  bool sidecar = false;  // a JSON file beside each image
+  bool sidecar = false;  // a JSON file next to each image
   int max_retries = 0;   // as RunOptions
 };
 
@@ -37,7 +37,7 @@ class ImageJobListener : public SettledListener {
  public:
   // progress.first: items of this run that are done or failed.
   virtual void on_progress(const GenerateProgress&) {}
-  // The item is done and durable. The image and codes of the picture are gone by then.
+  // The item is done and durable. The image and codes of the image are gone by then.
   virtual void on_done(const SettledItem&, const ItemRecord&, const GeneratedImage&,
                        const Described&) {}
   // Memory did not last: so many texts at once from here on. Once a level.

@@ -1,5 +1,5 @@
 // What an item was about to put where. A text cannot say whose it is, so before the files of an
-// item that has more than its picture get their names, a record says what they will be and what
+// item that has more than its image get their names, a record says what they will be and what
 // stood there: {"intent": id, "files": [{"p", "new": sha256, "old": sha256 or null}]}.
 #pragma once
 

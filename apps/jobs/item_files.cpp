@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-// The JSON block of a picture file of ours, "" of any other file.
+// The JSON block of an image file of ours, "" of any other file.
 std::string facts_in(std::string_view file, const std::string& name) {
   try {
     const PngTexts texts = parse_png_texts(file, name);
@@ -25,16 +25,16 @@ std::string facts_in(std::string_view file, const std::string& name) {
         return facts_json(parse_facts(value, name, ErrorKind::kGeneral)).dump();
       }
     }
-  } catch (const Error&) {  // no whole picture, or a stranger's block
+  } catch (const Error&) {  // no whole image, or a stranger's block
   }
   return {};
 }
 
-std::string facts_file(const SettledItem& item, const std::string& picture,
+std::string facts_file(const SettledItem& item, const std::string& decoded_image,
                        const ImageFacts& facts) {
   const Json out = {{"id", item.item.id},
                     {"picture", item.name},
-                    {"sha256", sha256_hex(picture)},
+                    {"sha256", sha256_hex(decoded_image)},
                     {"facts", facts_json(facts)}};
   return json_line(out) + "\n";
 }
@@ -50,10 +50,10 @@ bool same_sidecar(std::string_view a, std::string_view b) {
   return !left.is_null() && left == right;
 }
 
-constexpr std::size_t kMaxPicture = std::size_t{256} << 20;
+constexpr std::size_t kMaxImage = std::size_t{256} << 20;
 
-// Facts but for what is known only when the picture is there.
-Json before_painting(Json facts) {
+// Facts but for what is known only when the image is there.
+Json before_generation(Json facts) {
   if (!facts.is_object()) return {};
   for (const char* key : {"tokens", "passes", "tokens_per_pass"}) facts.erase(key);
   return facts;
@@ -66,22 +66,22 @@ bool is_our_encoding(const std::filesystem::path& path, const std::string& bytes
 
 Json parsed(std::string_view text) { return Json::parse(text.begin(), text.end(), nullptr, false); }
 
-bool says_of(const std::string& sidecar, const SettledItem& item, const std::string& picture,
+bool says_of(const std::string& sidecar, const SettledItem& item, const std::string& decoded_image,
              const Json& expected) {
   const Json json = parsed(sidecar);
   const Json about = {
-      {"id", item.item.id}, {"picture", item.name}, {"sha256", sha256_hex(picture)}};
+      {"id", item.item.id}, {"picture", item.name}, {"sha256", sha256_hex(decoded_image)}};
   if (!json.is_object() || !json.contains("facts")) return false;
   for (const auto& [key, value] : about.items()) {
     if (!json.contains(key) || json.at(key) != value) return false;
   }
-  return before_painting(json.at("facts")) == expected;
+  return before_generation(json.at("facts")) == expected;
 }
 
 }  // namespace
 
-std::string name_beside(const std::string& picture, const std::string& ending) {
-  return std::filesystem::path(picture).stem().string() + ending;
+std::string name_next_to(const std::string& decoded_image, const std::string& ending) {
+  return std::filesystem::path(decoded_image).stem().string() + ending;
 }
 
 std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& image,
@@ -90,14 +90,14 @@ std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& imag
   expects(described.texts.size() == files.endings.size(), "a text for each ending");
   std::vector<OutputFile> out;
   for (std::size_t i = 0; i < files.endings.size(); ++i) {
-    out.push_back({name_beside(item.name, files.endings[i]), described.texts[i]});
+    out.push_back({name_next_to(item.name, files.endings[i]), described.texts[i]});
   }
-  const PictureTexts texts = picture_texts(facts, files.record);
-  OutputFile picture{item.name, encode_png(image, texts.texts, texts.xmp)};
+  const ImageTexts texts = image_texts(facts, files.record);
+  OutputFile decoded_image{item.name, encode_png(image, texts.texts, texts.xmp)};
   if (files.sidecar) {
-    out.push_back({name_beside(item.name, ".json"), facts_file(item, picture.bytes, facts)});
+    out.push_back({name_next_to(item.name, ".json"), facts_file(item, decoded_image.bytes, facts)});
   }
-  out.push_back(std::move(picture));
+  out.push_back(std::move(decoded_image));
   return out;
 }
 
@@ -111,21 +111,21 @@ bool is_of_item(const OutputFile& file, std::string_view existing) {
 std::vector<OutputFile> proven_files(const SettledItem& item, const ImageFacts& expected,
                                      const ItemFiles& files, const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / item.name;
-  const std::filesystem::path beside = folder / name_beside(item.name, ".json");
+  const std::filesystem::path next_to = folder / name_next_to(item.name, ".json");
   if (!files.endings.empty() || file_type(path) != FileType::kFile) return {};
-  if (files.sidecar && file_type(beside) != FileType::kFile) return {};
-  const Json facts = before_painting(facts_json(expected));
+  if (files.sidecar && file_type(next_to) != FileType::kFile) return {};
+  const Json facts = before_generation(facts_json(expected));
   try {
-    OutputFile picture{item.name, read_file_no_link(path, kMaxPicture)};
+    OutputFile decoded_image{item.name, read_file_no_link(path, kMaxImage)};
     if (files.sidecar) {
-      OutputFile sidecar{beside.filename().string(), read_file_no_link(beside, kMaxPicture)};
-      if (!says_of(sidecar.bytes, item, picture.bytes, facts)) return {};
-      return {std::move(sidecar), std::move(picture)};
+      OutputFile sidecar{next_to.filename().string(), read_file_no_link(next_to, kMaxImage)};
+      if (!says_of(sidecar.bytes, item, decoded_image.bytes, facts)) return {};
+      return {std::move(sidecar), std::move(decoded_image)};
     }
-    if (before_painting(parsed(facts_in(picture.bytes, item.name))) != facts) return {};
-    if (!is_our_encoding(path, picture.bytes)) return {};
-    return {std::move(picture)};
-  } catch (const Error&) {  // it cannot be read, or not as a picture
+    if (before_generation(parsed(facts_in(decoded_image.bytes, item.name))) != facts) return {};
+    if (!is_our_encoding(path, decoded_image.bytes)) return {};
+    return {std::move(decoded_image)};
+  } catch (const Error&) {  // it cannot be read, or not as an image
     return {};
   }
 }

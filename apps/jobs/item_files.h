@@ -1,5 +1,5 @@
-// The files of a painted item, as bytes: texts about the picture, a JSON file with its facts, the
-// picture last.
+// The files of a generated item, as bytes: texts about the image, a JSON file with its facts, the
+// image last.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Which files an item has beside its picture, and what the picture says of itself.
+// Which files an item has next to its image, and what the image says of itself.
 struct ItemFiles {
   RecordFacts record = RecordFacts::kAll;
   bool sidecar = false;              // facts as JSON, "STEM.json"
@@ -23,7 +23,7 @@ struct ItemFiles {
 };
 
 // "a_7.txt" of "a_7.png" and ".txt".
-std::string name_beside(const std::string& picture, const std::string& ending);
+std::string name_next_to(const std::string& image, const std::string& ending);
 
 std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& image,
                                       const ImageFacts& facts, const Described& described,
@@ -34,10 +34,10 @@ std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& imag
 bool is_of_item(const OutputFile& file, std::string_view existing);
 
 // StoreOptions::recognise: the files of the item as they stand in `folder`, if they are whole and
-// of this item; else none. `expected` are its facts before it is painted: what painting adds
-// (tokens, passes) is not compared. With a JSON file beside it the picture must have the hash that
+// of this item; else none. `expected` are its facts before it is painted: what generating adds
+// (tokens, passes) is not compared. With a JSON file next to it the image must have the hash that
 // stands there; without one its bytes must be those that this program writes for its pixels and
-// texts, which no damaged picture has and none that another program wrote. Texts prove nothing.
+// texts, which no damaged image has and none that another program wrote. Texts prove nothing.
 std::vector<OutputFile> proven_files(const SettledItem& item, const ImageFacts& expected,
                                      const ItemFiles& files, const std::filesystem::path& folder);
 

@@ -17,10 +17,10 @@ namespace {
 // Length and XXH3 of the bytes: of all up to a gibibyte, else of the first, the last and many
 // pieces evenly between.
 std::string sum_of_file(const fs::path& path) {
-  static constexpr std::uint64_t kPiece = std::uint64_t{1} << 20, kMostPieces = 1024;
+  static constexpr std::uint64_t kPiece = std::uint64_t{1} << 20, kMaxPieces = 1024;
   InputFile file(path, ErrorKind::kModel);
   const std::uint64_t size = file.size();
-  const std::uint64_t all = (size + kPiece - 1) / kPiece, pieces = std::min(all, kMostPieces);
+  const std::uint64_t all = (size + kPiece - 1) / kPiece, pieces = std::min(all, kMaxPieces);
   std::string sums, piece;
   for (std::uint64_t i = 0; i < pieces; ++i) {
     const std::uint64_t at = pieces == all ? i * kPiece : (size - kPiece) / (pieces - 1) * i;
@@ -52,7 +52,7 @@ Json file_sums(const std::string& open_name) {
 }  // namespace
 
 ErrorInfo error_at_item(ErrorInfo info, const JobItem& item, const std::string& file) {
-  // Another file than the job: a clip's first frames.
+  // Another file than the job: a video's first frames.
   if (info.kind != ErrorKind::kUsage && !info.file.empty())
     info.found = info.file + ": " + info.found;
   info.kind = ErrorKind::kUsage;
@@ -80,7 +80,7 @@ JobCheck check_items(const GenerateTask& task, std::span<const SettledItem> item
   for (const SettledItem& item : items) {
     try {
       PreparedRequest request = task.prepare(request_of(item));
-      if (request.item.law.guided() && (!guided || length(request) > length(*guided))) {
+      if (request.item.dist.guided() && (!guided || length(request) > length(*guided))) {
         guided = request;
       }
       if (!longest || length(request) > length(*longest)) longest = std::move(request);

@@ -28,7 +28,7 @@ struct JobCheck {
 JobCheck check_items(const GenerateTask& task, std::span<const SettledItem> items,
                      std::int64_t batch_size, const std::string& file);
 
-// What makes the pictures of a model what they are, beside items: name, family, storage, backend,
+// What makes the images of a model what they are, next to items: name, family, storage, backend,
 // method, program, preset, and sums over its files: of every byte up to a gibibyte, of 1,024 pieces
 // of a mebibyte beyond. `any`: the facts of any item.
 Json model_identity(const ImageFacts& any, const ModelSpec& spec, const std::string& open_name);

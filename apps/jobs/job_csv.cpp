@@ -23,7 +23,7 @@ void CsvJob::fail(const Cell& cell, const char* code, std::string expected,
                .found = std::move(found)});
 }
 
-// The cell at byte `at` of the line; leaves `at` on the comma behind it or at the end of the line.
+// The cell at byte `at` of the line; leaves `at` on the comma after it or at the end of the line.
 // `text` becomes the last line that the cell reached.
 CsvJob::Cell CsvJob::read_cell(std::string& text, std::size_t& at) {
   const auto here = [&] { return TextLine{text, file_, lines_.number()}; };
@@ -62,7 +62,7 @@ CsvJob::Cell CsvJob::read_cell(std::string& text, std::size_t& at) {
   ++at;
   if (at + 1 == text.size() && text[at] == '\r') ++at;
   if (at < text.size() && text[at] != ',') {
-    here().fail("E_JOB_CSV", at, "a comma or the end of the line", "more behind a quoted cell");
+    here().fail("E_JOB_CSV", at, "a comma or the end of the line", "more after a quoted cell");
   }
   return cell;
 }

@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kKinds[] = {kPictureKind, kVideoKind};
+constexpr std::string_view kKinds[] = {kImageKind, kVideoKind};
 
 inline constexpr Setting kSeedField{.name = "seed",
                                     .kind = SettingKind::kInteger,
@@ -30,10 +30,10 @@ constexpr JobField field_of(const Setting& row) {
           .choices = row.choices != nullptr ? row.choices() : std::span<const std::string_view>()};
 }
 
-JobField clip_field(const Setting& row, std::optional<std::int64_t> JobItem::*member) {
+JobField video_field(const Setting& row, std::optional<std::int64_t> JobItem::*member) {
   JobField out = field_of(row);
   out.integer = member;
-  out.of_clips = true;
+  out.of_videos = true;
   return out;
 }
 
@@ -49,18 +49,18 @@ std::vector<JobField> all_fields() {
   }
   out.push_back(
       {.name = "kind", .type = FieldType::kText, .text = &JobItem::kind, .choices = kKinds});
-  out.push_back(clip_field(setting::kFrames, &JobItem::frames));
-  out.push_back(clip_field(setting::kFps, &JobItem::fps));
-  out.push_back(clip_field(setting::kContainer, nullptr));
+  out.push_back(video_field(setting::kFrames, &JobItem::frames));
+  out.push_back(video_field(setting::kFps, &JobItem::fps));
+  out.push_back(video_field(setting::kContainer, nullptr));
   out.back().text = &JobItem::container;
   out.push_back({.name = "first-frames",
                  .type = FieldType::kText,
                  .text = &JobItem::first_frames,
-                 .of_clips = true});
+                 .of_videos = true});
   out.push_back({.name = "first-frames-sha256",
                  .type = FieldType::kText,
                  .text = &JobItem::first_frames_sha256,
-                 .of_clips = true});
+                 .of_videos = true});
   return out;
 }
 

@@ -23,10 +23,10 @@ struct JobField {
   // Its range; without a member the value stands in JobItem::settings.
   const Setting* setting = nullptr;
   std::span<const std::string_view> choices = {};  // of a text; empty = any
-  bool of_clips = false;                           // says nothing about a picture
+  bool of_videos = false;                           // says nothing about an image
 };
 
-// "id", "prompt", "negative-prompt", "seed", the sampling settings, then "kind" and what clips
+// "id", "prompt", "negative-prompt", "seed", the sampling settings, then "kind" and what videos
 // alone have.
 std::span<const JobField> job_fields();
 // nullptr for an unknown name. '_' stands for '-'.

@@ -226,12 +226,12 @@ std::string job_line(const JobItem& item) {
 }
 
 std::string made_item_id(const JobItem& item) {
-  static constexpr std::size_t kMostWords = 32;  // characters
+  static constexpr std::size_t kMaxWords = 32;  // characters
   std::string words;
   for (const char c : item.prompt) {
     const char low = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     const bool kept = (low >= 'a' && low <= 'z') || (low >= '0' && low <= '9');
-    if (words.size() >= kMostWords) break;
+    if (words.size() >= kMaxWords) break;
     if (kept) {
       words += low;
     } else if (!words.empty() && words.back() != '-') {

@@ -18,10 +18,10 @@
 namespace tessera {
 
 // What an item is, as the field "kind" says it.
-inline constexpr const char* kPictureKind = "picture";
+inline constexpr const char* kImageKind = "picture";
 inline constexpr const char* kVideoKind = "video";
 
-// What a job says about one picture or clip. Empty values come from flags, then from the model's
+// What a job says about one image or video. Empty values come from flags, then from the model's
 // preset.
 struct JobItem {
   std::uint64_t line = 0;  // where it begins in its file, from 1; no part of the item
@@ -30,13 +30,13 @@ struct JobItem {
   std::optional<std::string> negative_prompt;
   std::optional<std::int64_t> seed;  // 0 to kMaxJobSeed
   SettingValues settings;            // rows with the door kField that have no member here
-  std::optional<std::string> kind;   // kPictureKind, which stands for none, or kVideoKind
-  // Of clips alone.
-  std::optional<std::int64_t> frames, fps;                       // of the whole clip; a second
+  std::optional<std::string> kind;   // kImageKind, which stands for none, or kVideoKind
+  // Of videos alone.
+  std::optional<std::int64_t> frames, fps;                       // of the whole video; a second
   std::optional<std::string> container;                          // an ending without its dot
   std::optional<std::string> first_frames, first_frames_sha256;  // a file and what it must hold
 
-  bool is_clip() const { return kind == kVideoKind; }
+  bool is_video() const { return kind == kVideoKind; }
   friend bool operator==(const JobItem& a, const JobItem& b);
 };
 
@@ -44,7 +44,7 @@ struct JobItem {
 inline constexpr std::int64_t kMaxJobSeed = (std::int64_t{1} << 53) - 1;
 inline constexpr std::size_t kMaxJobPromptBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxJobItems = 1000000;
-inline constexpr std::int64_t kMaxClipFrames = static_cast<std::int64_t>(setting::kFrames.high);
+inline constexpr std::int64_t kMaxVideoFrames = static_cast<std::int64_t>(setting::kFrames.high);
 
 enum class JobForm : std::uint8_t { kText, kJsonLines, kCsv };
 // By the ending: .txt, .jsonl or .ndjson, .csv. Error kUsage, E_JOB_FORM.

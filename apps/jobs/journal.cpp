@@ -1,5 +1,5 @@
 // Commit order, whoever uses the journal: data, sync, record, sync. A record that is there
-// therefore promises data that is there; data without a record is cut off or done again.
+// therefore guarantees data that is there; data without a record is cut off or done again.
 #include "apps/jobs/journal.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ void differences_at(const std::string& path, const Json& was, const Json& is,
   out.push_back(path + ": was " + text(was) + ", is " + text(is));
 }
 
-// Puts the text beside `path` under the first "NAME.bad-1", "NAME.bad-2" ... that is free; the last
+// Puts the text next to `path` under the first "NAME.bad-1", "NAME.bad-2" ... that is free; the last
 // of them serves if it holds these bytes. Durable when it returns.
 fs::path keep_copy(const fs::path& path, const std::string& text) {
   const auto name = [&](std::uint64_t number) {
@@ -134,7 +134,7 @@ void Journal::forget() {
   std::string start(header.size(), '\0');
   start.resize(source.read(start.data(), start.size()));
   const bool known = header.starts_with(start) || start.starts_with(kAnyHeader);
-  // A journal whose first line is damaged is told by its other lines, and kept.
+  // A journal whose first line is damaged is notified by its other lines, and kept.
   if (!known && kind_ == JournalKind::kBatch && has_whole_line()) {
     mend_.kept_as = keep_copy(file_->path(), read_all()).filename().string();
   } else if (!known) {
@@ -161,13 +161,13 @@ bool Journal::has_whole_line() const {
   return found;
 }
 
-// Replays the whole records of the file. A torn end is cut off; damage with whole records behind it
+// Replays the whole records of the file. A torn end is cut off; damage with whole records after it
 // is mended in the journal of a batch job.
 void Journal::read(const Json& job, const Replay& replay) {
   InputFile source(file_->path(), ErrorKind::kStorage);
   std::uint64_t end = 0, next = 0;
   bool damaged = false;
-  std::vector<Json> behind;
+  std::vector<Json> after;
   const std::string buffer = take_lines(source, [&](std::string_view line) {
     if (!damaged && take_line(line, job, replay)) {
       end += line.size() + 1;
@@ -181,12 +181,12 @@ void Journal::read(const Json& job, const Replay& replay) {
     const bool before = opened && opened->number() < next && !plant("mend_twice");
     if (!opened || before || !believe(*opened->record, replay)) return true;
     next = opened->number() + 1;
-    behind.push_back(std::move(*opened->record));
+    after.push_back(std::move(*opened->record));
     return true;
   });
   const std::string start = header_start(kind_).substr(0, buffer.size());
   if (count_ == 0 && !buffer.starts_with(start)) refuse_file(buffer);
-  if (!behind.empty()) return mend(end, behind);
+  if (!after.empty()) return mend(end, after);
   cut_ = file_->size() - end;
   file_->cut(end);
   if (cut_ > 0 && (sync_ == Sync::kOn || kind_ == JournalKind::kBatch)) file_->sync();
@@ -194,13 +194,13 @@ void Journal::read(const Json& job, const Replay& replay) {
 
 // The journal as it is goes to a name of its own, durably; only then it is replaced, at once, by
 // one that holds what is whole in it. Ended at any point before that, this is done again.
-void Journal::mend(std::uint64_t end, const std::vector<Json>& behind) {
+void Journal::mend(std::uint64_t end, const std::vector<Json>& after) {
   const fs::path path = file_->path();
   std::string text = read_all();
   mend_.kept_as = keep_copy(path, text).filename().string();
   text.resize(static_cast<std::size_t>(end));
   const auto add_line = [&](const Json& fields) { text += seal_line(fields, count_++, last_sum_); };
-  for (const Json& record : behind) add_line(record);
+  for (const Json& record : after) add_line(record);
   mend_.records = count_ - 1;  // but for the header
   add_line({{"mended", mend_.kept_as}, {"records", mend_.records}});
   write_file_atomic(path, text);

@@ -61,7 +61,7 @@ class Journal {
   bool replaced() const { return replaced_; }       // kAnew, and a journal was there
   bool began_anew() const { return began_anew_; }   // what it holds began with kAnew
   std::uint64_t cut_bytes() const { return cut_; }  // of a torn end, cut off at the start
-  // The journal was damaged in the middle: the name beside it under which it was kept, and how many
+  // The journal was damaged in the middle: the name next to it under which it was kept, and how many
   // of its records were taken over. Its new end is a record {"mended", "records"}.
   struct Mend {
     std::string kept_as;  // empty: it was not
@@ -81,7 +81,7 @@ class Journal {
 
  private:
   void read(const Json& job, const Replay& replay);
-  void mend(std::uint64_t end, const std::vector<Json>& behind);
+  void mend(std::uint64_t end, const std::vector<Json>& after);
   std::string read_all() const;
   bool has_whole_line() const;
   void forget();
@@ -114,7 +114,7 @@ Json failure_json(const std::string& id, const std::string& path, const ErrorInf
 std::string_view journal_kind_name(JournalKind kind);
 
 // The whole records of a journal that somebody may be writing, the header first; nothing is locked
-// or changed. Returns what lies behind the last of them. Error kStorage, E_IO_OPEN, E_IO_READ.
+// or changed. Returns what lies after the last of them. Error kStorage, E_IO_OPEN, E_IO_READ.
 struct JournalRest {
   std::uint64_t bytes = 0;
   std::uint64_t records = 0;  // whole by themselves: the journal is damaged in the middle

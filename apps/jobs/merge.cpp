@@ -31,10 +31,10 @@ constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 30;
 JobReport read_whole_report(const fs::path& folder) {
   JobReport report = read_job_report(folder);
   for (const ShardReport& shard : report.shards) {
-    if (shard.behind_damage == 0) continue;
+    if (shard.after_damage == 0) continue;
     refuse("E_JOURNAL", folder / kStateFolder / journal_name(shard.shard, report.begun.shards),
            "a whole journal; the next run of the shard mends it",
-           "damage with " + std::to_string(shard.behind_damage) + " records behind it");
+           "damage with " + std::to_string(shard.after_damage) + " records after it");
   }
   return report;
 }
@@ -52,7 +52,7 @@ std::string find_whole(std::span<const fs::path> folders, const RecordedFile& fi
 }
 
 // True if it was not there. A file of the name with other bytes is a stranger's.
-bool put_beside(const fs::path& path, const std::string& bytes) {
+bool put_next_to(const fs::path& path, const std::string& bytes) {
   if (file_type(path) == FileType::kFile && read_file_no_link(path, kMaxOutputBytes) == bytes) {
     return false;
   }
@@ -60,16 +60,16 @@ bool put_beside(const fs::path& path, const std::string& bytes) {
   refuse("E_OUTPUT_EXISTS", path, "no file of this name", "another file");
 }
 
-// `texts`: of the files beside the picture that are texts, by name.
+// `texts`: of the files next to the image that are texts, by name.
 Json result_of(const JobItem& item, const ItemRecord& record,
                const std::vector<std::pair<std::string, std::string>>& texts) {
   if (record.state == ItemState::kFailed) {
     return {{"id", item.id}, {"error", Json::parse(record.error)}};
   }
-  const RecordedFile& picture = record.files.back();
+  const RecordedFile& image = record.files.back();
   Json line = {
-      {"id", item.id}, {"path", picture.name}, {"sha256", picture.sha256}, {"seed", record.seed}};
-  const std::string stem = fs::path(picture.name).stem().string();
+      {"id", item.id}, {"path", image.name}, {"sha256", image.sha256}, {"seed", record.seed}};
+  const std::string stem = fs::path(image.name).stem().string();
   for (const auto& [name, text] : texts) {
     if (name.starts_with(stem)) put_caption(line, name.substr(stem.size()), text);
   }
@@ -95,7 +95,7 @@ MergeReport merge_folders(std::span<const fs::path> folders, const fs::path& out
     if (record.state == ItemState::kPending && first_pending.empty()) first_pending = item.id;
     if (record.state == ItemState::kDone) {
       ++report.done;
-      report.pictures.push_back(record.files.back().name);
+      report.images.push_back(record.files.back().name);
     }
     if (record.state == ItemState::kFailed) ++report.failed;
   }
@@ -112,7 +112,7 @@ MergeReport merge_folders(std::span<const fs::path> folders, const fs::path& out
     std::vector<std::pair<std::string, std::string>> texts;
     for (const RecordedFile& file : record.files) {
       std::string bytes = find_whole(folders, file);
-      if (put_beside(output / file.name, bytes)) ++report.copied;
+      if (put_next_to(output / file.name, bytes)) ++report.copied;
       if (file.name.ends_with(".txt")) texts.emplace_back(file.name, std::move(bytes));
     }
     text += json_line(result_of(item, record, texts)) + "\n";

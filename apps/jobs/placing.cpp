@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMaxPicture = std::size_t{1} << 30;
+constexpr std::size_t kMaxImage = std::size_t{1} << 30;
 
 // What a power cut can leave of bytes that were never synced: a beginning of them, with zeros where
 // blocks were not written.
@@ -30,7 +30,7 @@ bool is_torn(std::string_view standing, std::string_view bytes) {
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_OUTPUT_EXISTS",
                .file = path.string(),
-               .expected = "no file of this name, or the picture of this item",
+               .expected = "no file of this name, or the image of this item",
                .found = std::move(found),
                .hint = "--overwrite replaces it"});
 }
@@ -46,7 +46,7 @@ BatchStore::Standing BatchStore::look_at(const SettledItem& item, const OutputFi
     if (options_.overwrite && type != FileType::kFolder) return {.there = true};
     refuse_name(path, type == FileType::kFolder ? "a folder" : "no plain file");
   }
-  const std::string standing = read_file_no_link(path, kMaxPicture);
+  const std::string standing = read_file_no_link(path, kMaxImage);
   const std::string sum = sha256_hex(standing);
   if (options_.overwrite || standing == file.bytes || ours(file, standing)) return {true, sum};
   const Intents::Known known = intents_.known(item.item.id, file.name, sum);
@@ -105,11 +105,11 @@ void BatchStore::announce(const SettledItem& item, std::span<const OutputFile> f
 ItemRecord BatchStore::commit(const SettledItem& item, std::span<const OutputFile> files,
                               double seconds, const Ours& ours) {
   const std::string& id = item.item.id;
-  expects(!files.empty() && own_.contains(id), "an item of this shard, with a picture");
+  expects(!files.empty() && own_.contains(id), "an item of this shard, with an image");
   std::vector<Standing> standing;
   for (const OutputFile& file : files) standing.push_back(look(item, file, ours));
   note_sync();
-  // A picture says whose it is; nothing else does.
+  // An image says whose it is; nothing else does.
   const bool proves = files.size() == 1 && files.front().name.ends_with(".png");
   if (!proves) announce(item, files, standing);
   ItemRecord record{.state = ItemState::kDone, .seed = item.item.seed.value()};

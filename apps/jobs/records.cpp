@@ -118,14 +118,14 @@ ItemRecord merge_records(const std::string& id, const ItemRecord& a, const ItemR
     };
     const auto file = std::find_if(record.files.begin(), record.files.end(), differs);
     const bool alike = file == record.files.end();
-    const RecordedFile& told = alike ? record.files.back() : *file;
-    return told.name + " with sha256 " + told.sha256.substr(0, 12) +
+    const RecordedFile& heard = alike ? record.files.back() : *file;
+    return heard.name + " with sha256 " + heard.sha256.substr(0, 12) +
            (alike ? " of seed " + std::to_string(record.seed) : "");
   };
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_MERGE_CONFLICT",
                .where = "item " + id,
-               .expected = "one picture",
+               .expected = "one image",
                .found = shown(a, b) + " and " + shown(b, a)});
 }
 
@@ -248,7 +248,7 @@ JobReport read_job_report(const fs::path& folder) {
     });
     if (!ours) continue;
     shard.begun = true;
-    shard.behind_damage = rest.records;
+    shard.after_damage = rest.records;
     for (const auto& [id, record] : records) {
       ++(record.state == ItemState::kDone ? shard.done : shard.failed);
     }

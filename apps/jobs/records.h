@@ -30,7 +30,7 @@ struct RecordedFile {
 // The last word on one item.
 struct ItemRecord {
   ItemState state = ItemState::kPending;  // kPending, kDone or kFailed
-  std::vector<RecordedFile> files;        // kDone: files beside it first, the picture last
+  std::vector<RecordedFile> files;        // kDone: files next to it first, the image last
   std::int64_t seed = 0;                  // kDone
   std::string error;                      // kFailed: one line of JSON
   std::int64_t tries = 1;                 // those that failed before, and this one
@@ -64,7 +64,7 @@ ItemRecords merge_records(const ItemRecords& a, const ItemRecords& b);
 // A name below the output folder that a journal may name: printable, no path, no dot first.
 bool is_plain_name(std::string_view name);
 
-// A text beside a picture in a line of JSON: that of ".txt" as "caption", that of ".METHOD.txt" as
+// A text next to an image in a line of JSON: that of ".txt" as "caption", that of ".METHOD.txt" as
 // "METHOD" in "captions".
 void put_caption(Json& line, const std::string& ending, const std::string& text);
 
@@ -92,16 +92,16 @@ struct ShardReport {
   bool begun = false;                             // its journal is there, and of this job
   std::uint64_t done = 0, failed = 0, total = 0;  // pending is the rest
   bool synced = true;                             // false when a run of it did without syncs
-  std::int64_t at_once = 0;  // pictures, where memory did not last for more; 0 = it did
-  // Whole records of its journal behind damage: not among the figures above; the shard's next run
+  std::int64_t at_once = 0;  // images, where memory did not last for more; 0 = it did
+  // Whole records of its journal after damage: not among the figures above; the shard's next run
   // takes them over.
-  std::uint64_t behind_damage = 0;
-  std::uint64_t standing_grids = 0;  // of clips that are not done
+  std::uint64_t after_damage = 0;
+  std::uint64_t standing_grids = 0;  // of videos that are not done
 };
 struct JobReport {
   BegunJob begun;
   ItemRecords records;
-  std::map<std::string, std::int64_t> standing;  // grids of clips that are not done, by id
+  std::map<std::string, std::int64_t> standing;  // grids of videos that are not done, by id
   std::vector<ShardReport> shards;
 };
 // Reads all journals of the job, those at work too. Errors as above; E_JOB_STATE if there is no

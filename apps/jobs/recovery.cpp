@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMaxPicture = std::size_t{1} << 30;
+constexpr std::size_t kMaxImage = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void BatchStore::sweep() {
   for (const auto& [id, index] : own_) {
     const std::string& name = items_[index].name;
     targets[name.substr(0, kTemporaryNameBytes)] = true;
-    for (const std::string& ending : options_.beside) {
+    for (const std::string& ending : options_.next_to) {
       targets[(fs::path(name).stem().string() + ending).substr(0, kTemporaryNameBytes)] = true;
     }
   }
@@ -48,7 +48,7 @@ void BatchStore::sweep() {
   // The journal itself when it is mended, and its copies.
   const std::string journal = journal_name(options_.shard.index, options_.shard.of);
   swept_ += remove_temporaries(state_, [&](std::string_view target) {
-    return target.starts_with(journal) || own_.contains(item_of_clip_file(target));
+    return target.starts_with(journal) || own_.contains(item_of_video_file(target));
   });
   sweep_segments();
 }
@@ -60,7 +60,7 @@ std::vector<OutputFile> BatchStore::intended_files(const SettledItem& item) cons
     for (const IntendedFile& file : intents_.last(item.item.id)) {
       const fs::path path = folder_ / file.name;
       if (file_type(path) != FileType::kFile) return {};
-      out.push_back({file.name, read_file_no_link(path, kMaxPicture)});
+      out.push_back({file.name, read_file_no_link(path, kMaxImage)});
       if (sha256_hex(out.back().bytes) != file.now) return {};
     }
   } catch (const Error& error) {  // what cannot be read proves nothing
@@ -77,7 +77,7 @@ std::vector<OutputFile> BatchStore::intended_files(const SettledItem& item) cons
 // recorded, so that an end in between leads here again.
 void BatchStore::recognise_outputs() {
   if (!records_lost_) return;
-  // Pictures of a job that was begun anew may be of the one before, which another model painted.
+  // Images of a job that was begun anew may be of the one before, which another model generated.
   const bool by_themselves = options_.recognise && !journal_->began_anew();
   std::vector<std::size_t> indices;
   for (const auto& [id, index] : own_) {
@@ -116,7 +116,7 @@ std::string BatchStore::what_is_wrong(const RecordedFile& file, bool verify) con
   if (size != file.bytes) {
     return file.name + " has " + std::to_string(size) + " bytes of " + std::to_string(file.bytes);
   }
-  if (verify && !is_recorded(file, read_file_no_link(path, kMaxPicture))) {
+  if (verify && !is_recorded(file, read_file_no_link(path, kMaxImage))) {
     return file.name + " has other bytes";
   }
   return {};

@@ -146,12 +146,12 @@ void JobRun::close(std::size_t item) {
   std::erase(open_, item);
 }
 
-// What can be given back is, then half as many at once for what is left of the batch and all that
+// What can be released is, then half as many at once for what is left of the batch and all that
 // follows, the item's failure when it was alone. An item that was being put down may be half
 // recorded: that ends the run.
 void JobRun::shrink(const ErrorInfo& missing) {
   if (committing_) throw Error(missing);
-  task_.give_back();
+  task_.release();
   if (open_.empty()) return;
   const bool less = task_.hold_less();
   if (together_ == 1 && !less) return fail(open_.front(), missing);

@@ -43,7 +43,7 @@ class ListedItems final : public JobSource {
   std::size_t at_ = 0;
 };
 
-// What a run writes down beside the results, which tasks put into a store of theirs.
+// What a run writes down next to the results, which tasks put into a store of theirs.
 class JobRecords {
  public:
   virtual ~JobRecords() = default;
@@ -76,7 +76,7 @@ class Task {
   // After work(), also when memory did not last for it: ends items whose results were held back.
   virtual void settle(JobRun& /*run*/) {}
   // Gives back what is held in memory for speed alone.
-  virtual void give_back() {}
+  virtual void release() {}
   // True if the task holds less from now on than it did: as many items are tried again.
   virtual bool hold_less() { return false; }
 };

@@ -14,7 +14,7 @@ constexpr std::string_view kPrefix = "clip-";
 constexpr std::string_view kCodesLine = "tessera codes 1\n";
 constexpr std::size_t kCodeBytes = 4;
 
-std::string clip_file(const std::string& id, std::int64_t number, std::string_view ending) {
+std::string video_file(const std::string& id, std::int64_t number, std::string_view ending) {
   char text[32];
   std::snprintf(text, sizeof text, "-%06lld.", static_cast<long long>(number));
   return std::string(kPrefix) + id + text + std::string(ending);
@@ -22,7 +22,7 @@ std::string clip_file(const std::string& id, std::int64_t number, std::string_vi
 
 }  // namespace
 
-Json segment_fields(const std::string& id, const ClipSegment& segment) {
+Json segment_fields(const std::string& id, const VideoSegment& segment) {
   return {{"segment", id},
           {"first", segment.first},
           {"grids", segment.grids},
@@ -39,17 +39,17 @@ void Segments::take(const Json& fields) {
   if (!fields.contains("segment")) return;
   const std::string id = fields.at("segment").get<std::string>();
   const Json& file = fields.at("file");
-  ClipSegment read{
+  VideoSegment read{
       .first = fields.at("first").get<std::int64_t>(),
       .grids = fields.at("grids").get<std::int64_t>(),
       .passes = fields.at("passes").get<std::int64_t>(),
       .file = {file.at("p").get<std::string>(), file.at("len").get<std::uint64_t>(),
                file.at("sha256").get<std::string>(), file.at("xxh3").get<std::string>()}};
-  const bool counts = read.first >= 0 && read.first < kMaxClipFrames && read.grids > 0 &&
-                      read.grids <= kMaxClipFrames;
+  const bool counts = read.first >= 0 && read.first < kMaxVideoFrames && read.grids > 0 &&
+                      read.grids <= kMaxVideoFrames;
   if (!counts || !is_plain_name(id) || read.file.name != segment_name(id, read.first)) return;
-  std::vector<ClipSegment>& known = items_[id];
-  const auto same = std::find_if(known.begin(), known.end(), [&](const ClipSegment& segment) {
+  std::vector<VideoSegment>& known = items_[id];
+  const auto same = std::find_if(known.begin(), known.end(), [&](const VideoSegment& segment) {
     return segment.first >= read.first;
   });
   known.erase(same, known.end());
@@ -57,7 +57,7 @@ void Segments::take(const Json& fields) {
   if (read.first == end) known.push_back(std::move(read));
 }
 
-std::span<const ClipSegment> Segments::of(const std::string& id) const {
+std::span<const VideoSegment> Segments::of(const std::string& id) const {
   const auto item = items_.find(id);
   if (item == items_.end()) return {};
   return item->second;
@@ -71,14 +71,14 @@ void Segments::cut(const std::string& id, std::size_t segment) {
 }
 
 std::string segment_name(const std::string& id, std::int64_t first) {
-  return clip_file(id, first, "codes");
+  return video_file(id, first, "codes");
 }
 
 std::string draft_name(const std::string& id, std::string_view container) {
-  return clip_file(id, 0, container);
+  return video_file(id, 0, container);
 }
 
-std::string item_of_clip_file(std::string_view name) {
+std::string item_of_video_file(std::string_view name) {
   static constexpr std::string_view kDigits = "0123456789";
   if (!name.starts_with(kPrefix)) return {};
   const std::size_t dash = name.rfind('-'), dot = name.rfind('.');

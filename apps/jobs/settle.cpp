@@ -19,7 +19,7 @@ namespace {
                .file = text,
                .where = "--name",
                .expected =
-                   "a file name with {id} or {seed} in it that ends in .png, of clips in .mkv, "
+                   "a file name with {id} or {seed} in it that ends in .png, of videos in .mkv, "
                    ".mp4, .webm, .webp or .gif",
                .found = std::move(found)});
 }
@@ -36,22 +36,22 @@ namespace {
                .hint = std::move(hint)});
 }
 
-std::string kind_name(bool clip) { return clip ? kVideoKind : kPictureKind; }
+std::string kind_name(bool video) { return video ? kVideoKind : kImageKind; }
 
 // `first`: the item that began the job.
 void check_kind(const JobItem& item, const JobItem& first, const std::string& file) {
-  if (item.is_clip() != first.is_clip()) {
+  if (item.is_video() != first.is_video()) {
     refuse_kind(file, item,
-                "items of kind " + kind_name(first.is_clip()) + ", as in line " +
+                "items of kind " + kind_name(first.is_video()) + ", as in line " +
                     std::to_string(first.line),
-                "one of kind " + kind_name(item.is_clip()),
-                "a model paints pictures or clips: a job for each");
+                "one of kind " + kind_name(item.is_video()),
+                "a model generates images or clips: a job for each");
   }
-  if (item.is_clip()) return;
+  if (item.is_video()) return;
   for (const JobField& field : job_fields()) {
-    if (!field.of_clips || !is_given(item, field)) continue;
-    refuse_kind(file, item, "a picture without " + std::string(field.name), "one with it",
-                "\"kind\": \"video\" makes it a clip");
+    if (!field.of_videos || !is_given(item, field)) continue;
+    refuse_kind(file, item, "an image without " + std::string(field.name), "one with it",
+                "\"kind\": \"video\" makes it a video");
   }
 }
 
@@ -61,8 +61,8 @@ OutputTemplate::OutputTemplate(const std::string& text) {
   const std::size_t dot = std::min(text.rfind('.'), text.size());
   ending_ = text.substr(std::min(dot + 1, text.size()));
   const auto containers = container_choices();
-  const bool clip = std::find(containers.begin(), containers.end(), ending_) != containers.end();
-  if (dot == text.size() || (ending_ != "png" && !clip)) refuse_template(text, "another ending");
+  const bool video = std::find(containers.begin(), containers.end(), ending_) != containers.end();
+  if (dot == text.size() || (ending_ != "png" && !video)) refuse_template(text, "another ending");
   if (text.find('/') != std::string::npos) refuse_template(text, "a folder");
   if (text.front() == '.') refuse_template(text, "a dot first");
   if (!is_printable(text)) refuse_template(text, "control characters");
@@ -90,10 +90,10 @@ std::string OutputTemplate::name(const JobItem& item) const {
     if (part.kind == Part::Kind::kId) out += item.id;
     if (part.kind == Part::Kind::kSeed) out += std::to_string(item.seed.value());
   }
-  return out + "." + (item.is_clip() ? item.container.value_or(ending_) : ending_);
+  return out + "." + (item.is_video() ? item.container.value_or(ending_) : ending_);
 }
 
-bool OutputTemplate::of_clips() const { return ending_ != "png"; }
+bool OutputTemplate::of_videos() const { return ending_ != "png"; }
 
 std::int64_t item_seed(std::int64_t base_seed, std::string_view id) {
   const auto bits = philox_key(static_cast<std::uint64_t>(base_seed), id_number(id));
@@ -111,17 +111,17 @@ std::vector<SettledItem> settle_items(std::span<const JobItem> items, const JobD
     for (const JobField& field : job_fields()) {
       if (field.integer != &JobItem::seed) fill_job_field(own, field, defaults.fields);
     }
-    if (own.kind == kPictureKind) own.kind.reset();
+    if (own.kind == kImageKind) own.kind.reset();
     check_kind(own, out.empty() ? own : out.front().item, file);
-    if (own.is_clip() != names.of_clips()) {
-      refuse_kind(file, own, "a --name that ends as a " + kind_name(own.is_clip()) + " does",
-                  "an item of kind " + kind_name(own.is_clip()));
+    if (own.is_video() != names.of_videos()) {
+      refuse_kind(file, own, "a --name that ends as a " + kind_name(own.is_video()) + " does",
+                  "an item of kind " + kind_name(own.is_video()));
     }
     if (!own.seed) own.seed = item_seed(defaults.base_seed, own.id);
     settled.name = names.name(own);
     if (settled.name.size() > kMaxNameBytes) refuse_template(settled.name, "over 200 bytes");
     if (settled.name.front() == '.') refuse_template(settled.name, "a dot first");
-    // Without the ending, for files beside it.
+    // Without the ending, for files next to it.
     const std::string stem = settled.name.substr(0, settled.name.rfind('.'));
     const auto [before, fresh] = taken.emplace(stem, own.line);
     if (!fresh) {
@@ -130,7 +130,7 @@ std::vector<SettledItem> settle_items(std::span<const JobItem> items, const JobD
            .code = "E_NAME_COLLISION",
            .file = file,
            .where = "line " + std::to_string(own.line) + ", column 1",
-           .expected = "a name for each picture",
+           .expected = "a name for each image",
            .found = "\"" + settled.name + "\" here and in line " + std::to_string(before->second),
            .hint = "--name with {id} in it"});
     }

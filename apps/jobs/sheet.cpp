@@ -27,12 +27,12 @@ constexpr std::size_t kMaxSheetBytes = std::size_t{1} << 30;
 
 }  // namespace
 
-void refuse_sheet_name(const std::string& picture, const std::string& sheet) {
-  if (picture != sheet) return;
+void refuse_sheet_name(const std::string& image, const std::string& sheet) {
+  if (image != sheet) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_SHEET_NAME",
                .where = "--sheet",
-               .expected = "a name that no picture has",
+               .expected = "a name that no image has",
                .found = "\"" + sheet + "\""});
 }
 
@@ -74,12 +74,12 @@ bool sheet_is_there(const fs::path& sheet, bool overwrite) {
                .hint = "--overwrite replaces a file"});
 }
 
-void write_sheet(const fs::path& sheet, bool overwrite, std::span<const std::string> pictures) {
-  if (pictures.empty()) return;
+void write_sheet(const fs::path& sheet, bool overwrite, std::span<const std::string> images) {
+  if (images.empty()) return;
   std::int64_t columns = 1;
-  while (columns * columns < static_cast<std::int64_t>(pictures.size())) ++columns;
+  while (columns * columns < static_cast<std::int64_t>(images.size())) ++columns;
   std::vector<Image> small;
-  for (const std::string& name : pictures) {
+  for (const std::string& name : images) {
     const fs::path file = sheet.parent_path() / name;
     const Image whole = name.ends_with(".png") ? read_own_png(file) : first_frame_of(file);
     std::int64_t step = 1;
@@ -87,7 +87,7 @@ void write_sheet(const fs::path& sheet, bool overwrite, std::span<const std::str
     small.push_back(resize(whole, std::max<std::int64_t>(whole.width / step, 1),
                            std::max<std::int64_t>(whole.height / step, 1), ResampleFilter::kBox));
   }
-  const PngText mark[] = {{std::string(kSheetMark), std::to_string(pictures.size())}};
+  const PngText mark[] = {{std::string(kSheetMark), std::to_string(images.size())}};
   const std::string bytes =
       encode_png(contact_sheet(small, columns, kSheetGap), mark, ai_media_xmp(program_version()));
   const bool there = sheet_is_there(sheet, overwrite), replace = there || overwrite;

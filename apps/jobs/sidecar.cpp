@@ -1,4 +1,4 @@
-// Order of one item: announce, sync the journal, write beside, sync, rename, sync the folder,
+// Order of one item: announce, sync the journal, write next to, sync, rename, sync the folder,
 // record. The record is synced with the announcement of the next item.
 #include "apps/jobs/sidecar.h"
 
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kAbsent = "none";
-constexpr std::size_t kMostQueued = 256;  // records that a kill may lose
+constexpr std::size_t kMaxQueued = 256;  // records that a kill may lose
 
 // Hash of what a name holds, kAbsent for nothing. Links are never followed: text of a file
 // elsewhere must not come into a caption.
@@ -118,7 +118,7 @@ void SidecarOutput::record(const char* state, const std::string& id, const std::
   record["file"] = stable_text(file);
   journal_.add(record);
   owners_.settle(file, id);
-  if (journal_.queued() >= kMostQueued) journal_.commit();
+  if (journal_.queued() >= kMaxQueued) journal_.commit();
 }
 
 fs::path SidecarOutput::path_of(const CaptionItem& item) const {
@@ -126,7 +126,7 @@ fs::path SidecarOutput::path_of(const CaptionItem& item) const {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_SIDECAR_PLACE",
                  .file = item.path,
-                 .expected = "a picture in a folder",
+                 .expected = "an image in a folder",
                  .found = "one inside a shard, which has no place for text files",
                  .hint = "write JSON lines, CSV or a WebDataset instead"});
   }
@@ -143,7 +143,7 @@ Wanted SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
   }
   if (const Places::Owner* owner = owners_.other(file.string(), item.id)) {
     if (!owner->settled) return Wanted::kLater;
-    fail_at(file, "E_SIDECAR_SHARED", "one picture for a text file",
+    fail_at(file, "E_SIDECAR_SHARED", "one image for a text file",
             shown_id(owner->id) + " and " + shown_id(item.id));
   }
   const FileType type = file_type(file);
@@ -151,7 +151,7 @@ Wanted SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
     fail_at(file, "E_SIDECAR_LINK", "a text file",
             type == FileType::kLink ? "a link" : "something else of that name");
   }
-  // From now on: other pictures may be asked about before this one's text is written.
+  // From now on: other images may be asked about before this one's text is written.
   owners_.hold(file.string(), item.id);
   if (type == FileType::kMissing || options_.existing != ExistingCaption::kSkip) {
     return Wanted::kYes;
@@ -208,7 +208,7 @@ void SidecarOutput::fail(const CaptionItem& item, const ErrorInfo& info) {
   over_ = false;
   journal_.add_failure(item.id, item.path, info);
   if (item.file.empty()) return;
-  // The file is free for another picture of this name.
+  // The file is free for another image of this name.
   owners_.release(path_of(item).string(), item.id);
 }
 

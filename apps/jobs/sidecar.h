@@ -1,4 +1,4 @@
-// Captions as text files beside the pictures ("a.jpg" -> "a.txt"), under a journal. Each file is
+// Captions as text files next to the images ("a.jpg" -> "a.txt"), under a journal. Each file is
 // announced in the journal, with the hash of what was there and of what will be, before it is
 // renamed into place: so a run that was killed never appends a caption twice.
 #pragma once
@@ -34,12 +34,12 @@ class SidecarOutput {
   // recorded as skipped. First settles what a killed run announced for it: with the new text it is
   // done, with the old text pending, with any other it fails (E_SIDECAR_CHANGED). A journal may be
   // anybody's, so only the item's own file is looked at, and a caption whose file is gone is wanted
-  // again. kLater: another picture at work has this file. Error kGeneral: E_SIDECAR_PLACE (a
-  // picture inside a shard has no folder), E_SIDECAR_SHARED (another picture of the same name has
+  // again. kLater: another image at work has this file. Error kGeneral: E_SIDECAR_PLACE (a
+  // image inside a shard has no folder), E_SIDECAR_SHARED (another image of the same name has
   // this file), E_SIDECAR_LINK.
   Wanted wants(const CaptionItem& item, bool retry_failed);
   // Stores the caption (cleaned) and records it. Error kStorage; kGeneral E_SIDECAR_TEXT if the
-  // text to join is not UTF-8 or too long, E_IO_PLACE if nothing can be written beside the picture.
+  // text to join is not UTF-8 or too long, E_IO_PLACE if nothing can be written next to the image.
   void write(const CaptionItem& item, std::string_view caption);
   void fail(const CaptionItem& item, const ErrorInfo& info);
   void commit() { journal_.commit(); }  // call before the end; the records of the last items

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostDifferences = 8;
+constexpr std::size_t kMaxDifferences = 8;
 constexpr double kLockSeconds = 60;  // others hold it while they write job.json and the items
 
 // Held while job.json is read or made.
@@ -48,7 +48,7 @@ void add_item_differences(const std::vector<JobItem>& was, std::span<const Settl
       continue;
     }
     const Json before = Json::parse(job_line(item)), after = Json::parse(job_line(*found->second));
-    for (const std::string& change : json_differences(before, after, kMostDifferences)) {
+    for (const std::string& change : json_differences(before, after, kMaxDifferences)) {
       out.push_back("item " + item.id + ": " + change);
     }
     now.erase(found);
@@ -129,7 +129,7 @@ void BatchStore::check_record_size() const {
     record.files.push_back({file, UINT32_MAX, sum, sum.substr(0, 16)});
     intended.push_back({file, sum, sum});
   };
-  for (const std::string& ending : options_.beside) add(fs::path(name).stem().string() + ending);
+  for (const std::string& ending : options_.next_to) add(fs::path(name).stem().string() + ending);
   add(name);
   const std::size_t longest = std::max(longest_line(record_fields(id, record, 1.0 / 3)),
                                        longest_line(intent_fields(id, intended)));
@@ -140,7 +140,7 @@ void BatchStore::check_record_size() const {
                .expected = "names and captions of which a record of " +
                            std::to_string(kMaxRecordLine) + " bytes can speak",
                .found = std::to_string(longest) + " bytes for " + name,
-               .hint = "a shorter --name or fewer captions of a picture"});
+               .hint = "a shorter --name or fewer captions of an image"});
 }
 
 // The shards of a large job start together: under the lock nothing is parsed.
@@ -175,15 +175,15 @@ void BatchStore::begin_job(const Json& job, const std::string& items) {
 
 void BatchStore::refuse_changes(const BegunJob& begun, const Json& job) const {
   std::vector<std::string> changes =
-      json_differences(Json::parse(begun.job), job, kMostDifferences);
+      json_differences(Json::parse(begun.job), job, kMaxDifferences);
   std::erase_if(changes, [](const std::string& change) { return change.starts_with("items."); });
   add_item_differences(begun.items, items_, changes);
   std::string list;
-  for (std::size_t i = 0; i < std::min(changes.size(), kMostDifferences); ++i) {
+  for (std::size_t i = 0; i < std::min(changes.size(), kMaxDifferences); ++i) {
     list += (list.empty() ? "" : "; ") + changes[i];
   }
-  if (changes.size() > kMostDifferences) {
-    list += "; and " + std::to_string(changes.size() - kMostDifferences) + " more";
+  if (changes.size() > kMaxDifferences) {
+    list += "; and " + std::to_string(changes.size() - kMaxDifferences) + " more";
   }
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_JOB_CHANGED",
@@ -217,8 +217,8 @@ BatchStore::Totals BatchStore::totals() const {
   return totals;
 }
 
-void BatchStore::note_at_once(std::int64_t pictures) {
-  journal_->add({{"at_once", pictures}});
+void BatchStore::note_at_once(std::int64_t images) {
+  journal_->add({{"at_once", images}});
   journal_->commit();
 }
 

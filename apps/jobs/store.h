@@ -1,9 +1,9 @@
-// Where the pictures of a job go, so that no end of the process or of the power loses or doubles
-// one. Order of an item: where it has more than a picture, one record of what is about to be put
-// where, sync; its files one by one (temporary beside, sync, rename that replaces nobody,
-// sync of the folder), the picture last; then one record in the shard's journal, sync; only then is
+// Where the images of a job go, so that no end of the process or of the power loses or doubles
+// one. Order of an item: where it has more than an image, one record of what is about to be put
+// where, sync; its files one by one (temporary next to, sync, rename that replaces nobody,
+// sync of the folder), the image last; then one record in the shard's journal, sync; only then is
 // the item called done. What a run finds is therefore: a record and the files it names, or files
-// without a record, which are painted again and turn out equal.
+// without a record, which are generated again and turn out equal.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@ struct OutputFile {
 struct StoreOptions {
   Shard shard;
   Start start = Start::kResume;
-  bool overwrite = false;  // pictures of strangers too
-  bool verify = false;     // hash what is done, beside its length
-  Sync sync = Sync::kOn;   // of pictures and records; off is recorded, durably
-  // Endings of files beside a picture or clip, put after its stem.
-  std::vector<std::string> beside = {".json"};
-  // The files of an item as they stand in the folder, the picture last, if they prove by themselves
+  bool overwrite = false;  // images of strangers too
+  bool verify = false;     // hash what is done, next to its length
+  Sync sync = Sync::kOn;   // of images and records; off is recorded, durably
+  // Endings of files next to an image or video, put after its stem.
+  std::vector<std::string> next_to = {".json"};
+  // The files of an item as they stand in the folder, the image last, if they prove by themselves
   // that they are whole and of this item; else none. Asked when records were lost.
   std::function<std::vector<OutputFile>(const SettledItem& item,
                                         const std::filesystem::path& folder)>
@@ -52,17 +52,17 @@ class BatchStore {
   // True when the bytes of a file that stands where ours belongs were made for the same item.
   using Ours = std::function<bool(const OutputFile& file, std::string_view existing)>;
 
-  // `options` and `model` are what makes a job another job beside its items. Errors: kStorage
+  // `options` and `model` are what makes a job another job next to its items. Errors: kStorage
   // (E_IO_WRITE; E_IO_LOCKED when another process has the shard), kUsage (E_JOB_CHANGED with up to
   // 8 differences; E_JOB_STATE, E_JOURNAL for damaged or foreign files;
   // E_RECORD_SIZE when names and ids are too long for a record).
   BatchStore(std::filesystem::path folder, std::span<const SettledItem> items, const Json& options,
              const Json& model, const StoreOptions& store_options);
 
-  // Indices into `items` that this shard has to paint now, in their order.
+  // Indices into `items` that this shard has to generate now, in their order.
   std::vector<std::size_t> wanted(bool retry_failed) const;
 
-  // Makes the files durable and the item done. `files`: the picture last. Error kStorage; kGeneral,
+  // Makes the files durable and the item done. `files`: the image last. Error kStorage; kGeneral,
   // E_OUTPUT_EXISTS, when a stranger's file, or one that cannot be read, has one of the names and
   // must not be replaced: all names are looked at before the first is taken, so the item is as
   // before, but for files that came in between. Returns the record.
@@ -70,20 +70,20 @@ class BatchStore {
                     const Ours& ours);
   void fail(const SettledItem& item, const ErrorInfo& error);
 
-  // A clip in work. Makes grids [first, first + grids) durable: the file of their codes, then a
+  // A video in work. Makes grids [first, first + grids) durable: the file of their codes, then a
   // record of it; they follow those that stand. Error kStorage.
   void commit_segment(const SettledItem& item, std::int64_t first, std::int64_t grids,
                       std::int64_t passes, std::span<const std::int32_t> codes);
-  // The grids that stand of it, of so many codes each, which are below `codes`; those behind a
+  // The grids that stand of it, of so many codes each, which are below `codes`; those after a
   // segment whose file is gone or damaged do not.
-  StandingClip standing_clip(const SettledItem& item, std::size_t grid_codes, std::int64_t codes);
+  StandingVideo standing_video(const SettledItem& item, std::size_t grid_codes, std::int64_t codes);
   // Where it can be put together: no other run takes that name, and what is left there goes.
-  std::filesystem::path clip_draft(const SettledItem& item) const;
+  std::filesystem::path video_draft(const SettledItem& item) const;
 
   // The item failed and is about to be tried again: it counts in the "try" of its record.
   void note_try(const SettledItem& item);
-  // Records that from here on so many pictures at once had to do, because memory did not last.
-  void note_at_once(std::int64_t pictures);
+  // Records that from here on so many images at once had to do, because memory did not last.
+  void note_at_once(std::int64_t images);
 
   struct Totals {
     std::uint64_t total = 0, done = 0, failed = 0;  // of this shard; pending is the rest
@@ -112,7 +112,7 @@ class BatchStore {
   void replay(const Json& fields);
 
   // clip_store.cpp
-  std::optional<std::vector<std::int32_t>> segment_codes(const ClipSegment& segment,
+  std::optional<std::vector<std::int32_t>> segment_codes(const VideoSegment& segment,
                                                          std::size_t grid_codes,
                                                          std::int64_t codes) const;
   void drop_segments(const std::string& id);

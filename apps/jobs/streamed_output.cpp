@@ -40,7 +40,7 @@ StreamedOutput::StreamedOutput(fs::path output, const Json& job, const StreamOpt
   if (taken || part_taken) {
     remove_durable(with_ending(output_, ".journal"));  // it was just made
     const std::string name = (taken ? output_ : part_).filename().string();
-    refuse("E_OUTPUT_EXISTS", "no file of that name, or the journal of it beside it",
+    refuse("E_OUTPUT_EXISTS", "no file of that name, or the journal of it next to it",
            "a file " + name);
   }
   go_on();

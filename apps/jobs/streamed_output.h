@@ -1,5 +1,5 @@
 // Captions of a whole job in one file: JSON lines, CSV or a WebDataset. Written as "<output>.part"
-// with "<output>.journal" beside it and renamed when the job is over; a run that was killed at any
+// with "<output>.journal" next to it and renamed when the job is over; a run that was killed at any
 // byte goes on where the journal ends, with nothing lost and nothing twice.
 #pragma once
 

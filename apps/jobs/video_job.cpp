@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "apps/jobs/clip_check.h"
+#include "apps/jobs/video_check.h"
 #include "apps/jobs/item_files.h"
 #include "engine/core/io.h"
 
@@ -19,11 +19,11 @@ class VideoJob;
 // One video while its grids are committed.
 class SegmentWriter final : public VideoListener {
  public:
-  SegmentWriter(VideoJob& job, std::size_t index, PreparedVideo video, StandingClip committed);
+  SegmentWriter(VideoJob& job, std::size_t index, PreparedVideo video, StandingVideo committed);
 
   std::size_t index() const { return index_; }
   const PreparedVideo& video() const { return video_; }
-  const StandingClip& committed() const { return committed_; }
+  const StandingVideo& committed() const { return committed_; }
   std::int64_t taken_over() const { return taken_over_; }  // segments of earlier runs
   bool whole() const { return committed_.grids == total_; }
   double started() const { return started_; }
@@ -38,7 +38,7 @@ class SegmentWriter final : public VideoListener {
   std::size_t index_;  // of the item
   PreparedVideo video_;
   std::int64_t began_at_, total_, grids_;
-  StandingClip committed_;
+  StandingVideo committed_;
   std::int64_t taken_over_;
   std::vector<std::int32_t> codes_;  // of grids that no segment holds yet
   std::int64_t passes_ = 0;          // of this run, in segments
@@ -63,7 +63,7 @@ class VideoJob final : public Task {
     ended_ = false;
     task_.runtime().finish(task_.submit(std::make_unique<Videos>(*this)));
   }
-  void give_back() override { task_.release(); }
+  void release() override { task_.release(); }
 
   // --- of the videos at work ---
   VideoTask& task() { return task_; }
@@ -105,7 +105,7 @@ class VideoJob final : public Task {
   std::optional<VideoOrder> next();
   std::optional<VideoOrder> begin(std::size_t index);
   void finish(const SegmentWriter& writer);
-  StandingClip committed_of(const SettledItem& item, const PreparedVideo& video);
+  StandingVideo committed_of(const SettledItem& item, const PreparedVideo& video);
   // Errors of one item end there.
   template <typename Work>
   void within_item(std::size_t index, const Work& work) {
@@ -131,7 +131,7 @@ class VideoJob final : public Task {
 // --- one video -----------------------------------------------------------------------------------
 
 SegmentWriter::SegmentWriter(VideoJob& job, std::size_t index, PreparedVideo video,
-                             StandingClip committed)
+                             StandingVideo committed)
     : job_(job),
       index_(index),
       video_(std::move(video)),
@@ -170,7 +170,7 @@ void SegmentWriter::add_to(VideoJobProgress& shown) const {
   shown.frames += video_.frames;
   shown.segments += committed_.segments;
   GenerateProgress& common = shown.common;
-  ++common.pictures;
+  ++common.images;
   common.rows_done += grids_ * rows + within * rows / grid;
   common.rows += total_ * rows;
   common.tokens_done += tokens;
@@ -178,7 +178,7 @@ void SegmentWriter::add_to(VideoJobProgress& shown) const {
   common.passes = std::max(common.passes, progress_.passes);
   common.seconds = std::max(common.seconds, progress_.seconds);
   common.run_tokens += tokens;
-  common.picture_passes += progress_.passes;
+  common.image_passes += progress_.passes;
 }
 
 void SegmentWriter::on_over(GeneratedVideo&& video) { job_.end(index_, video); }
@@ -198,8 +198,8 @@ std::optional<VideoOrder> VideoJob::next() {
 // Nothing where it only had to be put together.
 std::optional<VideoOrder> VideoJob::begin(std::size_t index) {
   const SettledItem& item = items_[index];
-  PreparedVideo video = task_.prepare(clip_request_of(item, task_, options_.folder));
-  StandingClip committed = committed_of(item, video);
+  PreparedVideo video = task_.prepare(video_request_of(item, task_, options_.folder));
+  StandingVideo committed = committed_of(item, video);
   auto writer =
       std::make_unique<SegmentWriter>(*this, index, std::move(video), std::move(committed));
   if (writer->whole()) {
@@ -214,8 +214,8 @@ std::optional<VideoOrder> VideoJob::begin(std::size_t index) {
 }
 
 // What is committed of the video, if it can be gone on with from there.
-StandingClip VideoJob::committed_of(const SettledItem& item, const PreparedVideo& video) {
-  StandingClip committed = store_.standing_clip(item, task_.grid_codes(), task_.spec().model.codes);
+StandingVideo VideoJob::committed_of(const SettledItem& item, const PreparedVideo& video) {
+  StandingVideo committed = store_.standing_video(item, task_.grid_codes(), task_.spec().model.codes);
   const std::int64_t total = task_.grids_of(video);
   const bool whole = committed.grids == total;
   if (whole || (committed.grids < total && task_.can_go_on_at(video, committed.grids))) {
@@ -243,9 +243,9 @@ void VideoJob::end(std::size_t index, const GeneratedVideo& video) {
 void VideoJob::finish(const SegmentWriter& writer) {
   const SettledItem& item = items_[writer.index()];
   const PreparedVideo& video = writer.video();
-  const StandingClip& committed = writer.committed();
-  const MuxedClip muxed =
-      mux_clip(task_, item, video, committed.codes, options_.files, store_.clip_draft(item));
+  const StandingVideo& committed = writer.committed();
+  const MuxedVideo muxed =
+      mux_video(task_, item, video, committed.codes, options_.files, store_.video_draft(item));
   JobVideo made{.facts = video.facts,
                 .frames = video.frames,
                 .first_frames = static_cast<std::int64_t>(video.first_frames.size()),

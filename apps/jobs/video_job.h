@@ -8,17 +8,17 @@
 #include <filesystem>
 #include <span>
 
-#include "apps/jobs/clip_files.h"
+#include "apps/jobs/video_files.h"
 #include "apps/jobs/settled_job.h"
 
 namespace tessera {
 
 struct VideoJobOptions {
-  ClipFiles files = {};
+  VideoFiles files = {};
   std::filesystem::path folder = {};  // from which first frames are looked for
   std::int64_t at_once = 1;           // videos, as the task has slots
   int max_retries = 0;                // as RunOptions
-  LoopNeeds needs = {};               // room of the loop for any of them, as ClipCheck found it
+  LoopNeeds needs = {};               // room of the loop for any of them, as VideoCheck found it
 };
 
 // Of the videos at work. `common`: their tokens in this run, rows of codes of the whole videos.

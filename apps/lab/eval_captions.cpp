@@ -38,7 +38,7 @@ class Collector final : public DescribeListener {
 
 EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
   EvalCaptions out;
-  const auto count = static_cast<std::size_t>(request.pictures);
+  const auto count = static_cast<std::size_t>(request.images);
   out.marks.resize(count);
   for (std::vector<double>* values :
        {&out.kept, &out.total, &out.encode, &out.select, &out.first, &out.prefill}) {
@@ -48,14 +48,14 @@ EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
   std::vector<std::shared_ptr<const Image>> renders;  // made before any clock runs
   for (std::size_t i = 0; i < count; ++i) {
     truths.push_back(sample_scene(request.scene_seed, request.split, i));
-    const ScenePicture render = render_scene(truths.back(), request.size);
+    const SceneImage render = render_scene(truths.back(), request.size);
     renders.push_back(std::make_shared<Image>(render.width, render.height, render.rgb));
   }
   Runtime runtime;
   DescribeTask task(runtime, request.options);
   task.load();
   out.model = task.model_name();
-  if (count > 0) out.first_picture = *renders.front();
+  if (count > 0) out.first_image = *renders.front();
   Collector collector(truths, out);
   std::size_t next = 0;
   const auto start = std::chrono::steady_clock::now();
@@ -73,23 +73,23 @@ EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
   return out;
 }
 
-Image kept_patches(const Image& picture, const std::vector<VisualBlock>& kept) {
+Image kept_patches(const Image& image, const std::vector<VisualBlock>& kept) {
   constexpr std::int64_t kScale = 4;
-  expects(kept.size() == 1 && kept[0].grid.side_rows > 0, "a picture of one view");
+  expects(kept.size() == 1 && kept[0].grid.side_rows > 0, "an image of one view");
   const VisualBlock& block = kept[0];
   std::vector<bool> clear(static_cast<std::size_t>(block.grid.side_rows) * block.grid.side_columns);
   for (const VisualToken& token : block.tokens) {
     if (token.kind != TokenKind::kPatch) continue;
     clear[static_cast<std::size_t>(token.row * block.grid.side_columns + token.column)] = true;
   }
-  Image out(picture.width * kScale, picture.height * kScale);
+  Image out(image.width * kScale, image.height * kScale);
   for (std::int64_t y = 0; y < out.height; ++y) {
     for (std::int64_t x = 0; x < out.width; ++x) {
       const std::int64_t row = y * block.grid.side_rows / out.height;
       const std::int64_t column = x * block.grid.side_columns / out.width;
       const bool lit = clear[static_cast<std::size_t>(row * block.grid.side_columns + column)];
       for (std::int64_t c = 0; c < 3; ++c) {
-        const std::uint8_t value = picture.at(x / kScale, y / kScale)[c];
+        const std::uint8_t value = image.at(x / kScale, y / kScale)[c];
         out.at(x, y)[c] = lit ? value : static_cast<std::uint8_t>(value / 5);
       }
     }

@@ -2,7 +2,7 @@
 
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/model_catalog.h"
-#include "vision/judge/judge.h"
+#include "vision/judge/scorer.h"
 #include "vision/scene/caption.h"
 
 namespace tessera {
@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kAtOnce = 8;
-constexpr std::int64_t kMostTokens = 128;  // the longest canonical caption has half of it
+constexpr std::int64_t kMaxTokens = 128;  // the longest canonical caption has half of it
 constexpr const char* kRequest = "Describe the picture.";
 
 class NetworkReader final : public SceneReader {
@@ -20,24 +20,24 @@ class NetworkReader final : public SceneReader {
   NetworkReader(std::string name, const fs::path& folder, const ReaderOptions& options)
       : name_(std::move(name)),
         backend_(make_backend(options.device, {.threads = options.threads}, options.cuda)),
-        judge_(Judge::open(*backend_, folder)) {}
+        scorer_(Scorer::open(*backend_, folder)) {}
 
   const std::string& name() const override { return name_; }
   std::string refuses(std::int64_t side) const override {
-    const std::int64_t own = judge_.config().image_size;
+    const std::int64_t own = scorer_.config().image_size;
     if (side >= own && side % own == 0) return {};
-    return "square pictures of a multiple of " + std::to_string(own) + " pixels";
+    return "square images of a multiple of " + std::to_string(own) + " pixels";
   }
-  std::vector<std::optional<SceneAttributes>> read(std::span<const Image> pictures) override {
+  std::vector<std::optional<SceneAttributes>> read(std::span<const Image> images) override {
     std::vector<std::optional<SceneAttributes>> out;
-    for (const Image& picture : pictures) out.emplace_back(judge_.read(picture));
+    for (const Image& image : images) out.emplace_back(scorer_.read(image));
     return out;
   }
 
  private:
   std::string name_;
   std::unique_ptr<Backend> backend_;
-  Judge judge_;
+  Scorer scorer_;
 };
 
 class CaptionReader final : public SceneReader {
@@ -46,17 +46,17 @@ class CaptionReader final : public SceneReader {
 
   const std::string& name() const override { return task_.model_name(); }
   std::string refuses(std::int64_t side) const override {
-    return side > 0 ? std::string() : "square pictures";
+    return side > 0 ? std::string() : "square images";
   }
-  std::vector<std::optional<SceneAttributes>> read(std::span<const Image> pictures) override {
-    Texts texts(pictures.size());
+  std::vector<std::optional<SceneAttributes>> read(std::span<const Image> images) override {
+    Texts texts(images.size());
     std::vector<DescribeRequest> requests;
-    for (const Image& picture : pictures) {
+    for (const Image& image : images) {
       DescribeRequest& one = requests.emplace_back();
       one.id = std::to_string(requests.size() - 1);
       one.prompt = kRequest;
       // Borrowed: the submission is over before the images are gone.
-      one.images.emplace_back().image = {std::shared_ptr<void>(), &picture};
+      one.images.emplace_back().image = {std::shared_ptr<void>(), &image};
     }
     runtime_.finish(task_.submit(std::move(requests), texts));
     return std::move(texts.seen);
@@ -86,10 +86,10 @@ std::unique_ptr<SceneReader> SceneReader::open(const std::string& name,
   captioner.cuda = options.cuda;
   captioner.threads = options.threads;
   captioner.batch_size = kAtOnce;
-  captioner.max_tokens = kMostTokens;
+  captioner.max_tokens = kMaxTokens;
   if (!name.empty()) {
     const ModelReference reference = resolve_model(name);
-    if (is_judge_folder(reference.open_name)) {
+    if (is_scorer_folder(reference.open_name)) {
       return std::make_unique<NetworkReader>(reference.shown_name, reference.open_name, options);
     }
   }

@@ -23,15 +23,15 @@ struct ReaderOptions {
 class SceneReader {
  public:
   virtual ~SceneReader() = default;
-  // A captioner or a judge network, as resolve_model() takes names; empty = the bundled captioner.
+  // A captioner or a scorer network, as resolve_model() takes names; empty = the bundled captioner.
   // Error kModel, kUsage.
   static std::unique_ptr<SceneReader> open(const std::string& name, const ReaderOptions& options);
 
   virtual const std::string& name() const = 0;
-  // Why square pictures of `side` pixels cannot be read: what is wanted; empty = they can.
+  // Why square images of `side` pixels cannot be read: what is wanted; empty = they can.
   virtual std::string refuses(std::int64_t side) const = 0;
-  // What each picture shows; none = the reader's text is no scene.
-  virtual std::vector<std::optional<SceneAttributes>> read(std::span<const Image> pictures) = 0;
+  // What each image shows; none = the reader's text is no scene.
+  virtual std::vector<std::optional<SceneAttributes>> read(std::span<const Image> images) = 0;
 };
 
 // What a canonical caption says; none for other words.

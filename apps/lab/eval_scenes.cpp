@@ -1,4 +1,4 @@
-// The parts of an evaluation in order: judge on true renders, tokenizer, painted prompts, floor.
+// The parts of an evaluation in order: score on true renders, tokenizer, generated prompts, floor.
 #include "apps/lab/eval_scenes.h"
 
 #include <algorithm>
@@ -39,9 +39,9 @@ class UntrainedSource final : public TensorSource {
   std::map<std::string, Tensor> made_;
 };
 
-Image to_image(const ScenePicture& picture) { return {picture.width, picture.height, picture.rgb}; }
+Image to_image(const SceneImage& image) { return {image.width, image.height, image.rgb}; }
 
-void check_fit(const ModelSpec& spec, const std::string& model, const SceneReader& judge) {
+void check_fit(const ModelSpec& spec, const std::string& model, const SceneReader& scorer) {
   const auto refuse = [&](std::string where, std::string expected, std::string found) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_EVAL_MODEL",
@@ -50,13 +50,13 @@ void check_fit(const ModelSpec& spec, const std::string& model, const SceneReade
                  .expected = std::move(expected),
                  .found = std::move(found)});
   };
-  check_paints(spec, model);
+  check_generates(spec, model);
   if (spec.prompt.kind != PromptKind::kText) {
     refuse("prompt", "a model that takes text, as scenes are described in words", "class numbers");
   }
   const std::int64_t width = spec.image_width();
   const std::int64_t height = spec.image_height();
-  const std::string wanted = judge.refuses(width == height ? width : 0);
+  const std::string wanted = scorer.refuses(width == height ? width : 0);
   if (!wanted.empty()) {
     refuse("picture size", wanted, std::to_string(width) + "x" + std::to_string(height));
   }
@@ -70,10 +70,10 @@ class Evaluation {
         listener_(listener),
         backend_(make_backend(request.options.device, {.threads = request.options.threads},
                               request.options.cuda)),
-        judge_(SceneReader::open(request.judge, {.device = request.options.device,
+        scorer_(SceneReader::open(request.scorer, {.device = request.options.device,
                                                  .cuda = request.options.cuda,
                                                  .threads = request.options.threads})) {
-    report_.judge = judge_->name();
+    report_.scorer = scorer_->name();
   }
 
   EvalScenesReport run();
@@ -82,7 +82,7 @@ class Evaluation {
   Scene scene(SceneSplit split, std::int64_t index) const {
     return sample_scene(request_.scene_seed, split, static_cast<std::uint64_t>(index));
   }
-  // Scenes that are held out, and those of the prompts: a judge may know some less well.
+  // Scenes that are held out, and those of the prompts: a scorer may know some less well.
   std::vector<SceneSplit> ceiling_splits() const {
     if (request_.ceiling < 2) return {};
     std::vector<SceneSplit> out = {SceneSplit::kVal};
@@ -105,14 +105,14 @@ class Evaluation {
     if (listener_.on_part) listener_.on_part({.row = {}, .figure = name, .value = value});
   }
 
-  // Reads pictures and marks them, some at a time; false when the caller stopped it. A picture that
-  // could not be painted (no pixels) has nothing right.
-  bool judge(std::span<const Image> pictures, const std::string& what);
+  // Reads images and marks them, some at a time; false when the caller stopped it. An image that
+  // could not be generated (no pixels) has nothing right.
+  bool scorer(std::span<const Image> decoded_images, const std::string& what);
 
-  std::vector<SceneAttributes> judge_true_renders(SceneSplit split, int side);
-  void judge_mismatches(std::span<const SceneAttributes> truths);
-  void judge_reconstructions(const OpenedModel& model);
-  // Of the pictures judged last.
+  std::vector<SceneAttributes> scorer_true_renders(SceneSplit split, int side);
+  void scorer_mismatches(std::span<const SceneAttributes> truths);
+  void scorer_reconstructions(const OpenedModel& model);
+  // Of the images scored last.
   std::vector<Marks> marks_of(std::span<const SceneAttributes> truths) const {
     std::vector<Marks> marks;
     for (std::size_t i = 0; i < truths.size(); ++i) {
@@ -120,55 +120,55 @@ class Evaluation {
     }
     return marks;
   }
-  std::vector<Marks> paint(GenerateTask& task, SceneSplit split, std::int64_t count,
+  std::vector<Marks> generate(GenerateTask& task, SceneSplit split, std::int64_t count,
                            const std::string& what, std::vector<EvalSample>* samples);
 
   const EvalScenesRequest& request_;
   const EvalListener& listener_;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<SceneReader> judge_;
-  std::vector<std::optional<SceneAttributes>> seen_;  // of the pictures judged last
+  std::unique_ptr<SceneReader> scorer_;
+  std::vector<std::optional<SceneAttributes>> seen_;  // of the images scored last
   EvalScenesReport report_;
   std::vector<double> rates_;
 };
 
-bool Evaluation::judge(std::span<const Image> pictures, const std::string& what) {
+bool Evaluation::scorer(std::span<const Image> decoded_images, const std::string& what) {
   constexpr std::size_t kAtOnce = 64;
   seen_.clear();
-  const auto total = static_cast<std::int64_t>(pictures.size());
-  while (seen_.size() < pictures.size()) {
+  const auto total = static_cast<std::int64_t>(decoded_images.size());
+  while (seen_.size() < decoded_images.size()) {
     if (progress(what, static_cast<std::int64_t>(seen_.size()), total) == Flow::kStop) return false;
     const std::size_t first = seen_.size();
     std::vector<std::size_t> there;
     std::vector<Image> part;
-    for (std::size_t i = first; i < std::min(first + kAtOnce, pictures.size()); ++i) {
+    for (std::size_t i = first; i < std::min(first + kAtOnce, decoded_images.size()); ++i) {
       seen_.emplace_back();
-      if (pictures[i].rgb.empty()) continue;
+      if (decoded_images[i].rgb.empty()) continue;
       there.push_back(i);
-      part.push_back(pictures[i]);
+      part.push_back(decoded_images[i]);
     }
-    std::vector<std::optional<SceneAttributes>> read = judge_->read(part);
+    std::vector<std::optional<SceneAttributes>> read = scorer_->read(part);
     for (std::size_t j = 0; j < there.size(); ++j) seen_[there[j]] = std::move(read[j]);
   }
   return true;
 }
 
-std::vector<SceneAttributes> Evaluation::judge_true_renders(SceneSplit split, int side) {
+std::vector<SceneAttributes> Evaluation::scorer_true_renders(SceneSplit split, int side) {
   std::vector<SceneAttributes> truths;
-  std::vector<Image> pictures;
+  std::vector<Image> decoded_images;
   for (std::int64_t i = 0; i < request_.ceiling; ++i) {
     const Scene truth = scene(split, i);
     truths.push_back(attributes_of(truth));
-    pictures.push_back(to_image(render_scene(truth, side)));
+    decoded_images.push_back(to_image(render_scene(truth, side)));
   }
   std::string name = "true renders";
   if (split != SceneSplit::kVal) name = std::string(name_of(split)) + " " + name;
-  if (judge(pictures, name)) add_row(name + " (ceiling)", marks_of(truths));
+  if (scorer(decoded_images, name)) add_row(name + " (ceiling)", marks_of(truths));
   return truths;
 }
 
-// Each picture judged last against the caption of the next scene that differs from its own.
-void Evaluation::judge_mismatches(std::span<const SceneAttributes> truths) {
+// Each image scored last against the caption of the next scene that differs from its own.
+void Evaluation::scorer_mismatches(std::span<const SceneAttributes> truths) {
   std::vector<double> accepted;
   for (std::size_t i = 0; i < truths.size(); ++i) {
     for (std::size_t step = 1; step < truths.size(); ++step) {
@@ -182,7 +182,7 @@ void Evaluation::judge_mismatches(std::span<const SceneAttributes> truths) {
   add_figure("mismatched_accepted", report_.mismatched_accepted);
 }
 
-void Evaluation::judge_reconstructions(const OpenedModel& model) {
+void Evaluation::scorer_reconstructions(const OpenedModel& model) {
   const auto made =
       make_visual_tokenizer(*backend_, model, stored_vq_dtype(model), TokenizerHalves::kBoth);
   const VisualTokenizer& tokenizer = *made;
@@ -191,34 +191,34 @@ void Evaluation::judge_reconstructions(const OpenedModel& model) {
   const int rows = side / tokenizer.factor();
   std::vector<double> decibels;
   std::vector<SceneAttributes> truths;
-  std::vector<Image> pictures;
+  std::vector<Image> decoded_images;
   for (std::int64_t i = 0; i < request_.reconstructions; ++i) {
-    if (progress("reconstructions, painted", i, request_.reconstructions) == Flow::kStop) return;
+    if (progress("reconstructions, generated", i, request_.reconstructions) == Flow::kStop) return;
     const Scene truth = scene(SceneSplit::kVal, i);
-    const ScenePicture picture = render_scene(truth, side);
-    const Tensor pixels = image_from_bytes(picture.rgb, side, side);
+    const SceneImage image = render_scene(truth, side);
+    const Tensor pixels = image_from_bytes(image.rgb, side, side);
     const Tensor back = tokenizer.decode(tokenizer.encode(pixels.view()), rows, rows);
-    pictures.emplace_back(side, side, tokenizer.to_pixels(back.view()));
-    decibels.push_back(psnr(pictures.back().rgb, picture.rgb));
+    decoded_images.emplace_back(side, side, tokenizer.to_pixels(back.view()));
+    decibels.push_back(psnr(decoded_images.back().rgb, image.rgb));
     truths.push_back(attributes_of(truth));
   }
-  if (!judge(pictures, "reconstructions")) return;
+  if (!scorer(decoded_images, "reconstructions")) return;
   add_row("tokenizer reconstructions", marks_of(truths));
   report_.psnr_db = bootstrap_all(decibels);
   add_figure("psnr_db", report_.psnr_db);
 }
 
-// Keeps pictures as they are painted.
-class PaintListener final : public GenerateListener {
+// Keeps images as they are generated.
+class SceneListener final : public GenerateListener {
  public:
-  PaintListener(std::size_t count, std::function<Flow(std::int64_t)> progress)
+  SceneListener(std::size_t count, std::function<Flow(std::int64_t)> progress)
       : images_(count), progress_(std::move(progress)) {}
 
   Flow on_progress(const GenerateProgress&) override { return progress_(done_); }
-  void on_image(GeneratedImage&& picture) override {
+  void on_image(GeneratedImage&& image) override {
     ++done_;
-    const std::size_t index = picture.index;
-    order_.add(index, std::move(picture), [&](GeneratedImage&& next) {
+    const std::size_t index = image.index;
+    order_.add(index, std::move(image), [&](GeneratedImage&& next) {
       if (next.status != ImageStatus::kDone) return;
       meters_.add(next.meters);
       rates_.push_back(next.facts.tokens_per_pass());
@@ -239,7 +239,7 @@ class PaintListener final : public GenerateListener {
   std::int64_t done_ = 0;
 };
 
-std::vector<Marks> Evaluation::paint(GenerateTask& task, SceneSplit split, std::int64_t count,
+std::vector<Marks> Evaluation::generate(GenerateTask& task, SceneSplit split, std::int64_t count,
                                      const std::string& what, std::vector<EvalSample>* samples) {
   std::vector<PreparedRequest> requests;
   std::vector<SceneAttributes> truths;
@@ -253,15 +253,15 @@ std::vector<Marks> Evaluation::paint(GenerateTask& task, SceneSplit split, std::
                                      .sampling = request_.sampling,
                                      .seed = request_.seed + static_cast<std::uint64_t>(i)}));
   }
-  PaintListener listener(prompts.size(),
+  SceneListener listener(prompts.size(),
                          [&](std::int64_t done) { return progress(what, done, count); });
-  if (count > 0) report_.law = requests.front().item.law;
+  if (count > 0) report_.dist = requests.front().item.dist;
   if (!task.run(requests, listener)) report_.stopped = true;
   if (task.model_name() == report_.model) {
     report_.meters.add(listener.meters());
     rates_.insert(rates_.end(), listener.rates().begin(), listener.rates().end());
   }
-  if (report_.stopped || !judge(listener.images(), what + ", judged")) return {};
+  if (report_.stopped || !scorer(listener.images(), what + ", scored")) return {};
   if (samples != nullptr) {
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       if (listener.images()[i].rgb.empty()) continue;
@@ -275,15 +275,15 @@ EvalScenesReport Evaluation::run() {
   const ModelReference reference = resolve_model(request_.options.model);
   {
     const OpenedModel model = open_model(reference.open_name);
-    check_fit(model.spec, reference.shown_name, *judge_);
+    check_fit(model.spec, reference.shown_name, *scorer_);
     report_.model = reference.shown_name;
     const auto side = static_cast<int>(model.spec.image_width());
     for (const SceneSplit split : ceiling_splits()) {
-      const std::vector<SceneAttributes> truths = judge_true_renders(split, side);
+      const std::vector<SceneAttributes> truths = scorer_true_renders(split, side);
       if (report_.stopped) return std::move(report_);
-      if (split == SceneSplit::kVal) judge_mismatches(truths);
+      if (split == SceneSplit::kVal) scorer_mismatches(truths);
     }
-    if (!report_.stopped && request_.reconstructions > 0) judge_reconstructions(model);
+    if (!report_.stopped && request_.reconstructions > 0) scorer_reconstructions(model);
   }
   if (report_.stopped) return std::move(report_);
   {
@@ -292,7 +292,7 @@ EvalScenesReport Evaluation::run() {
     report_.method = task.method();
     for (const SceneSplit split : request_.splits) {
       const std::string name = std::string(name_of(split)) + " prompts";
-      const std::vector<Marks> marks = paint(task, split, request_.prompts, name,
+      const std::vector<Marks> marks = generate(task, split, request_.prompts, name,
                                              report_.samples.empty() ? &report_.samples : nullptr);
       if (report_.stopped) return std::move(report_);
       add_row(name, marks);
@@ -307,7 +307,7 @@ EvalScenesReport Evaluation::run() {
     const std::string name =
         std::string(name_of(request_.splits.front())) + " prompts, untrained model (floor)";
     const std::vector<Marks> marks =
-        paint(task, request_.splits.front(), request_.floor, name, nullptr);
+        generate(task, request_.splits.front(), request_.floor, name, nullptr);
     if (!report_.stopped) add_row(name, marks);
   }
   return std::move(report_);

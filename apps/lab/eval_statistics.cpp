@@ -78,18 +78,18 @@ Interval bootstrap_mean(std::span<const double> values, int draws, std::uint64_t
 }
 
 EvalRow summarise(std::string name, std::span<const Marks> marks) {
-  EvalRow row{.name = std::move(name), .pictures = static_cast<std::int64_t>(marks.size())};
+  EvalRow row{.name = std::move(name), .images = static_cast<std::int64_t>(marks.size())};
   std::vector<double> values(marks.size());
   for (std::size_t mark = 0; mark < kMarks; ++mark) {
     std::transform(marks.begin(), marks.end(), values.begin(),
-                   [mark](const Marks& picture) { return picture.value[mark]; });
+                   [mark](const Marks& image) { return image.value[mark]; });
     row.marks[mark] = bootstrap_mean(values);
   }
   return row;
 }
 
 double psnr(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
-  expects(a.size() == b.size() && !a.empty(), "two pictures of one size");
+  expects(a.size() == b.size() && !a.empty(), "two images of one size");
   double sum = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double difference = double{static_cast<double>(a[i])} - static_cast<double>(b[i]);
@@ -100,7 +100,7 @@ double psnr(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
 }
 
 std::string markdown_table(std::span<const EvalRow> rows) {
-  std::string header = "| pictures of | N |";
+  std::string header = "| images of | N |";
   std::string rule = "|---|---|";
   for (std::size_t mark = 0; mark < kMarks; ++mark) {
     header += " " + std::string(name_of(static_cast<Mark>(mark))) + " |";
@@ -108,7 +108,7 @@ std::string markdown_table(std::span<const EvalRow> rows) {
   }
   std::string table = header + "\n" + rule + "\n";
   for (const EvalRow& row : rows) {
-    table += "| " + row.name + " | " + std::to_string(row.pictures) + " |";
+    table += "| " + row.name + " | " + std::to_string(row.images) + " |";
     for (const Interval& cell : row.marks) {
       char text[64];
       std::snprintf(text, sizeof text, " %.1f (%.1f-%.1f) |", 100.0 * cell.mean, 100.0 * cell.low,
@@ -129,7 +129,7 @@ nlohmann::ordered_json interval_json(const Interval& interval) {
 }
 
 nlohmann::ordered_json row_json(const EvalRow& row) {
-  nlohmann::ordered_json out = {{"row", row.name}, {"pictures", row.pictures}};
+  nlohmann::ordered_json out = {{"row", row.name}, {"pictures", row.images}};
   for (std::size_t mark = 0; mark < kMarks; ++mark) {
     out[std::string(name_of(static_cast<Mark>(mark)))] = interval_json(row.marks[mark]);
   }

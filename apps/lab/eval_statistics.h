@@ -17,7 +17,7 @@ struct Interval {
   double mean = 0.0;
   double low = 0.0;
   double high = 0.0;
-  std::int64_t count = 0;  // values behind it; 0 = nothing was asked
+  std::int64_t count = 0;  // values after it; 0 = nothing was asked
 };
 
 // Values below 0 (kNotAsked) are left out. The resamplings are addressed by (seed, draw, place), so
@@ -29,16 +29,16 @@ Interval bootstrap_all(std::span<const double> values, int draws = 2000, std::ui
 // The median and its percentile interval, over any values.
 Interval bootstrap_median(std::span<const double> values, int draws = 2000, std::uint64_t seed = 1);
 
-// One line of the table: a set of pictures and how often each attribute was right.
+// One line of the table: a set of images and how often each attribute was right.
 struct EvalRow {
   std::string name;
-  std::int64_t pictures = 0;
+  std::int64_t images = 0;
   std::array<Interval, kMarks> marks;
   const Interval& operator[](Mark mark) const { return marks[static_cast<std::size_t>(mark)]; }
 };
 EvalRow summarise(std::string name, std::span<const Marks> marks);
 
-// 10 log10(255^2 / mean squared error) in dB over bytes; 99 for equal pictures.
+// 10 log10(255^2 / mean squared error) in dB over bytes; 99 for equal images.
 double psnr(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b);
 
 // Markdown: one line a row, "97.5 (95.0-99.0)" in per cent a cell, a dash where nothing was asked.

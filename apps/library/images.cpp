@@ -33,7 +33,7 @@ api::Image public_image(Image&& image) { return {image.width, image.height, std:
 // As `tessera generate` writes it.
 std::string encode_with_record(const api::GeneratedImage& made, const std::string& what) {
   const auto facts = parse_facts(made.record, "record of an image", ErrorKind::kUsage);
-  const PictureTexts texts = picture_texts(facts, RecordFacts::kAll);
+  const ImageTexts texts = image_texts(facts, RecordFacts::kAll);
   return encode_png(internal_image(made.image, what), texts.texts, texts.xmp);
 }
 

@@ -132,7 +132,7 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
       .window = task_.method().window,
       .guided = settle_sampling(options_.sampling, {.guidance = 1, .temperature = 0}).guided(),
       .kv = task_.storage(),
-      .laws = keeps_laws(task_.method()),
+      .dists = keeps_dists(task_.method()),
       .shape = task_.method().shape()};
   CaptionMemoryPlan plan =
       plan_captioning(model.spec(), task_.backend(), task_.storage(), limits,
@@ -142,7 +142,7 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   api::MemoryPlan out;
   out.weights = plan.language;
   out.cache = plan.texts;
-  out.buffers = plan.pictures + plan.staging;
+  out.buffers = plan.images + plan.staging;
   out.pixels = plan.tower + plan.encoding;
   out.process = plan.process + plan.libraries;
   out.on_host = plan.host_bytes();

@@ -126,7 +126,7 @@ std::unique_ptr<OpenTask> open_video_task(Runtime& runtime, const Installation& 
   const SettingValues settings =
       read_settings(options.settings, api::Task::kVideo, api::SettingPlace::kOpen);
   return std::make_unique<OpenVideos>(
-      runtime, generating_options(place, model.empty() ? std::string(kDefaultClipModel) : model,
+      runtime, generating_options(place, model.empty() ? std::string(kDefaultVideoModel) : model,
                                   options, settings));
 }
 

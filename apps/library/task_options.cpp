@@ -96,7 +96,7 @@ api::MemoryPlan public_plan(const MemoryPlan& plan) {
   api::MemoryPlan out;
   out.weights = plan.weights;
   out.cache = plan.kv;
-  out.buffers = plan.activations + plan.laws + plan.staging + plan.sampling;
+  out.buffers = plan.activations + plan.dists + plan.staging + plan.sampling;
   out.pixels = plan.vq_weights + plan.vq_scratch;
   out.drafts = plan.draft;
   out.process = plan.process + plan.libraries;

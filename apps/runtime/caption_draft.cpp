@@ -47,10 +47,10 @@ void check_one_vocabulary(const CaptionModel& target, const std::string& target_
 
 // Scores of the target are of its tokens, one for one.
 void check_same_tokens(const VerifierWatch& watch, const PromptRows& rows) {
-  const std::vector<std::int64_t> wanted = watch.picture_sizes();
+  const std::vector<std::int64_t> wanted = watch.image_sizes();
   std::vector<std::int64_t> found;
-  for (const auto& picture : rows.picture_rows) {
-    found.push_back(static_cast<std::int64_t>(picture.size()));
+  for (const auto& image : rows.image_rows) {
+    found.push_back(static_cast<std::int64_t>(image.size()));
   }
   if (wanted == found) return;
   const auto sum = [](const std::vector<std::int64_t>& sizes) {
@@ -99,22 +99,22 @@ void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
 }
 
 std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const DescribeQuestion& question,
-                                                     std::span<const PreprocessedPicture> pictures,
+                                                     std::span<const PreprocessedImage> images,
                                                      const Stream& text,
                                                      VerifierWatch* watch) const {
   const auto start = std::chrono::steady_clock::now();
   auto out = std::make_unique<PreparedDraft>();
-  if (choice_.blind) pictures = {};
-  const bool later = verified() && watch != nullptr && !pictures.empty();
+  if (choice_.blind) images = {};
+  const bool later = verified() && watch != nullptr && !images.empty();
   PromptPruning pruning{pruner_.get(), choice_.prune.budget, text.seed, text.item};
   if (later) pruning.pruner = nullptr;
-  out->prompt = make_picture_prompt(*model_, question.prompt, pictures, pruning, text.max_tokens,
+  out->prompt = make_image_prompt(*model_, question.prompt, images, pruning, text.max_tokens,
                                     {}, later ? &out->visual : nullptr);
   PromptRows& rows = out->prompt.rows;
   if (later) {
     check_same_tokens(*watch, rows);
     std::vector<PreprocessPlan> plans;
-    for (const PreprocessedPicture& picture : pictures) plans.push_back(picture.plan);
+    for (const PreprocessedImage& image : images) plans.push_back(image.plan);
     out->ids = model_->prompt_ids(question.prompt, plans);
   }
   DraftStreamItem& stream = out->stream;
@@ -122,14 +122,14 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const DescribeQuestion& que
                              .positions = std::move(rows.places),
                              .next_position = rows.next_place,
                              .cuts = rows.cuts.get()});
-  if (text.law.guided()) {
+  if (text.dist.guided()) {
     expects(question.without_images.has_value(), "the second branch is asked something");
     stream.branches.push_back(
         prompt_without_images(*model_, *question.without_images, text.max_tokens));
   }
   stream.grammar = VocabularyGrammar::line(static_cast<std::size_t>(logit_ids()),
                                            static_cast<std::size_t>(text.max_tokens));
-  stream.law = text.law;
+  stream.dist = text.dist;
   stream.stops = text.stops;
   stream.in_parts = true;
   if (later) {
@@ -149,8 +149,8 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const DescribeQuestion& que
 
 bool CaptionDraft::verified() const {
   if (pruner_ == nullptr) return false;
-  const Hook behind{HookPoint::kAfterProjector};
-  for (const SignalNeed& need : pruner_->needs(behind, pruned_model_of(*model_, 1), {})) {
+  const Hook after{HookPoint::kAfterProjector};
+  for (const SignalNeed& need : pruner_->needs(after, pruned_model_of(*model_, 1), {})) {
     if (need.kind == SignalKind::kVerifierScores) return true;
   }
   return false;
@@ -160,9 +160,9 @@ bool CaptionDraft::verified() const {
 void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std::uint64_t seed,
                              std::uint64_t item) const {
   std::vector<std::vector<float>> scores = watch.take_scores();
-  std::vector<PromptPicture> pictures;
+  std::vector<PromptImage> images;
   for (std::size_t i = 0; i < prepared.visual.size(); ++i) {
-    PromptPicture& one = pictures.emplace_back();
+    PromptImage& one = images.emplace_back();
     prepared.prompt.sessions.push_back(std::make_unique<PruneSession>(
         *pruner_, pruned_model_of(*model_, 1), choice_.prune.budget, seed, item));
     one.session = prepared.prompt.sessions.back().get();
@@ -171,7 +171,7 @@ void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std:
   }
   prepared.visual.clear();
   prepared.prompt.rows = build_prompt(model_->text(), prepared.ids, model_->describe().image_id,
-                                      std::move(pictures), model_->describe().video_id);
+                                      std::move(images), model_->describe().video_id);
 }
 
 std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const StreamLimits& limits,

@@ -1,5 +1,5 @@
 // A second captioner that drafts texts for the first: opened and checked against it, asked the same
-// question about the same pictures in its own words, its visual tokens pruned as one likes. The
+// question about the same images in its own words, its visual tokens pruned as one likes. The
 // texts stay the first one's: what the second is or sees changes passes alone.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #include "apps/runtime/describe_options.h"
 #include "apps/runtime/draft_model.h"
-#include "apps/runtime/picture_prompt.h"
+#include "apps/runtime/image_prompt.h"
 #include "apps/runtime/verifier_watch.h"
 #include "engine/decoding/stream_loop.h"
 
@@ -30,7 +30,7 @@ struct DraftRoom {
 
 // The draft's side of one text. Lives until the text is done.
 struct PreparedDraft {
-  PicturePrompt prompt;  // its rows are in the stream
+  ImagePrompt prompt;  // its rows are in the stream
   DraftStreamItem stream;
   double seconds = 0;  // that it took to prepare
   // For a draft whose visual tokens are chosen once the target has read its prompt.
@@ -56,19 +56,19 @@ class CaptionDraft final : public DraftModel {
                                             const std::string& target_name,
                                             std::int64_t max_tokens);
 
-  // How pictures are prepared for it; null when it sees none.
-  const DescribeSpec* picture_spec() const { return choice_.blind ? nullptr : &model_->describe(); }
+  // How images are prepared for it; null when it sees none.
+  const DescribeSpec* image_spec() const { return choice_.blind ? nullptr : &model_->describe(); }
 
   // Reads the weights; once. Without a storage as the checkpoint has them.
   void load(Backend& backend, std::optional<DType> storage);
-  // The same question for the draft, to be written as `text` is: its law, stops, length, seed and
-  // number. Error as make_picture_prompt(); kGeneral E_PRUNE_PICTURE where target and draft have
+  // The same question for the draft, to be written as `text` is: its distribution, stops, length, seed and
+  // number. Error as make_image_prompt(); kGeneral E_PRUNE_PICTURE where target and draft have
   // other numbers of visual tokens. The watch must outlive the text.
   std::unique_ptr<PreparedDraft> prepare(const DescribeQuestion& question,
-                                         std::span<const PreprocessedPicture> pictures,
+                                         std::span<const PreprocessedImage> images,
                                          const Stream& text, VerifierWatch* watch = nullptr) const;
   // Whether its visual tokens are chosen by what the target looks at: prepare() needs a watch over
-  // the target's prompt then, of pictures of as many tokens.
+  // the target's prompt then, of images of as many tokens.
   bool verified() const;
 
   // A drafter for a loop of these limits. Error kMemory.

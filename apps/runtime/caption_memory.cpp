@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 // Program, libraries, tokenizer and small blocks, as measured with test:tiny and the bundled
-// captioner, where it is what remains beside the plan's other parts.
+// captioner, where it is what remains next to the plan's other parts.
 constexpr std::size_t kProgramBytes = std::size_t{13} << 20;
 
 std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
@@ -43,13 +43,13 @@ std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& back
 }
 
 CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend, DType storage,
-                                  const StreamLimits& limits, const PreprocessPlan& picture) {
+                                  const StreamLimits& limits, const PreprocessPlan& image) {
   CaptionMemoryPlan plan;
   const StreamModelConfig& text = spec.model;
   for (const TensorSpec& tensor : text_tensors(spec.model, spec.layouts.front())) {
     plan.language += weight_bytes(backend, tensor, storage);
   }
-  if (text.tied_head) {  // packed beside the table
+  if (text.tied_head) {  // packed next to the table
     plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width, storage);
   }
   plan.language += floats(text_places(text) * text.transformer.head_dim);
@@ -57,16 +57,16 @@ CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
     plan.tower += weight_bytes(backend, tensor, storage);
   }
   plan.texts = text_loop_bytes(text, backend, limits);
-  // One view at a time; its rows, those of the picture, and the prompt's on their way.
+  // One view at a time; its rows, those of the image, and the prompt's on their way.
   const VitSpec& vit = spec.describe->tower.vit;
-  const std::int64_t patches = picture.view_width / vit.patch * (picture.view_height / vit.patch);
+  const std::int64_t patches = image.view_width / vit.patch * (image.view_height / vit.patch);
   const std::int64_t width = text.transformer.width;
   plan.encoding = VisionEncoder::scratch_bytes(vit, patches) +
-                  floats(picture.views * patches * vit.feature_width()) +
-                  floats(2 * picture.tokens * width) + floats(2 * limits.prompt_rows * width);
+                  floats(image.views * patches * vit.feature_width()) +
+                  floats(2 * image.tokens * width) + floats(2 * limits.prompt_rows * width);
   const std::int64_t ahead = std::max<std::int64_t>(limits.items, 2) + 1;
-  plan.pictures = floats(ahead * picture.views * 3 * picture.view_width * picture.view_height) +
-                  static_cast<std::size_t>(2 * 3 * picture.width * picture.height);
+  plan.images = floats(ahead * image.views * 3 * image.view_width * image.view_height) +
+                  static_cast<std::size_t>(2 * 3 * image.width * image.height);
   plan.process = kProgramBytes;
   return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);
 }
@@ -82,14 +82,14 @@ void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType s
                           StreamLimits limits, const std::string& model_name) {
   const std::optional<DeviceMemory> memory = backend.memory();
   if (!memory) return;
-  // A small picture and its prompt: larger ones are refused one by one.
-  const PreprocessPlan picture = plan_preprocess(spec.describe->policy, 64, 64);
+  // A small image and its prompt: larger ones are refused one by one.
+  const PreprocessPlan image = plan_preprocess(spec.describe->policy, 64, 64);
   constexpr std::int64_t kShortPrompt = 32;
   limits.items = 1;
-  limits.prompt_rows = std::max(limits.prompt_rows, picture.tokens + kShortPrompt);
+  limits.prompt_rows = std::max(limits.prompt_rows, image.tokens + kShortPrompt);
   const auto bytes_as = [&](DType dtype) {
     limits.kv = dtype;
-    return plan_captioning(spec, backend, dtype, limits, picture);
+    return plan_captioning(spec, backend, dtype, limits, image);
   };
   const CaptionMemoryPlan plan = bytes_as(storage);
   if (plan.device_bytes() <= memory->free) return;
@@ -102,7 +102,7 @@ void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType s
        .where = "memory of " + backend.name() + ", one text at a time",
        .expected = format_bytes(plan.device_bytes()) + " (weights " +
                    format_bytes(plan.language + plan.tower) + ", texts " +
-                   format_bytes(plan.texts) + ", pictures " + format_bytes(plan.encoding) +
+                   format_bytes(plan.texts) + ", images " + format_bytes(plan.encoding) +
                    ", libraries and staging " + format_bytes(plan.libraries + plan.staging) + ")",
        .found = format_bytes(memory->free) + " free",
        .hint = narrower ? "would fit: --dtype bf16"

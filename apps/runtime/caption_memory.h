@@ -1,4 +1,4 @@
-// What describing pictures with a model holds in memory, before any weight is read.
+// What describing images with a model holds in memory, before any weight is read.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace tessera {
 
 struct CaptionMemoryPlan {
   std::size_t language = 0;  // weights and rotary tables of the language model
-  std::size_t tower = 0;     // weights of picture encoder and projector
+  std::size_t tower = 0;     // weights of image encoder and projector
   std::size_t texts = 0;     // cache and buffers of all texts at once
-  std::size_t encoding = 0;  // of one picture
-  std::size_t pictures = 0;  // prepared ahead of their turn
+  std::size_t encoding = 0;  // of one image
+  std::size_t images = 0;  // prepared ahead of their turn
   std::size_t process = 0;   // program, libraries, tokenizer: an allowance
   // On a device with memory of its own: arguments on their way, and the vendor's libraries.
   std::size_t staging = 0, libraries = 0;
@@ -26,15 +26,15 @@ struct CaptionMemoryPlan {
     return on_device ? language + tower + texts + encoding + staging + libraries : 0;
   }
   std::size_t host_bytes() const {
-    return on_device ? pictures + process + staging
-                     : language + tower + texts + encoding + pictures + process;
+    return on_device ? images + process + staging
+                     : language + tower + texts + encoding + images + process;
   }
   std::size_t total() const { return device_bytes() + host_bytes(); }
 };
 
-// `limits` as the loop will have them; `picture`: one like all others.
+// `limits` as the loop will have them; `image`: one like all others.
 CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend, DType storage,
-                                  const StreamLimits& limits, const PreprocessPlan& picture);
+                                  const StreamLimits& limits, const PreprocessPlan& image);
 
 // The same run on a device with memory of its own.
 CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan);

@@ -39,8 +39,8 @@ DecodeMethod settle_text_method(DecodeMethod method, const DecodeAids& aids, std
   }
   method = settle_method(method, aids, tokens);
   check_method(method, aids, tokens);
-  if (promise_of(method) == Promise::kNone) {
-    refuse("E_DECODE_CAPTION", setting::kAccept, "a rule that keeps the law of the text", method.rule);
+  if (guarantee_of(method) == Guarantee::kNone) {
+    refuse("E_DECODE_CAPTION", setting::kAccept, "a rule that keeps the distribution of the text", method.rule);
   }
   return method;
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/runtime/picture_prompt.h"
+#include "apps/runtime/image_prompt.h"
 #include "engine/decoding/decode_method.h"
 
 namespace tessera {
@@ -13,7 +13,7 @@ namespace tessera {
 // distribution.
 DecodeMethod settle_text_method(DecodeMethod method, const DecodeAids& aids, std::int64_t tokens);
 
-// Error kUsage E_DECODE_CONFLICT for drafts that branch behind prompts that are cut inside the
+// Error kUsage E_DECODE_CONFLICT for drafts that branch after prompts that are cut inside the
 // model.
 void check_text_pruning(const DecodeMethod& method, const CaptionModel& model,
                         const PromptPruning& pruning, const std::string& prune_method);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/runtime/clip_prompt.h"
+#include "apps/runtime/video_prompt.h"
 #include "engine/core/io.h"
 #include "engine/families/test_models.h"
 
@@ -91,30 +91,30 @@ std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what
 }  // namespace
 
 std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
-                                                   std::span<const PreprocessPlan> pictures) const {
+                                                   std::span<const PreprocessPlan> images) const {
   ChatTurn turn;
-  std::vector<PictureLayout> layouts;
+  std::vector<ImageLayout> layouts;
   const std::int64_t class_tokens = describe().tower.vit.class_token_feature ? 1 : 0;
   std::int64_t wanted = 0;
-  for (const PreprocessPlan& plan : pictures) {
-    wanted += plan.tokens + class_tokens * (plan.clip ? plan.views : 1);
-    constexpr std::int64_t kMostTokens = std::int64_t{1} << 15, kMostTiles = 64;
-    if (plan.tokens < 1 || plan.tokens >= kMostTokens || plan.tiles.rows > kMostTiles ||
-        plan.tiles.cols > kMostTiles) {
+  for (const PreprocessPlan& plan : images) {
+    wanted += plan.tokens + class_tokens * (plan.video ? plan.views : 1);
+    constexpr std::int64_t kMaxTokens = std::int64_t{1} << 15, kMaxTiles = 64;
+    if (plan.tokens < 1 || plan.tokens >= kMaxTokens || plan.tiles.rows > kMaxTiles ||
+        plan.tiles.cols > kMaxTiles) {
       throw Error({.kind = ErrorKind::kGeneral,
                    .code = "E_PICTURE_TOKENS",
-                   .where = plan.clip ? "clip" : "picture",
+                   .where = plan.video ? "clip" : "picture",
                    .expected = "1 to 32767 visual tokens in at most 64 x 64 tiles",
                    .found = std::to_string(plan.tokens),
-                   .hint = plan.clip ? "show fewer frames: --video-frames" : ""});
+                   .hint = plan.video ? "show fewer frames: --video-frames" : ""});
     }
-    if (plan.clip) {
-      add_clip(*chat_, plan, class_tokens, turn.parts, layouts);
+    if (plan.video) {
+      add_video(*chat_, plan, class_tokens, turn.parts, layouts);
       continue;
     }
     turn.parts.push_back(ChatPart::image());
     const bool tiled = plan.base == BaseView::kLast;  // each tile in a frame of its own
-    PictureLayout& layout = layouts.emplace_back();
+    ImageLayout& layout = layouts.emplace_back();
     if (tiled) {
       layout.tokens = plan.view_rows * plan.view_cols;
       layout.rows = static_cast<int>(plan.tiles.rows);
@@ -188,7 +188,7 @@ void CaptionModel::load(Backend& backend, DType storage) {
   if (!describe().newline_name.empty()) {
     newline = read_vector(weights(), describe().newline_name, spec.model.transformer.width);
   }
-  pictures_ = std::make_unique<VisualEncoder>(backend, describe().tower,
+  images_ = std::make_unique<VisualEncoder>(backend, describe().tower,
                                               (spec.folder / "config.json").string(), weights(),
                                               std::move(newline), storage);
   weights().verify_unchanged();

@@ -1,5 +1,5 @@
-// A published captioning model, opened and loaded: language model, picture encoder with projector,
-// text tokenizer, and how its family prepares pictures and prompts.
+// A published captioning model, opened and loaded: language model, image encoder with projector,
+// text tokenizer, and how its family prepares images and prompts.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace tessera {
 class CaptionModel {
  public:
   // Reads configuration, tokenizer, names and shapes of the weights; "test:tiny" is made in memory.
-  // Error kModel; E_FAMILY for a model that describes no pictures.
+  // Error kModel; E_FAMILY for a model that describes no images.
   static std::unique_ptr<CaptionModel> open(const std::filesystem::path& folder);
 
   // Reads the weights; once. Error kModel, kMemory.
@@ -28,19 +28,19 @@ class CaptionModel {
   const DescribeSpec& describe() const { return *opened_.spec.describe; }
   const ChatForm& chat() const { return *chat_; }
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
-  bool loaded() const { return pictures_ != nullptr; }
+  bool loaded() const { return images_ != nullptr; }
   const TokenModel& text() const { return text_->space(TokenSpace::kText); }
-  const VisualEncoder& pictures() const { return *pictures_; }
+  const VisualEncoder& images() const { return *images_; }
   const Checkpoint& weights() const { return *opened_.weights; }
   std::uint64_t weight_file_bytes() const { return weights().total_bytes(); }
   DType stored() const;  // as the weight file has them
 
-  // Ids of a question about pictures or clips of these plans: a placeholder id for every visual
-  // token, describe().image_id or, where clips have one of their own, describe().video_id. Error
-  // kModel when the tokenizer and the model do not fit; kGeneral (E_PICTURE_TOKENS) for a picture
+  // Ids of a question about images or videos of these plans: a placeholder id for every visual
+  // token, describe().image_id or, where videos have one of their own, describe().video_id. Error
+  // kModel when the tokenizer and the model do not fit; kGeneral (E_PICTURE_TOKENS) for an image
   // of more tokens than any prompt has.
   std::vector<std::int32_t> prompt_ids(const std::string& question,
-                                       std::span<const PreprocessPlan> pictures) const;
+                                       std::span<const PreprocessPlan> images) const;
 
  private:
   CaptionModel() = default;
@@ -48,7 +48,7 @@ class CaptionModel {
   const ChatForm* chat_ = nullptr;
   std::optional<TextTokenizer> tokenizer_;
   std::unique_ptr<StreamModel> text_;
-  std::unique_ptr<VisualEncoder> pictures_;
+  std::unique_ptr<VisualEncoder> images_;
 };
 
 }  // namespace tessera

@@ -11,19 +11,19 @@ using Place = std::array<std::int64_t, 3>;
 
 Place everywhere(std::int64_t place) { return {place, place, place}; }
 
-// Where every id of the prompt stands before anything is pruned, and the first place behind it.
+// Where every id of the prompt stands before anything is pruned, and the first place after it.
 struct WholePlaces {
   std::vector<Place> of_id;
   std::int64_t next = 0;
 };
 
-// Ids of three axes: text counts on all three; a picture that begins at s has (s + time, s + row,
-// s + column) and text goes on behind its highest.
+// Ids of three axes: text counts on all three; an image that begins at s has (s + time, s + row,
+// s + column) and text goes on after its highest.
 WholePlaces whole_places(std::span<const std::int32_t> ids, std::int32_t image_id,
                          std::span<const std::vector<std::array<std::int32_t, 3>>> grids,
                          bool three_axes) {
   WholePlaces out;
-  std::size_t picture = 0, token = 0;
+  std::size_t image = 0, token = 0;
   std::int64_t next = 0, start = 0, highest = 0;
   for (const std::int32_t id : ids) {
     if (!three_axes || id != image_id) {
@@ -31,16 +31,16 @@ WholePlaces whole_places(std::span<const std::int32_t> ids, std::int32_t image_i
       continue;
     }
     if (token == 0) start = highest = next;
-    const auto& offset = grids[picture][token];
+    const auto& offset = grids[image][token];
     Place place;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       place[axis] = start + offset[axis];
       highest = std::max(highest, place[axis]);
     }
     out.of_id.push_back(place);
-    if (++token == grids[picture].size()) {
+    if (++token == grids[image].size()) {
       token = 0;
-      ++picture;
+      ++image;
       next = highest + 1;
     }
   }
@@ -48,7 +48,7 @@ WholePlaces whole_places(std::span<const std::int32_t> ids, std::int32_t image_i
   return out;
 }
 
-// Embeddings of the ids behind the last picture.
+// Embeddings of the ids after the last image.
 std::vector<float> embedded_text(const TokenModel& model, std::span<const std::int32_t> ids) {
   const Shape shape{static_cast<std::int64_t>(ids.size()), model.width()};
   Tensor rows = model.backend().allocate(DType::kF32, shape);
@@ -59,32 +59,32 @@ std::vector<float> embedded_text(const TokenModel& model, std::span<const std::i
   return {host.view().f32(), host.view().f32() + shape.elements()};
 }
 
-void prune_behind_projector(const TokenModel& model, std::span<const std::int32_t> text,
-                            std::vector<PromptPicture>& pictures) {
+void prune_after_projector(const TokenModel& model, std::span<const std::int32_t> text,
+                            std::vector<PromptImage>& images) {
   const Hook hook{HookPoint::kAfterProjector};
   std::vector<float> words;
-  for (PromptPicture& picture : pictures) {
-    if (picture.session == nullptr || !picture.session->asks(hook)) continue;
+  for (PromptImage& image : images) {
+    if (image.session == nullptr || !image.session->asks(hook)) continue;
     if (words.empty()) words = embedded_text(model, text);
-    VisualRows& visual = picture.visual;
+    VisualRows& visual = image.visual;
     const MatrixView rows{visual.rows.data(), visual.block.count(), visual.width};
     std::vector<Signal> signals = {
         {.kind = SignalKind::kEmbeddings, .values = rows},
         {.kind = SignalKind::kTextEmbeddings,
          .values = {words.data(), static_cast<std::int64_t>(text.size()), visual.width}}};
-    if (!picture.verifier.empty()) {
-      const auto count = static_cast<std::int64_t>(picture.verifier.size());
+    if (!image.verifier.empty()) {
+      const auto count = static_cast<std::int64_t>(image.verifier.size());
       signals.push_back(
-          {.kind = SignalKind::kVerifierScores, .values = {picture.verifier.data(), count, 1}});
+          {.kind = SignalKind::kVerifierScores, .values = {image.verifier.data(), count, 1}});
     }
-    const PrunePlan plan = picture.session->select(hook, visual.block, signals);
+    const PrunePlan plan = image.session->select(hook, visual.block, signals);
     PrunedBlock pruned = apply(plan, visual.block, rows);
     visual.block = std::move(pruned.block);
     visual.rows = std::move(pruned.features);
   }
 }
 
-// The number in its whole picture of each token of the block. Tokens of three axes are found by
+// The number in its whole image of each token of the block. Tokens of three axes are found by
 // their place.
 std::vector<std::size_t> numbers_of(const VisualBlock& block,
                                     const std::vector<std::array<std::int32_t, 3>>& grid) {
@@ -98,7 +98,7 @@ std::vector<std::size_t> numbers_of(const VisualBlock& block,
 }  // namespace
 
 PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> given,
-                        std::int32_t image_id, std::vector<PromptPicture> pictures,
+                        std::int32_t image_id, std::vector<PromptImage> images,
                         std::int32_t video_id) {
   const bool three_axes = model.transformer().config().rope.three_axes();
   std::vector<std::int32_t> ids(given.begin(), given.end());
@@ -106,40 +106,40 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
   // Positions of whole pictures: blocks carry them through any pruning.
   std::vector<std::vector<std::array<std::int32_t, 3>>> grids, offsets;
   std::int64_t placeholders = 0;
-  for (const PromptPicture& picture : pictures) {
-    grids.push_back(picture.visual.positions);
-    offsets.push_back(picture.visual.offsets.empty() ? picture.visual.positions
-                                                     : picture.visual.offsets);
-    placeholders += picture.visual.total;
+  for (const PromptImage& image : images) {
+    grids.push_back(image.visual.positions);
+    offsets.push_back(image.visual.offsets.empty() ? image.visual.positions
+                                                     : image.visual.offsets);
+    placeholders += image.visual.total;
   }
   expects(std::count(ids.begin(), ids.end(), image_id) == placeholders,
           "a placeholder for each visual token");
-  const auto behind = std::find(ids.rbegin(), ids.rend(), image_id).base();
-  const std::span<const std::int32_t> tail =
-      std::span<const std::int32_t>(ids).subspan(static_cast<std::size_t>(behind - ids.begin()));
-  prune_behind_projector(model, tail, pictures);
+  const auto after = std::find(ids.rbegin(), ids.rend(), image_id).base();
+  const std::span<const std::int32_t> redraft_policy =
+      std::span<const std::int32_t>(ids).subspan(static_cast<std::size_t>(after - ids.begin()));
+  prune_after_projector(model, redraft_policy, images);
   const WholePlaces whole = whole_places(ids, image_id, offsets, three_axes);
 
   PromptRows out;
-  bool renumber = !three_axes && !pictures.empty();
-  for (const PromptPicture& picture : pictures) {
-    renumber = renumber && (picture.session == nullptr ||
-                            picture.session->positions() == PositionPolicy::kRenumber);
+  bool renumber = !three_axes && !images.empty();
+  for (const PromptImage& image : images) {
+    renumber = renumber && (image.session == nullptr ||
+                            image.session->positions() == PositionPolicy::kRenumber);
   }
-  std::vector<PlacedPicture> placed(pictures.size());
+  std::vector<PlacedImage> placed(images.size());
   struct Source {
-    std::int64_t picture = -1;  // -1: text
-    std::size_t row = 0;        // of the picture's rows, or of the text
+    std::int64_t image = -1;  // -1: text
+    std::size_t row = 0;        // of the image's rows, or of the text
   };
   std::vector<Source> sources;
   std::vector<std::int64_t> text_rows;
-  std::size_t picture = 0, token = 0;
+  std::size_t image = 0, token = 0;
   std::vector<std::size_t> numbers;
-  const auto behind_last = static_cast<std::size_t>(behind - ids.begin());
-  std::vector<std::vector<std::size_t>> order(pictures.size());  // rows in the order of the prompt
+  const auto after_last = static_cast<std::size_t>(after - ids.begin());
+  std::vector<std::vector<std::size_t>> order(images.size());  // rows in the order of the prompt
   for (std::size_t i = 0; i < ids.size();) {
     if (ids[i] != image_id) {
-      if (i >= behind_last) text_rows.push_back(static_cast<std::int64_t>(sources.size()));
+      if (i >= after_last) text_rows.push_back(static_cast<std::int64_t>(sources.size()));
       sources.push_back({-1, out.text.size()});
       out.text.push_back(ids[i]);
       out.places.push_back(whole.of_id[i]);
@@ -148,21 +148,21 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
     }
     // Placeholders side by side take their rows in the order of the block, which a method may have
     // changed.
-    if (token == 0) numbers = numbers_of(pictures[picture].visual.block, grids[picture]);
+    if (token == 0) numbers = numbers_of(images[image].visual.block, grids[image]);
     std::size_t end = token + 1;
-    while (end < grids[picture].size() && ids[i + end - token] == image_id) ++end;
+    while (end < grids[image].size() && ids[i + end - token] == image_id) ++end;
     for (std::size_t row = 0; row < numbers.size(); ++row) {
       if (numbers[row] < token || numbers[row] >= end) continue;
-      placed[picture].rows.push_back(static_cast<std::int64_t>(sources.size()));
-      sources.push_back({static_cast<std::int64_t>(picture), row});
+      placed[image].rows.push_back(static_cast<std::int64_t>(sources.size()));
+      sources.push_back({static_cast<std::int64_t>(image), row});
       out.places.push_back(whole.of_id[i + numbers[row] - token]);
-      order[picture].push_back(row);
+      order[image].push_back(row);
     }
     i += end - token;
     token = end;
-    if (token == grids[picture].size()) {
+    if (token == grids[image].size()) {
       token = 0;
-      ++picture;
+      ++image;
     }
   }
   out.next_place = whole.next;
@@ -179,9 +179,9 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
   Tensor host = Tensor::host(DType::kF32, Shape{static_cast<std::int64_t>(sources.size()), width});
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const Source& source = sources[i];
-    const float* from = source.picture < 0
+    const float* from = source.image < 0
                             ? words.data()
-                            : pictures[static_cast<std::size_t>(source.picture)].visual.rows.data();
+                            : images[static_cast<std::size_t>(source.image)].visual.rows.data();
     std::copy_n(from + source.row * static_cast<std::size_t>(width), width,
                 host.view().f32() + static_cast<std::int64_t>(i) * width);
   }
@@ -189,13 +189,13 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
   model.backend().upload(host.view(), out.rows.view());
   model.backend().synchronize();
 
-  for (std::size_t i = 0; i < pictures.size(); ++i) {
-    placed[i].session = pictures[i].session;
-    placed[i].total = pictures[i].visual.total;
-    placed[i].block = pictures[i].visual.block;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    placed[i].session = images[i].session;
+    placed[i].total = images[i].visual.total;
+    placed[i].block = images[i].visual.block;
     placed[i].block.tokens.clear();
     for (std::size_t k = 0; k < order[i].size(); ++k) {
-      VisualToken moved = pictures[i].visual.block.tokens[order[i][k]];
+      VisualToken moved = images[i].visual.block.tokens[order[i][k]];
       const Place& place = out.places[static_cast<std::size_t>(placed[i].rows[k])];
       for (std::size_t axis = 0; axis < 3; ++axis) {
         moved.position[axis] = static_cast<std::int32_t>(place[axis]);
@@ -203,9 +203,9 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
       placed[i].block.tokens.push_back(moved);
     }
   }
-  for (const PlacedPicture& entry : placed) {
+  for (const PlacedImage& entry : placed) {
     out.kept.push_back(entry.block);
-    out.picture_rows.push_back(entry.rows);
+    out.image_rows.push_back(entry.rows);
   }
   out.text_rows = text_rows;
   auto cuts = std::make_unique<LlmPruning>(model.transformer().config(), model.backend(),

@@ -10,7 +10,7 @@
 namespace tessera {
 
 CodePatches::CodePatches(std::int64_t codes, std::int64_t factor)
-    : codes_(codes), factor_(factor), side_(std::min(factor, kMostSide)) {
+    : codes_(codes), factor_(factor), side_(std::min(factor, kMaxSide)) {
   while (factor_ % side_ != 0) --side_;
   colours_.resize(static_cast<std::size_t>(codes_) * patch_size());
   seen_.resize(static_cast<std::size_t>(codes_));
@@ -48,7 +48,7 @@ void CodePatches::learn(std::span<const std::int32_t> codes, std::int64_t rows,
                         std::int64_t columns, const Image& image) {
   expects(static_cast<std::int64_t>(codes.size()) == rows * columns, "a code a place");
   expects(image.width == columns * factor_ && image.height == rows * factor_,
-          "a picture of these places");
+          "an image of these places");
   if (fixed_) return;
   const std::int64_t block = factor_ / side_;  // pixels a colour is the mean of, a side
   const float share = 1.0f / static_cast<float>(block * block);

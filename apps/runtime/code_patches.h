@@ -1,8 +1,8 @@
-// Rough pictures of codes that were not decoded yet: a small patch of colours for every code, the
-// mean of what decoded pictures showed where it stood. A picture that grows can be drawn from them
+// Rough images of codes that were not decoded yet: a small patch of colours for every code, the
+// mean of what decoded images showed where it stood. An image that grows can be drawn from them
 // after every pass for next to nothing, where decoding costs seconds. The patches of a model lie
-// beside its weights (patches.safetensors, `patches` [V, P, P, 3] U8), or are learned as pictures
-// are painted.
+// next to its weights (patches.safetensors, `patches` [V, P, P, 3] U8), or are learned as images
+// are generated.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ inline constexpr std::int32_t kNoCode = -1;
 
 class CodePatches {
  public:
-  static constexpr std::int64_t kMostSide = 4;  // colours a side of a patch
+  static constexpr std::int64_t kMaxSide = 4;  // colours a side of a patch
 
   // `factor`: pixels a side of a place. Nothing is known yet.
   CodePatches(std::int64_t codes, std::int64_t factor);
 
-  // Those beside a model; nothing when the folder has none. Error kModel naming the tensor for
+  // Those next to a model; nothing when the folder has none. Error kModel naming the tensor for
   // another shape or type.
   static std::optional<CodePatches> load(const std::filesystem::path& folder, std::int64_t codes,
                                          std::int64_t factor);
 
-  // Takes a decoded picture of rows x columns places in. Patches that came from a file stay.
+  // Takes a decoded image of rows x columns places in. Patches that came from a file stay.
   void learn(std::span<const std::int32_t> codes, std::int64_t rows, std::int64_t columns,
              const Image& image);
 
@@ -38,7 +38,7 @@ class CodePatches {
   // Share of the places with a code whose patch is known, 0..1; 0 when none has a code.
   double known_share(std::span<const std::int32_t> codes) const;
 
-  // The picture of rows x columns places; what has no code or no patch in the mean colour of the
+  // The image of rows x columns places; what has no code or no patch in the mean colour of the
   // rest.
   Image draw(std::span<const std::int32_t> codes, std::int64_t rows, std::int64_t columns) const;
 

@@ -52,7 +52,7 @@ DescribeModel::DescribeModel(const DescribeOptions& given) : options_(given) {
            std::to_string(options_.max_tokens));
   }
   pruning(options_.prune);
-  law_ = settle_law({.guidance = 1, .temperature = 0}, options_.sampling);
+  dist_ = settle_dist({.guidance = 1, .temperature = 0}, options_.sampling);
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }
 
@@ -69,7 +69,7 @@ std::shared_ptr<const DescribePruning> DescribeModel::pruning(const PruneChoice&
 void DescribeModel::load() {
   if (loaded_) return;
   StreamLimits limits =
-      this->limits({.prompt_rows = options_.prompt_rows, .guided = law_.guided()});
+      this->limits({.prompt_rows = options_.prompt_rows, .guided = dist_.guided()});
   check_caption_memory(model_->spec(), *backend_, storage_, std::move(limits), name_);
   model_->load(*backend_, storage_);
   if (draft_) draft_->load(*backend_, options_.storage);
@@ -83,7 +83,7 @@ StreamLimits DescribeModel::limits(const LoopNeeds& needs) const {
           .window = options_.method.window,
           .guided = needs.guided,
           .kv = storage_,
-          .laws = keeps_laws(options_.method),
+          .dists = keeps_dists(options_.method),
           .shape = options_.method.shape()};
 }
 

@@ -10,9 +10,9 @@
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_options.h"
 #include "apps/runtime/lane.h"
-#include "apps/runtime/picture_prompt.h"
+#include "apps/runtime/image_prompt.h"
 #include "engine/decoding/method_parts.h"
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 
 namespace tessera {
 
@@ -38,7 +38,7 @@ class DescribeModel final : public LaneModel {
   const CaptionModel& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
   DType storage() const { return storage_; }
-  const LawSettings& law() const { return law_; }
+  const DistributionSettings& dist() const { return dist_; }
   CaptionDraft* draft() const { return draft_.get(); }  // null = none
   // A pruner of this choice. Error kUsage when the model cannot serve it.
   std::shared_ptr<const DescribePruning> pruning(const PruneChoice& choice) const;
@@ -69,7 +69,7 @@ class DescribeModel final : public LaneModel {
   std::unique_ptr<Backend> backend_;
   DType storage_;
   DecodeAids aids_;
-  LawSettings law_;
+  DistributionSettings dist_;
   std::unique_ptr<CaptionDraft> draft_;
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
   std::optional<WindowController> controller_;

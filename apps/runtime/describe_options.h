@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/runtime/clip_source.h"
+#include "apps/runtime/video_source.h"
 #include "apps/runtime/prune_session.h"
 #include "engine/backend/backend.h"
 #include "engine/core/error.h"
@@ -47,14 +47,14 @@ struct DescribeOptions {
   DraftChoice draft;       // for methods of the drafter "model"
   SettingValues sampling;  // greedy without guidance unless given
   std::uint64_t seed = 0;
-  std::filesystem::path helper;  // the process that reads images; empty = beside the program
+  std::filesystem::path helper;  // the process that reads images; empty = next to the program
 };
 
 // Where an image comes from: a file, bytes already read, or pixels; or a scene of a video, whose
 // frames are one visual block.
 struct ImageSource {
-  std::optional<ClipScene> scene;
-  ClipChoice frames;  // of the scene
+  std::optional<VideoScene> scene;
+  VideoChoice frames;  // of the scene
   std::shared_ptr<const Image> image;
   std::filesystem::path file;
   std::vector<std::uint8_t> bytes;
@@ -107,7 +107,7 @@ struct Caption {
   std::vector<std::string> notes;    // of the image reader; why a text had no draft model
   std::vector<VisualBlock> kept;     // of each image, in front of the language model or after it
   std::vector<VisualBlock> whole;    // of each image, before any pruning
-  // Of each token of `whole`, see PicturePrompt::scores().
+  // Of each token of `whole`, see ImagePrompt::scores().
   std::vector<std::vector<float>> scores;
   DecodeMeters meters;
   CaptionSeconds seconds;

@@ -28,14 +28,14 @@ std::string trimmed(const std::string& text) {
 bool report_confinement(const std::string& confinement, DescribeListener& listener) {
   if (confinement.empty()) return false;
   if (confinement != kWholeConfinement) {
-    listener.on_notice("pictures are read behind " + confinement + ", not behind " +
+    listener.on_notice("pictures are read after " + confinement + ", not after " +
                        std::string(kWholeConfinement) +
-                       ": the kernel refused; a hostile picture could do more harm");
+                       ": the kernel refused; a hostile image could do more harm");
   }
   return true;
 }
 
-Caption caption_of(const PreparedPictures& prepared) {
+Caption caption_of(const PreparedImages& prepared) {
   Caption caption;
   caption.id = prepared.request.id;
   caption.sizes = prepared.sizes;
@@ -59,7 +59,7 @@ void DescribeListener::on_fewer(std::int64_t had, std::int64_t have) {
 // A text at work or on its way there.
 struct DescribeSubmission::Work {
   Caption caption;
-  PicturePrompt prompt;                  // its rows are in the stream
+  ImagePrompt prompt;                  // its rows are in the stream
   Stream stream;                         // until it is given to the lane
   std::unique_ptr<VerifierWatch> watch;  // over the prompt, for a draft that goes by it
   std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
@@ -69,10 +69,10 @@ struct DescribeSubmission::Work {
 
 // Images that are read, on their way to the encoder.
 struct DescribeSubmission::Arrival {
-  PreparedPictures prepared;
+  PreparedImages prepared;
   std::size_t place = 0;             // in the submission
   std::uint64_t number = 0;          // half of the key of what is sampled
-  std::vector<EncodedPicture> seen;  // of its images, if they ran together with others
+  std::vector<EncodedTiles> seen;  // of its images, if they ran together with others
   double seconds = 0;                // its share of that run
 };
 
@@ -95,10 +95,10 @@ void DescribeSubmission::begin() {
   if (queue_ != nullptr) return;
   model_.load();
   const auto ahead = static_cast<std::size_t>(std::max<std::int64_t>(slots_, 2));
-  queue_ = std::make_unique<PictureQueue>(
+  queue_ = std::make_unique<ImageQueue>(
       std::move(source_), model_.model().describe(),
-      PictureReaderOptions{.helper = model_.options().helper}, ahead,
-      model_.draft() != nullptr ? model_.draft()->picture_spec() : nullptr);
+      ImageReaderOptions{.helper = model_.options().helper}, ahead,
+      model_.draft() != nullptr ? model_.draft()->image_spec() : nullptr);
   model_.add_readers(1);
 }
 
@@ -129,22 +129,22 @@ void DescribeSubmission::arrive(Wait wait) {
     if (!prepared) break;
     const std::size_t place = arrivals_++;
     const std::uint64_t number = prepared->request.number.value_or(place);
-    for (const PreprocessedPicture& picture : prepared->pictures) views += picture.views.size();
+    for (const PreprocessedImage& image : prepared->images) views += image.views.size();
     arrived_.push_back({std::move(*prepared), place, number, {}, 0});
   }
   if (arrived_.size() > 1) encode_together();
 }
 
-// Whether the encoder may run for it beside others: it will be needed, and nobody watches.
+// Whether the encoder may run for it next to others: it will be needed, and nobody watches.
 bool DescribeSubmission::goes_together(const Arrival& arrival) const {
-  if (arrival.prepared.error || arrival.prepared.pictures.empty()) return false;
+  if (arrival.prepared.error || arrival.prepared.images.empty()) return false;
   try {
     std::vector<PreprocessPlan> plans;
-    for (const PreprocessedPicture& picture : arrival.prepared.pictures) {
-      plans.push_back(picture.plan);
+    for (const PreprocessedImage& image : arrival.prepared.images) {
+      plans.push_back(image.plan);
     }
     model_.model().prompt_ids(arrival.prepared.request.prompt, plans);
-    const auto views = static_cast<std::int64_t>(arrival.prepared.pictures.front().views.size());
+    const auto views = static_cast<std::int64_t>(arrival.prepared.images.front().views.size());
     return pruning_->pruner == nullptr ||
            !VisualEncoder::watched({*pruning_->pruner, pruned_model_of(model_.model(), views),
                                     pruning_->choice.budget, model_.options().seed,
@@ -156,22 +156,22 @@ bool DescribeSubmission::goes_together(const Arrival& arrival) const {
   }
 }
 
-// One run of the encoder for the pictures that arrived together.
+// One run of the encoder for the images that arrived together.
 void DescribeSubmission::encode_together() {
-  std::vector<const PreprocessedPicture*> pictures;
+  std::vector<const PreprocessedImage*> images;
   std::vector<Arrival*> those;
   for (Arrival& arrival : arrived_) {
     if (!goes_together(arrival)) continue;
     those.push_back(&arrival);
-    for (const PreprocessedPicture& picture : arrival.prepared.pictures) {
-      pictures.push_back(&picture);
+    for (const PreprocessedImage& image : arrival.prepared.images) {
+      images.push_back(&image);
     }
   }
   if (those.size() < 2) return;
   const Clock::time_point begin = Clock::now();
-  std::vector<EncodedPicture> seen;
+  std::vector<EncodedTiles> seen;
   try {
-    seen = model_.model().pictures().look(pictures);
+    seen = model_.model().images().look(images);
   } catch (const Error&) {  // each alone then, so that the one at fault is known
     return;
   } catch (const std::bad_alloc&) {
@@ -179,7 +179,7 @@ void DescribeSubmission::encode_together() {
   }
   auto next = std::make_move_iterator(seen.begin());
   for (Arrival* arrival : those) {
-    const auto end = next + static_cast<std::ptrdiff_t>(arrival->prepared.pictures.size());
+    const auto end = next + static_cast<std::ptrdiff_t>(arrival->prepared.images.size());
     arrival->seen.assign(next, end);
     arrival->seconds = since(begin) / static_cast<double>(those.size());
     next = end;
@@ -187,24 +187,24 @@ void DescribeSubmission::encode_together() {
 }
 
 std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& arrival) const {
-  const PreparedPictures& prepared = arrival.prepared;
+  const PreparedImages& prepared = arrival.prepared;
   auto work = std::make_unique<Work>();
   work->caption = caption_of(prepared);
   Caption& caption = work->caption;
   work->start = Clock::now() - std::chrono::duration_cast<Clock::duration>(
                                    std::chrono::duration<double>(arrival.seconds));
   if (prepared.error) throw Error(*prepared.error);
-  for (const PreprocessedPicture& picture : prepared.pictures) {
-    const PreprocessPlan& plan = picture.plan;
-    if (plan.clip) {
-      const std::vector<std::int64_t>& shown = plan.clip->numbers;
+  for (const PreprocessedImage& image : prepared.images) {
+    const PreprocessPlan& plan = image.plan;
+    if (plan.video) {
+      const std::vector<std::int64_t>& shown = plan.video->numbers;
       caption.frames.insert(caption.frames.end(), shown.begin(), shown.end());
     }
     caption.seen.push_back({std::min(plan.resized_width, plan.canvas_width),
                             std::min(plan.resized_height, plan.canvas_height)});
   }
   const DescribeOptions& options = model_.options();
-  work->prompt = make_picture_prompt(model_.model(), prepared.request.prompt, prepared.pictures,
+  work->prompt = make_image_prompt(model_.model(), prepared.request.prompt, prepared.images,
                                      pruning_->of(options.seed, arrival.number), options.max_tokens,
                                      arrival.seen);
   const PromptRows& rows = work->prompt.rows;
@@ -233,8 +233,8 @@ void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64
   stream.before = std::move(rows.text);
   stream.stops = model_.model().describe().stops;
   stream.max_tokens = model_.options().max_tokens;
-  stream.law = model_.law();
-  if (stream.law.guided()) {
+  stream.dist = model_.dist();
+  if (stream.dist.guided()) {
     stream.unconditional =
         prompt_without_images(model_.model(), without_images(request), stream.max_tokens);
   }
@@ -243,8 +243,8 @@ void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64
   const CaptionDraft* draft = model_.draft();
   const ModelConfig& language = model_.model().spec().model.transformer;
   if (draft != nullptr && draft->verified() && pruning_->pruner == nullptr && language.layers > 1 &&
-      !rows.picture_rows.empty()) {
-    work.watch = std::make_unique<VerifierWatch>(language, model_.backend(), rows.picture_rows,
+      !rows.image_rows.empty()) {
+    work.watch = std::make_unique<VerifierWatch>(language, model_.backend(), rows.image_rows,
                                                  rows.text_rows);
     stream.prompt.cuts = work.watch.get();
   }
@@ -259,14 +259,14 @@ void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64
 }
 
 // What the draft cannot take, the text does without.
-void DescribeSubmission::prepare_draft(const PreparedPictures& prepared, Work& work) const {
+void DescribeSubmission::prepare_draft(const PreparedImages& prepared, Work& work) const {
   Caption& caption = work.caption;
-  const bool own = !prepared.draft_pictures.empty();
+  const bool own = !prepared.draft_images.empty();
   try {
     if (prepared.draft_error) throw Error(*prepared.draft_error);
     const DescribeQuestion question{prepared.request.prompt, without_images(prepared.request)};
     work.draft = model_.draft()->prepare(
-        question, own ? prepared.draft_pictures : prepared.pictures, work.stream, work.watch.get());
+        question, own ? prepared.draft_images : prepared.images, work.stream, work.watch.get());
     caption.draft = model_.draft()->name();
     caption.seconds.draft = work.draft->seconds;
   } catch (const Error& error) {
@@ -308,7 +308,7 @@ std::optional<NextStream> DescribeSubmission::admit() {
     why = {.kind = ErrorKind::kMemory,
            .code = "E_PICTURE_MEMORY",
            .where = "encoding",
-           .expected = "memory for the picture's rows",
+           .expected = "memory for the image's rows",
            .found = "none left"};
   }
   fail(caption_of(arrival.prepared), why);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "apps/runtime/describe_model.h"
-#include "apps/runtime/picture_queue.h"
+#include "apps/runtime/image_queue.h"
 #include "apps/runtime/submission.h"
 
 namespace tessera {
@@ -48,7 +48,7 @@ class DescribeSubmission final : public Submission {
   std::optional<NextStream> admit();
   std::unique_ptr<Work> prepare(Arrival& arrival) const;
   void make_stream(const DescribeRequest& request, std::uint64_t number, Work& work) const;
-  void prepare_draft(const PreparedPictures& prepared, Work& work) const;
+  void prepare_draft(const PreparedImages& prepared, Work& work) const;
   void fail(Caption caption, const ErrorInfo& error);
 
   DescribeModel& model_;
@@ -61,7 +61,7 @@ class DescribeSubmission final : public Submission {
   std::size_t arrivals_ = 0;  // so far
   std::deque<Arrival> arrived_;
   std::map<std::size_t, std::unique_ptr<Work>> at_work_;  // by number of the stream
-  std::unique_ptr<PictureQueue> queue_;                   // once the first stream is asked for
+  std::unique_ptr<ImageQueue> queue_;                   // once the first stream is asked for
 };
 
 }  // namespace tessera

@@ -9,18 +9,18 @@ namespace tessera {
 
 namespace {
 
-constexpr const char* kOneStream = "draft and target need one picture tokenizer and one stream";
+constexpr const char* kOneStream = "draft and target need one image tokenizer and one stream";
 
 }  // namespace
 
-void check_paints(const ModelSpec& spec, const std::string& name) {
+void check_generates(const ModelSpec& spec, const std::string& name) {
   if (!spec.draft) return;
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_MODEL_DRAFT",
                .file = name,
                .where = "draft_config",
-               .expected = "a model that paints",
-               .found = "a draft model, which has no picture tokenizer",
+               .expected = "a model that generates",
+               .found = "a draft model, which has no image tokenizer",
                .hint = "give it to --model-draft"});
 }
 
@@ -43,7 +43,7 @@ std::unique_ptr<ModelDrafter> DraftModel::make_drafter(DraftLimits limits) {
 
 std::size_t DraftModel::drafter_bytes(const Backend& backend, DraftLimits limits) const {
   limits.kv = storage_;
-  const std::size_t scratch = scratch_bytes(ModelDrafter::most_rows(limits), backend);
+  const std::size_t scratch = scratch_bytes(ModelDrafter::max_rows(limits), backend);
   return ModelDrafter::bytes(transformer(), logit_ids(), scratch, backend, limits);
 }
 
@@ -61,7 +61,7 @@ std::unique_ptr<ImageDraft> ImageDraft::open(const std::string& name,
   }
   if (own.codes != target.codes) {
     refuse_draft("E_DRAFT_CODES", reference.shown_name,
-                 std::to_string(target.codes) + " picture codes, as " + target_name + " has",
+                 std::to_string(target.codes) + " image codes, as " + target_name + " has",
                  std::to_string(own.codes), kOneStream);
   }
   if (own.grid_rows != target.grid_rows || own.grid_cols != target.grid_cols) {
@@ -98,17 +98,17 @@ ImageDraft::ImageDraft(std::string name, OpenedModel opened, Backend& backend)
 
 DraftRequest ImageDraft::request(const std::string& prompt,
                                  const std::optional<std::string>& negative,
-                                 const LawSettings& law) const {
-  LawSettings own = law;
+                                 const DistributionSettings& dist) const {
+  DistributionSettings own = dist;
   if (opened_.spec.draft && opened_.spec.draft->guidance > 0) own.guidance = 1;
   EncodedPrompt encoded = prompts_.encode(prompt, negative, own.guided());
   return {std::move(encoded.prompt), std::move(encoded.unconditional), own};
 }
 
 DraftStreamItem ImageDraft::stream(const DraftRequest& request) const {
-  DraftStreamItem out{.grammar = opened_.spec.model.grammar(), .law = request.law};
+  DraftStreamItem out{.grammar = opened_.spec.model.grammar(), .dist = request.dist};
   out.branches.push_back({.ids = request.prompt});
-  if (request.law.guided()) out.branches.push_back({.ids = request.unconditional});
+  if (request.dist.guided()) out.branches.push_back({.ids = request.unconditional});
   return out;
 }
 

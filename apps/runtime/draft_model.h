@@ -15,8 +15,8 @@
 
 namespace tessera {
 
-// Error kModel, E_MODEL_DRAFT, for a folder that guesses for other models only.
-void check_paints(const ModelSpec& spec, const std::string& name);
+// Error kModel, E_MODEL_DRAFT, for a folder that drafts for other models only.
+void check_generates(const ModelSpec& spec, const std::string& name);
 
 // Error kUsage at --model-draft, for a draft model that does not fit its target.
 [[noreturn]] void refuse_draft(const char* code, const std::string& draft, std::string expected,
@@ -48,7 +48,7 @@ class DraftModel {
 // One image as a draft model is asked for it.
 struct DraftRequest {
   std::vector<std::int32_t> prompt, unconditional;  // the second one under guidance
-  LawSettings law;
+  DistributionSettings dist;
 };
 
 class ImageDraft final : public DraftModel {
@@ -59,9 +59,9 @@ class ImageDraft final : public DraftModel {
   static std::unique_ptr<ImageDraft> open(const std::string& name, const StreamModelConfig& target,
                                           const std::string& target_name, Backend& backend);
 
-  // A draft model that imitates a guided law runs without guidance of its own.
+  // A draft model that imitates a guided distribution runs without guidance of its own.
   DraftRequest request(const std::string& prompt, const std::optional<std::string>& negative,
-                       const LawSettings& law) const;
+                       const DistributionSettings& dist) const;
   DraftStreamItem stream(const DraftRequest& request) const;
   // Limits of a drafter with this room, for `items` streams at once, with windows of so many rows.
   DraftLimits limits_for(const LoopNeeds& needs, std::int64_t items, std::int64_t window,

@@ -16,8 +16,8 @@ bool in_encoder(HookPoint point) {
          point == HookPoint::kAfterEncoder;
 }
 
-// A tile that shows nothing but padding (of a very thin picture) needs a row to run with: its first
-// patch stays, as a marker, which no method scores and which is no token of the picture.
+// A tile that shows nothing but padding (of a very thin image) needs a row to run with: its first
+// patch stays, as a marker, which no method scores and which is no token of the image.
 void anchor_empty_tiles(VisualBlock& rows) {
   std::map<std::int32_t, VisualToken*> first;
   std::set<std::int32_t> shown;
@@ -144,7 +144,7 @@ void EncoderPruning::carry_out(const Hook& hook, LayerState& state) {
     place[row] = static_cast<std::int32_t>(rows.size());
     rows.push_back(static_cast<std::int32_t>(row));
   }
-  // A picture without a row cannot go through the layers that are left.
+  // An image without a row cannot go through the layers that are left.
   std::set<std::int32_t> tiles, left;
   for (std::size_t row = 0; row < before; ++row) {
     const VisualToken& token = rows_.tokens[row];
@@ -155,7 +155,7 @@ void EncoderPruning::carry_out(const Hook& hook, LayerState& state) {
   if (left.size() < tiles.size()) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_PRUNE_EMPTY",
-                 .where = "pruning inside the picture encoder",
+                 .where = "pruning inside the image encoder",
                  .expected = "a patch of every tile left",
                  .found = std::to_string(tiles.size() - left.size()) + " tiles without one"});
   }
@@ -194,7 +194,7 @@ void EncoderPruning::after_layer(LayerState& state) {
   gathered_.clear();
 }
 
-PrunePlan EncoderPruning::select_behind(const Hook& hook, const VisualBlock& block,
+PrunePlan EncoderPruning::select_after(const Hook& hook, const VisualBlock& block,
                                         std::span<const Signal> more) {
   std::vector<std::vector<float>> moved;
   std::vector<Signal> signals(more.begin(), more.end());
@@ -205,7 +205,7 @@ PrunePlan EncoderPruning::select_behind(const Hook& hook, const VisualBlock& blo
       std::map<std::tuple<int, int, int>, std::size_t> row_of;
       for (std::size_t i = 0; i < gathered.places.size(); ++i) {
         const VitPlace& place = gathered.places[i];
-        if (place.id >= 0) row_of[{place.picture, place.row, place.col}] = i;
+        if (place.id >= 0) row_of[{place.image, place.row, place.col}] = i;
       }
       const auto width = static_cast<std::size_t>(std::max<std::int64_t>(gathered.width, 1));
       std::vector<float>& values =

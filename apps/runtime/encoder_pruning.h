@@ -1,4 +1,4 @@
-// A pruner inside and behind the picture encoder: collects the signals it asks for while the
+// A pruner inside and after the image encoder: collects the signals it asks for while the
 // encoder runs, drops and merges rows where it says so.
 #pragma once
 
@@ -19,8 +19,8 @@ class EncoderPruning final : public TowerObserver {
 
   // Whether merged rows must count more in attention (ToMe).
   bool merges() const { return session_.asks(HookPoint::kInEncoderBlock); }
-  // The plan of a hook behind the encoder for a block whose patches all ran.
-  PrunePlan select_behind(const Hook& hook, const VisualBlock& block,
+  // The plan of a hook after the encoder for a block whose patches all ran.
+  PrunePlan select_after(const Hook& hook, const VisualBlock& block,
                           std::span<const Signal> more = {});
 
  private:

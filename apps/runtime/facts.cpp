@@ -1,4 +1,4 @@
-// Facts of a picture to JSON and `parameters`, and back.
+// Facts of an image to JSON and `parameters`, and back.
 #include "apps/runtime/facts.h"
 
 #include <charconv>
@@ -53,7 +53,7 @@ Json facts_json(const ImageFacts& facts) {
               {"backend", facts.backend},
               {"seed", facts.seed}});
   write_settings(out, facts);
-  write_settings(out, facts.law);
+  write_settings(out, facts.dist);
   write_method_names(out, facts.method);
   out.update({{"preserves_distribution", facts.preserves_distribution}, {"tokens", facts.tokens}});
   if (!facts.method.adaptive) {
@@ -63,7 +63,7 @@ Json facts_json(const ImageFacts& facts) {
   return out;
 }
 
-Json picture_line(const std::string& path, const std::string& sha256, const std::string& id,
+Json image_line(const std::string& path, const std::string& sha256, const std::string& id,
                   const ImageFacts& facts, double seconds) {
   return {{"path", path},
           {"sha256", sha256},
@@ -115,7 +115,7 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
       "dtype",          "backend", "seed",   "preserves_distribution", "tokens", "passes",
       "tokens_per_pass"};
   for (const auto& bound : ImageFacts::rows()) known.push_back(bound.row->record);
-  for (const auto& bound : LawSettings::rows()) known.push_back(bound.row->record);
+  for (const auto& bound : DistributionSettings::rows()) known.push_back(bound.row->record);
   for (const std::string_view key : method_record_keys()) known.push_back(key);
   reader.only(known);
   reader.integer("version", kFactsVersion, kFactsVersion);
@@ -132,8 +132,8 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   for (const auto& bound : ImageFacts::rows()) {
     assign(facts, bound, read_setting(reader, *bound.row));
   }
-  for (const auto& bound : LawSettings::rows()) {
-    assign(facts.law, bound, read_setting(reader, *bound.row));
+  for (const auto& bound : DistributionSettings::rows()) {
+    assign(facts.dist, bound, read_setting(reader, *bound.row));
   }
   facts.method = read_method(reader);
   facts.draft_model = reader.string_or(setting::kModelDraft.record, "");
@@ -153,7 +153,7 @@ std::string a1111_parameters(const ImageFacts& facts) {
   };
   field("Steps", std::to_string(facts.method.adaptive ? facts.tokens : facts.passes), "\n");
   field("Sampler", facts.method.name, ", ");
-  field("CFG scale", shortest(facts.law.guidance), ", ");
+  field("CFG scale", shortest(facts.dist.guidance), ", ");
   field("Seed", std::to_string(facts.seed), ", ");
   field("Size", std::to_string(facts.width) + "x" + std::to_string(facts.height), ", ");
   field("Model", facts.model, ", ");
@@ -162,8 +162,8 @@ std::string a1111_parameters(const ImageFacts& facts) {
   return out;
 }
 
-PictureTexts picture_texts(const ImageFacts& facts, RecordFacts record) {
-  PictureTexts out;
+ImageTexts image_texts(const ImageFacts& facts, RecordFacts record) {
+  ImageTexts out;
   out.xmp = ai_media_xmp(facts.program);
   if (record == RecordFacts::kAll) out.texts.push_back({"parameters", a1111_parameters(facts)});
   return out;

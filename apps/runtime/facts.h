@@ -1,4 +1,4 @@
-// What a painted picture says about itself: everything that is needed to paint it again, as one
+// What a generated image says about itself: everything that is needed to generate it again, as one
 // JSON block and as the `parameters` text that other programs of this field read and write.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/meters.h"
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 #include "vision/image/png.h"
 
 namespace tessera {
@@ -30,7 +30,7 @@ struct ImageFacts {
   std::string backend;  // "cpu-avx2"
   std::uint64_t seed = 0;
   std::int64_t width = 0, height = 0;  // pixels
-  LawSettings law;
+  DistributionSettings dist;
   DecodeMethod method;
   std::string draft_model;  // a name, never a path; empty = none
   bool preserves_distribution = true;
@@ -43,11 +43,11 @@ struct ImageFacts {
 };
 
 nlohmann::ordered_json facts_json(const ImageFacts& facts);
-// The line of a painted picture among a program's results: names that stay, in this order.
-nlohmann::ordered_json picture_line(const std::string& path, const std::string& sha256,
+// The line of a generated image among a program's results: names that stay, in this order.
+nlohmann::ordered_json image_line(const std::string& path, const std::string& sha256,
                                     const std::string& id, const ImageFacts& facts, double seconds);
 // Acceptance, the relaxed rules' excess (a bound of the total variation), entropy, and the two
-// statistics that tell whether tokens followed their law (engine/decoding/meters.h).
+// statistics that tell whether tokens followed their distribution (engine/decoding/meters.h).
 nlohmann::ordered_json meters_json(const DecodeMeters& meters);
 // Error of `kind` naming file and JSON path for a missing field, an unknown one, a wrong type or a
 // value out of range.
@@ -59,11 +59,11 @@ ImageFacts parse_facts(std::string_view json, const std::string& file, ErrorKind
 std::string a1111_parameters(const ImageFacts& facts);
 
 enum class RecordFacts : std::uint8_t { kAll, kOnlyAiMark };
-// The text chunks and the XMP packet of a picture file.
-struct PictureTexts {
+// The text chunks and the XMP packet of an image file.
+struct ImageTexts {
   std::vector<PngText> texts;
   std::string xmp;
 };
-PictureTexts picture_texts(const ImageFacts& facts, RecordFacts record);
+ImageTexts image_texts(const ImageFacts& facts, RecordFacts record);
 
 }  // namespace tessera

@@ -6,14 +6,14 @@
 #include <string_view>
 
 #include "video/frame_reader.h"
-#include "vision/image/picture_reader.h"
+#include "vision/image/image_reader.h"
 #include "vision/image/resample.h"
 
 namespace tessera {
 
 namespace {
 
-bool is_picture(const std::filesystem::path& file) {
+bool is_image(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 6> kEndings = {".png",  ".jpg", ".jpeg",
                                                         ".webp", ".gif", ".bmp"};
   std::string ending = file.extension().string();
@@ -44,11 +44,11 @@ Image fitted(const Image& image, const FirstFrames& wanted) {
   return out;
 }
 
-Image opaque(const Picture& picture) {
-  Image out(picture.width, picture.height);
-  const auto channels = static_cast<std::size_t>(picture.channels);
+Image opaque(const DecodedImage& decoded_image) {
+  Image out(decoded_image.width, decoded_image.height);
+  const auto channels = static_cast<std::size_t>(decoded_image.channels);
   for (std::size_t i = 0; i < out.rgb.size() / 3; ++i) {
-    const std::uint8_t* pixel = picture.pixels.data() + i * channels;
+    const std::uint8_t* pixel = decoded_image.pixels.data() + i * channels;
     const int alpha = channels == 4 ? pixel[3] : 255;
     for (std::size_t c = 0; c < 3; ++c) {  // on white
       out.rgb[i * 3 + c] =
@@ -104,17 +104,17 @@ class Ticker {
 
 std::vector<Image> read_first_frames(const std::filesystem::path& file, const FirstFrames& wanted) {
   expects(wanted.most > 0 && wanted.rate > 0, "frames are wanted");
-  if (is_picture(file)) {
-    const Picture picture = PictureReader().read(file);
-    // Its last frames are what a clip would go on from, and they are not read.
-    if (std::ranges::find(picture.notes, "first frame of an animation") != picture.notes.end()) {
+  if (is_image(file)) {
+    const DecodedImage decoded_image = ImageReader().read(file);
+    // Its last frames are what a video would go on from, and they are not read.
+    if (std::ranges::find(decoded_image.notes, "first frame of an animation") != decoded_image.notes.end()) {
       throw Error({.kind = ErrorKind::kGeneral,
                    .code = "E_VIDEO_FIRST",
                    .file = file.string(),
-                   .expected = "a clip (mp4, mov, mkv, webm, avi) or a picture of one frame",
-                   .found = "an animated picture"});
+                   .expected = "a video (mp4, mov, mkv, webm, avi) or an image of one frame",
+                   .found = "an animated image"});
     }
-    return {fitted(opaque(picture), wanted)};
+    return {fitted(opaque(decoded_image), wanted)};
   }
   FrameReader reader(file);
   Ticker ticker(wanted, reader.info().tick);
@@ -123,14 +123,14 @@ std::vector<Image> read_first_frames(const std::filesystem::path& file, const Fi
 }
 
 Image first_frame_of(const std::filesystem::path& file) {
-  if (is_picture(file)) return opaque(PictureReader().read(file));
+  if (is_image(file)) return opaque(ImageReader().read(file));
   std::optional<VideoFrame> frame = FrameReader(file).next();
   if (frame) return {frame->width, frame->height, std::move(frame->rgb)};
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_VIDEO_FRAMES",
                .file = file.string(),
                .where = "video stream",
-               .expected = "a clip with frames",
+               .expected = "a video with frames",
                .found = "none"});
 }
 

@@ -1,4 +1,4 @@
-// The frames that a clip begins with, out of a clip or a picture; and the first frame of any clip.
+// The frames that a video begins with, out of a video or an image; and the first frame of any video.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct FirstFrames {
   std::int64_t most = 0;               // the last ones of the file
 };
 
-// The last frames of a clip, by its times at the wanted rate, or a picture (.png, .jpg, .jpeg,
+// The last frames of a video, by its times at the wanted rate, or an image (.png, .jpg, .jpeg,
 // .webp, .gif, .bmp) as one frame. Each is scaled to cover the wanted size and cut to its middle.
-// No more than `most` frames are held. Errors: those of FrameReader and PictureReader.
+// No more than `most` frames are held. Errors: those of FrameReader and ImageReader.
 std::vector<Image> read_first_frames(const std::filesystem::path& file, const FirstFrames& wanted);
 
-// The first frame of a clip, or a picture, as large as it is. Errors as above, and kGeneral,
-// E_VIDEO_FRAMES, for a clip of none.
+// The first frame of a video, or an image, as large as it is. Errors as above, and kGeneral,
+// E_VIDEO_FRAMES, for a video of none.
 Image first_frame_of(const std::filesystem::path& file);
 
 }  // namespace tessera

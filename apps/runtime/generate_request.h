@@ -21,7 +21,7 @@
 namespace tessera {
 
 // Settings that are not given come from the model's own preset.
-LawSettings settle_sampling(const SettingValues& chosen, const SamplingDefaults& preset);
+DistributionSettings settle_sampling(const SettingValues& chosen, const SamplingDefaults& preset);
 
 struct GenerateOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
@@ -90,13 +90,13 @@ struct GeneratedImage {
 };
 
 struct GenerateProgress {
-  std::size_t first = 0, pictures = 0;       // requests of the submission: over, at work
+  std::size_t first = 0, images = 0;       // requests of the submission: over, at work
   std::int64_t rows_done = 0, rows = 0;      // grid rows, least advanced image at work
   std::int64_t tokens_done = 0, tokens = 0;  // of the streams at work
   std::int64_t passes = 0;                   // with images of the submission in them
   double seconds = 0;                        // since it began
   // Of the submission: tokens so far, and passes of every image, summed.
-  std::int64_t run_tokens = 0, picture_passes = 0;
+  std::int64_t run_tokens = 0, image_passes = 0;
 };
 
 // The outcome of every code of an image so far. The spans live during the call only.

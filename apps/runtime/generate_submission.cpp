@@ -52,7 +52,7 @@ void GenerateSubmission::count(const SubmissionPass& pass) {
     if (work.prefilled) {
       work.times.draft += pass.times.draft / images;
       work.times.forward += pass.times.forward / images;
-      work.times.judge += pass.times.judge / images;
+      work.times.verify += pass.times.verify / images;
     }
     work.prefilled = stream.result->passes > 0;
   }
@@ -61,17 +61,17 @@ void GenerateSubmission::count(const SubmissionPass& pass) {
 GenerateProgress GenerateSubmission::progress_of(const SubmissionPass& pass) {
   GenerateProgress progress;
   progress.first = over_;
-  progress.pictures = pass.streams.size();
+  progress.images = pass.streams.size();
   progress.rows = progress.rows_done = rows();
   progress.run_tokens = over_tokens_;
-  progress.picture_passes = over_passes_;
+  progress.image_passes = over_passes_;
   for (const SubmissionStream& stream : pass.streams) {
     const StreamResult& result = *stream.result;
     if (result.status == StreamStatus::kFailed) continue;
     progress.rows_done = std::min(progress.rows_done, rows_among(result.tokens.size()));
     progress.tokens_done += static_cast<std::int64_t>(result.tokens.size());
     progress.tokens += static_cast<std::int64_t>(tools().grammar.length());
-    progress.picture_passes += result.passes;
+    progress.image_passes += result.passes;
   }
   progress.run_tokens += progress.tokens_done;
   progress.passes = progress_.passes + 1;
@@ -123,7 +123,7 @@ void GenerateSubmission::preview(const SubmissionPass& pass, const GenerateProgr
     work_.at(stream.number).shown_rows = ready;
     if (stream.result->status == StreamStatus::kFailed) continue;
     shown.push_back(
-        {tools().grammar.picture_codes(stream.result->tokens), static_cast<int>(ready)});
+        {tools().grammar.image_codes(stream.result->tokens), static_cast<int>(ready)});
   }
   if (shown.empty()) return;
   const auto launch = tools().pixels_apart ? std::launch::async : std::launch::deferred;
@@ -196,7 +196,7 @@ void GenerateSubmission::emit(std::size_t number, StreamResult&& result) {
   out.meters = std::move(result.meters);
   out.times = work.times;
   out.rows_done = rows_among(result.tokens.size());
-  out.codes = tools().grammar.picture_codes(result.tokens);
+  out.codes = tools().grammar.image_codes(result.tokens);
   over_passes_ += result.passes;
   if (result.status == StreamStatus::kFailed) {
     out.status = ImageStatus::kFailed;

@@ -6,7 +6,7 @@
 #include "apps/runtime/code_patches.h"
 #include "apps/runtime/generate_submission.h"
 #include "apps/runtime/generation_parts.h"
-#include "apps/runtime/guess_table_file.h"
+#include "apps/runtime/draft_table_file.h"
 #include "apps/runtime/prompt_encoder.h"
 #include "apps/runtime/visual_model.h"
 #include "engine/decoding/method_parts.h"
@@ -15,14 +15,14 @@ namespace tessera {
 
 namespace {
 
-void check_pictures(const ModelSpec& spec, const std::string& name) {
-  if (!spec.clip) return;
+void check_images(const ModelSpec& spec, const std::string& name) {
+  if (!spec.video) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_MODEL_CLIPS",
                .file = name,
-               .expected = "a model that paints pictures",
-               .found = "one that paints clips",
-               .hint = "`tessera video` paints with it"});
+               .expected = "a model that generates images",
+               .found = "one that generates videos",
+               .hint = "`tessera video` generates with it"});
 }
 
 FamilyOptions family_options(const GenerateOptions& options) {
@@ -47,8 +47,8 @@ class ListedImages final : public GenerateSource {
 
 }  // namespace
 
-LawSettings settle_sampling(const SettingValues& chosen, const SamplingDefaults& preset) {
-  return settle_law({.guidance = preset.guidance,
+DistributionSettings settle_sampling(const SettingValues& chosen, const SamplingDefaults& preset) {
+  return settle_dist({.guidance = preset.guidance,
                      .temperature = preset.temperature,
                      .top_k = preset.top_k,
                      .top_p = preset.top_p},
@@ -60,9 +60,9 @@ LoopNeeds room_for(const PreparedRequest& request) {
   const std::size_t drafts = std::max(draft.prompt.size(), draft.unconditional.size());
   return {.prompt_rows = std::max<std::int64_t>(
               {1, request.item.prompt.length(), request.item.unconditional.length()}),
-          .guided = request.item.law.guided(),
+          .guided = request.item.dist.guided(),
           .draft_prompt_rows = std::max<std::int64_t>(1, static_cast<std::int64_t>(drafts)),
-          .draft_guided = draft.law.guided()};
+          .draft_guided = draft.dist.guided()};
 }
 
 LoopNeeds room_for(std::span<const PreparedRequest> requests) {
@@ -91,8 +91,8 @@ struct GenerateTask::State final : public LaneModel {
     patches =
         std::make_unique<CodePatches>(own ? std::move(*own) : CodePatches(config.codes, factor));
     const PartNeeds needs = needs_of(options.method, aids.grammar);
-    if (needs.guesses != GuessUse::kNone) {
-      aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
+    if (needs.drafts != DraftUse::kNone) {
+      aids.drafts = load_draft_table(opened.spec.tokenizer.parent_path(), config.codes);
     }
     open_draft(needs);
     options.method = settle_method(options.method, aids, config.image_tokens());
@@ -130,7 +130,7 @@ struct GenerateTask::State final : public LaneModel {
             .window = options.method.window,
             .guided = needs.guided,
             .kv = storage,
-            .laws = keeps_laws(options.method),
+            .dists = keeps_dists(options.method),
             .shape = options.method.shape()};
   }
   void make_drafter(const StreamLimits& limits, const LoopNeeds& needs) override {
@@ -284,21 +284,21 @@ const CodePatches& GenerateTask::code_patches() const { return *state_->patches;
 
 PreparedRequest GenerateTask::prepare(const GenerateRequest& request) const {
   const ModelSpec& model = spec();
-  check_paints(model, model_name());
-  check_pictures(model, model_name());
+  check_generates(model, model_name());
+  check_images(model, model_name());
   PreparedRequest out;
   Stream& item = out.item;
-  item.law = settle_sampling(request.sampling, model.sampling);
+  item.dist = settle_sampling(request.sampling, model.sampling);
   item.seed = request.seed;
   EncodedPrompt encoded =
-      state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
+      state_->prompts.encode(request.prompt, request.negative_prompt, item.dist.guided());
   item.prompt.ids = std::move(encoded.prompt);
   item.unconditional.ids = std::move(encoded.unconditional);
   if (state_->draft) {
-    out.draft = state_->draft->request(request.prompt, request.negative_prompt, item.law);
+    out.draft = state_->draft->request(request.prompt, request.negative_prompt, item.dist);
   }
   out.facts = first_facts({model, model_name(), storage(), backend(), method()}, request.prompt,
-                          request.negative_prompt, request.seed, item.law);
+                          request.negative_prompt, request.seed, item.dist);
   if (needs_of(method()).draft_model) out.facts.draft_model = state_->draft->name();
   return out;
 }
@@ -311,7 +311,7 @@ MemoryPlan GenerateTask::plan(std::span<const PreparedRequest> requests, std::si
                             .guidance = limits.guided,
                             .prompt_tokens = limits.prompt_rows,
                             .window = limits.window,
-                            .laws = limits.laws};
+                            .dists = limits.dists};
   const auto plan_of = [&](const MemoryRequest& request) {
     MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(), request, limits.shape);
     plan.activations += aids_bytes(state_->options.method, state_->aids, request.images);

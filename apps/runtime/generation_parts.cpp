@@ -28,13 +28,13 @@ void check_geometry(const GenerateOptions& options, const ModelSpec& spec,
                .file = name,
                .where = "--size",
                .expected = size_text(spec.image_width(), spec.image_height()) +
-                           ", which is what this model paints",
+                           ", which is what this model generates",
                .found = size_text(width, height)});
 }
 
 ImageFacts first_facts(const FactSources& sources, const std::string& prompt,
                        const std::optional<std::string>& negative_prompt, std::uint64_t seed,
-                       const LawSettings& law) {
+                       const DistributionSettings& dist) {
   ImageFacts facts;
   facts.program = program_version();
   facts.prompt = prompt;
@@ -46,9 +46,9 @@ ImageFacts first_facts(const FactSources& sources, const std::string& prompt,
   facts.seed = seed;
   facts.width = sources.spec.image_width();
   facts.height = sources.spec.image_height();
-  facts.law = law;
+  facts.dist = dist;
   facts.method = sources.method;
-  facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
+  facts.preserves_distribution = guarantee_of(facts.method) != Guarantee::kNone;
   return facts;
 }
 

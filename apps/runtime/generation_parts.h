@@ -30,6 +30,6 @@ struct FactSources {
 };
 ImageFacts first_facts(const FactSources& sources, const std::string& prompt,
                        const std::optional<std::string>& negative_prompt, std::uint64_t seed,
-                       const LawSettings& law);
+                       const DistributionSettings& dist);
 
 }  // namespace tessera

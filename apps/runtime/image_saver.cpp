@@ -11,7 +11,7 @@ namespace tessera {
 void ImageSaver::on_image(GeneratedImage&& image) {
   SavedImage saved;
   if (image.status == ImageStatus::kDone) {
-    const PictureTexts texts = picture_texts(image.facts, record_);
+    const ImageTexts texts = image_texts(image.facts, record_);
     const std::string data = encode_png(image.image, texts.texts, texts.xmp);
     write_file_atomic(paths_[image.index], data);
     saved.sha256 = sha256_hex(data);

@@ -23,7 +23,7 @@ namespace {
 StreamTimes sum_of(StreamTimes sum, const StreamTimes& more) {
   sum.tokens += more.tokens;
   sum.prompts += more.prompts;
-  sum.judge += more.judge;
+  sum.verify += more.verify;
   sum.token_passes += more.token_passes;
   sum.prompt_passes += more.prompt_passes;
   sum.tokens_written += more.tokens_written;
@@ -84,7 +84,7 @@ void StreamLane::reset_times() {
   const StreamTimes now = loop_->times();
   past_ = {.tokens = -now.tokens,
            .prompts = -now.prompts,
-           .judge = -now.judge,
+           .verify = -now.verify,
            .token_passes = -now.token_passes,
            .prompt_passes = -now.prompt_passes,
            .tokens_written = -now.tokens_written};

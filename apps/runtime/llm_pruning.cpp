@@ -25,20 +25,20 @@ struct LlmPruning::Served {
 };
 
 LlmPruning::LlmPruning(const ModelConfig& model, Backend& backend,
-                       std::vector<PlacedPicture> pictures, std::vector<std::int64_t> text_rows,
+                       std::vector<PlacedImage> images, std::vector<std::int64_t> text_rows,
                        std::vector<std::array<std::int64_t, 3>> places)
     : model_(model),
       backend_(backend),
-      pictures_(std::move(pictures)),
+      images_(std::move(images)),
       text_rows_(std::move(text_rows)),
       places_(std::move(places)),
       observer_(*this) {
   std::set<std::int64_t> layers;
-  for (const PlacedPicture& picture : pictures_) {
-    expects(picture.rows.size() == static_cast<std::size_t>(picture.block.count()),
+  for (const PlacedImage& image : images_) {
+    expects(image.rows.size() == static_cast<std::size_t>(image.block.count()),
             "a row a token");
-    if (picture.session == nullptr) continue;
-    for (const Hook& hook : picture.session->hooks()) {
+    if (image.session == nullptr) continue;
+    for (const Hook& hook : image.session->hooks()) {
       if (hook.point == HookPoint::kBeforeLlm) layers.insert(hook.layer);
     }
   }
@@ -57,12 +57,12 @@ bool LlmPruning::before_cut(std::int64_t layer) const {
   return std::binary_search(layers_.begin(), layers_.end(), layer + 1);
 }
 
-// Whether some picture's method will ask for it behind this layer.
+// Whether some image's method will ask for it after this layer.
 bool LlmPruning::wants(SignalKind kind, std::int64_t layer) const {
   const Hook hook{HookPoint::kBeforeLlm, static_cast<int>(layer + 1)};
-  for (const PlacedPicture& picture : pictures_) {
-    if (picture.session == nullptr || !picture.session->asks(hook)) continue;
-    for (const SignalNeed& need : picture.session->needs(hook)) {
+  for (const PlacedImage& image : images_) {
+    if (image.session == nullptr || !image.session->asks(hook)) continue;
+    for (const SignalNeed& need : image.session->needs(hook)) {
       if (need.kind == kind) return true;
     }
   }
@@ -101,7 +101,7 @@ void LlmPruning::Observer::activations(std::int64_t layer, std::int64_t first,
   }
 }
 
-// Softmax weights over all keys that a row sees, of which the picture's columns are handed over.
+// Softmax weights over all keys that a row sees, of which the image's columns are handed over.
 void LlmPruning::attention_rows(const SignalNeed& need, const PromptPause& pause,
                                 const std::vector<std::int64_t>& columns, Served& served) const {
   std::vector<std::int64_t> asking;
@@ -158,8 +158,8 @@ void LlmPruning::attention_rows(const SignalNeed& need, const PromptPause& pause
                             .heads = heads});
 }
 
-// `columns`: where the picture's tokens are among the rows left.
-void LlmPruning::serve(const PlacedPicture& picture, const SignalNeed& need,
+// `columns`: where the image's tokens are among the rows left.
+void LlmPruning::serve(const PlacedImage& image, const SignalNeed& need,
                        const PromptPause& pause, const std::vector<std::int64_t>& columns,
                        Served& served) const {
   const std::int64_t layer = pause.layer - 1;
@@ -191,7 +191,7 @@ void LlmPruning::serve(const PlacedPicture& picture, const SignalNeed& need,
     case SignalKind::kTextCoreNeurons: {
       const bool text = need.kind == SignalKind::kTextCoreNeurons;
       std::vector<std::uint64_t>& bits = served.bits.emplace_back();
-      const std::vector<std::int64_t>& rows = text ? text_rows_ : picture.rows;
+      const std::vector<std::int64_t>& rows = text ? text_rows_ : image.rows;
       for (const std::int64_t row : rows) {
         const auto& own = neurons_.at(row);
         bits.insert(bits.end(), own.begin(), own.end());
@@ -210,32 +210,32 @@ void LlmPruning::serve(const PlacedPicture& picture, const SignalNeed& need,
 std::vector<std::int64_t> LlmPruning::keep(const PromptPause& pause) {
   const Hook hook{HookPoint::kBeforeLlm, static_cast<int>(pause.layer)};
   std::set<std::int64_t> gone;  // rows of the prompt
-  for (PlacedPicture& picture : pictures_) {
-    if (picture.session == nullptr || !picture.session->asks(hook)) continue;
+  for (PlacedImage& image : images_) {
+    if (image.session == nullptr || !image.session->asks(hook)) continue;
     std::vector<std::int64_t> columns;
-    for (const std::int64_t row : picture.rows) {
+    for (const std::int64_t row : image.rows) {
       const auto at = std::lower_bound(pause.rows.begin(), pause.rows.end(), row);
       expects(at != pause.rows.end() && *at == row, "a token that is left has a row");
       columns.push_back(at - pause.rows.begin());
     }
     Served served;
-    for (const SignalNeed& need : picture.session->needs(hook)) {
-      serve(picture, need, pause, columns, served);
+    for (const SignalNeed& need : image.session->needs(hook)) {
+      serve(image, need, pause, columns, served);
     }
     const PrunePlan plan =
-        picture.session->select(hook, picture.block, served.signals, text_positions_);
+        image.session->select(hook, image.block, served.signals, text_positions_);
     expects(plan.merges.empty(), "nothing merges inside the language model");
     std::set<std::int64_t> kept;
     std::vector<std::int64_t> rows;
     for (const TokenIndex token : plan.kept) {
-      rows.push_back(picture.rows[static_cast<std::size_t>(token)]);
+      rows.push_back(image.rows[static_cast<std::size_t>(token)]);
       kept.insert(rows.back());
     }
-    for (const std::int64_t row : picture.rows) {
+    for (const std::int64_t row : image.rows) {
       if (!kept.contains(row)) gone.insert(row);
     }
-    picture.block = apply(plan, picture.block, {}).block;
-    picture.rows = std::move(rows);
+    image.block = apply(plan, image.block, {}).block;
+    image.rows = std::move(rows);
   }
   std::vector<std::int64_t> out;
   left_.clear();
@@ -249,7 +249,7 @@ std::vector<std::int64_t> LlmPruning::keep(const PromptPause& pause) {
 
 std::vector<VisualBlock> LlmPruning::blocks() const {
   std::vector<VisualBlock> out;
-  for (const PlacedPicture& picture : pictures_) out.push_back(picture.block);
+  for (const PlacedImage& image : images_) out.push_back(image.block);
   return out;
 }
 

@@ -1,5 +1,5 @@
 // Pruners inside the language model: what they want to see of its layers, and the rows that leave
-// between them, for all pictures of one prompt.
+// between them, for all images of one prompt.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// A picture's tokens in the prompt as it enters layer 0.
-struct PlacedPicture {
+// An image's tokens in the prompt as it enters layer 0.
+struct PlacedImage {
   PruneSession* session = nullptr;
   VisualBlock block;               // with the ids of the prompt
   std::vector<std::int64_t> rows;  // of the prompt, one a token of the block
@@ -20,18 +20,18 @@ struct PlacedPicture {
 
 class LlmPruning final : public PromptCuts {
  public:
-  // `text_rows`: rows of the prompt behind the last picture, ascending; `places` of all rows.
-  LlmPruning(const ModelConfig& model, Backend& backend, std::vector<PlacedPicture> pictures,
+  // `text_rows`: rows of the prompt after the last image, ascending; `places` of all rows.
+  LlmPruning(const ModelConfig& model, Backend& backend, std::vector<PlacedImage> images,
              std::vector<std::int64_t> text_rows, std::vector<std::array<std::int64_t, 3>> places);
 
-  // Whether any picture is pruned inside the model.
+  // Whether any image is pruned inside the model.
   bool needed() const { return !layers_.empty(); }
 
   std::vector<std::int64_t> layers() const override { return layers_; }
   LayerObserver* observer() override { return &observer_; }
   std::vector<std::int64_t> keep(const PromptPause& pause) override;
 
-  // What is left of each picture.
+  // What is left of each image.
   std::vector<VisualBlock> blocks() const;
 
  private:
@@ -49,14 +49,14 @@ class LlmPruning final : public PromptCuts {
 
   bool before_cut(std::int64_t layer) const;
   bool wants(SignalKind kind, std::int64_t layer) const;
-  void serve(const PlacedPicture& picture, const SignalNeed& need, const PromptPause& pause,
+  void serve(const PlacedImage& image, const SignalNeed& need, const PromptPause& pause,
              const std::vector<std::int64_t>& row_at, Served& served) const;
   void attention_rows(const SignalNeed& need, const PromptPause& pause,
                       const std::vector<std::int64_t>& columns, Served& served) const;
 
   const ModelConfig& model_;
   Backend& backend_;
-  std::vector<PlacedPicture> pictures_;
+  std::vector<PlacedImage> images_;
   std::vector<std::int64_t> text_rows_;
   std::vector<std::array<std::int64_t, 3>> places_;
   std::vector<std::array<std::int32_t, 3>> text_positions_;

@@ -1,4 +1,4 @@
-// Memory plan of a painting run and the machine's limits (proc(5), Linux control groups v1 and v2).
+// Memory plan of a generated image run and the machine's limits (proc(5), Linux control groups v1 and v2).
 #include "apps/runtime/memory.h"
 
 #include <sys/resource.h>
@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 // Program, libraries, text tokenizer and small blocks, as measured with test:null and the bundled
-// model, where it is what remains beside the plan's other parts.
+// model, where it is what remains next to the plan's other parts.
 constexpr std::size_t kProgramBytes = (std::size_t{10} << 20) + (std::size_t{1} << 18);
 
 DType dtype_of(const Checkpoint* checkpoint, const std::string& name) {
@@ -92,11 +92,11 @@ MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backen
                             .window = request.window,
                             .guided = request.guidance,
                             .kv = request.storage,
-                            .laws = request.laws,
+                            .dists = request.dists,
                             .shape = shape};
   MemoryRequest whole = request;
   whole.spare_rows = limits.spare_cache_rows();
-  if (backend.memory()) whole.spare_rows += most_padding(kMostBucketRows);
+  if (backend.memory()) whole.spare_rows += max_padding(kMaxBucketRows);
   MemoryPlan plan = plan_memory(spec, backend, whole);
   // The loop reads prompts in parts, and knows its own buffers.
   plan.activations = image_activation_bytes(spec.model, backend, limits);
@@ -179,7 +179,7 @@ void check_device_memory(const MemoryPlan& plan, const std::string& model_name) 
        .expected = format_bytes(plan.device_bytes()) + " (" +
                    part("weights", plan.weights + plan.vq_weights + plan.draft + plan.captioner) +
                    ", " + part("cache", plan.kv) + ", " +
-                   part("passes", plan.activations + plan.laws + plan.vq_scratch) + ", " +
+                   part("passes", plan.activations + plan.dists + plan.vq_scratch) + ", " +
                    part("libraries and staging", plan.libraries + plan.staging) + ")",
        .found = format_bytes(plan.device_free) + " free",
        .hint = plan.advice.empty()
@@ -199,7 +199,7 @@ void check_memory(const MemoryPlan& plan, const std::string& model_name) {
        .file = model_name,
        .where = "memory",
        .expected = format_bytes(plan.host_bytes()) +
-                   (plan.on_device ? " in the host's memory, beside the device's"
+                   (plan.on_device ? " in the host's memory, next to the device's"
                                    : " (weights " + format_bytes(plan.weights + plan.vq_weights) +
                                          ", cache " + format_bytes(plan.kv) + ")"),
        .found = format_bytes(*room) + " available",

@@ -1,4 +1,4 @@
-// What painting with a model will hold in memory, before weights are loaded, and what the machine
+// What generating with a model will hold in memory, before weights are loaded, and what the machine
 // has.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Readers of picture metadata.
+// Readers of image metadata.
 #include "apps/runtime/metadata.h"
 
 #include <algorithm>
@@ -124,12 +124,12 @@ std::string conditioning_text(const Json& graph, const Json& link) {
   return "";
 }
 
-void read_tessera(PictureMetadata& out, const std::string& block, const std::string& file) {
+void read_tessera(ImageMetadata& out, const std::string& block, const std::string& file) {
   try {
     out.facts = parse_facts(block, file, ErrorKind::kGeneral);
     out.origin = MetadataOrigin::kTessera;
   } catch (const Error& error) {
-    // A block that looks like ours and is not: the picture is still readable, the block is left
+    // A block that looks like ours and is not: the image is still readable, the block is left
     // out.
     out.warnings.push_back(error.what());
   }
@@ -229,9 +229,9 @@ Fields parse_comfy_graph(std::string_view json, const std::string& file) {
   return fields;
 }
 
-PictureMetadata read_metadata(const std::filesystem::path& path, ErrorKind kind) {
+ImageMetadata read_metadata(const std::filesystem::path& path, ErrorKind kind) {
   const PngTexts texts = read_png_texts(path, kind);
-  PictureMetadata out;
+  ImageMetadata out;
   out.warnings = texts.warnings;
   out.digital_source_type = digital_source_type(texts.xmp);
   if (const std::string* parameters = find_text(texts, "parameters")) {

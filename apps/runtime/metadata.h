@@ -1,4 +1,4 @@
-// Reads what a picture file says about its making: our own JSON block, the `parameters` text of
+// Reads what an image file says about its making: our own JSON block, the `parameters` text of
 // AUTOMATIC1111's web UI and of stable-diffusion.cpp, and ComfyUI's graph. All of it is a
 // stranger's text: limited in size and depth, shown as plain text, never a path or a command.
 #pragma once
@@ -18,7 +18,7 @@ namespace tessera {
 enum class MetadataOrigin : std::uint8_t { kNone, kTessera, kA1111, kStableDiffusionCpp, kComfyUi };
 std::string_view metadata_origin_name(MetadataOrigin origin);
 
-struct PictureMetadata {
+struct ImageMetadata {
   MetadataOrigin origin = MetadataOrigin::kNone;
   std::optional<ImageFacts> facts;  // kTessera
   // Names as the file has them, in its order; prompts first as "Prompt" and "Negative prompt".
@@ -29,7 +29,7 @@ struct PictureMetadata {
 
 // Error of `kind` when the file is no whole PNG. Metadata that cannot be understood becomes a
 // warning.
-PictureMetadata read_metadata(const std::filesystem::path& path,
+ImageMetadata read_metadata(const std::filesystem::path& path,
                               ErrorKind kind = ErrorKind::kGeneral);
 
 // The parts, for tests. `parameters` text to fields; the JSON graph of ComfyUI to fields (Error

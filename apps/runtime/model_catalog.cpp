@@ -192,25 +192,25 @@ ModelReference resolve_model(const std::string& name) {
                       "bundled: " + bundled_names() + "; 'tessera models' lists all");
 }
 
-ModelReference resolve_clip_model(const std::string& name) {
-  return resolve_model(name.empty() ? std::string(kDefaultClipModel) : name);
+ModelReference resolve_video_model(const std::string& name) {
+  return resolve_model(name.empty() ? std::string(kDefaultVideoModel) : name);
 }
 
 namespace {
 
-// One text of usual length about one picture.
+// One text of usual length about one image.
 std::uint64_t captioning_bytes(const CaptionModel& model) {
   const auto backend = make_backend("cpu", {.threads = 1});
-  const PreprocessPlan picture = plan_preprocess(model.describe().policy, 640, 480);
-  const auto prompt = model.prompt_ids("Describe the picture.", {&picture, 1}).size();
+  const PreprocessPlan image = plan_preprocess(model.describe().policy, 640, 480);
+  const auto prompt = model.prompt_ids("Describe the picture.", {&image, 1}).size();
   const StreamLimits limits{.prompt_rows = static_cast<std::int64_t>(prompt),
                             .grammar = VocabularyGrammar::line(
                                 static_cast<std::size_t>(model.spec().model.vocab), 256),
                             .kv = model.stored()};
-  return plan_captioning(model.spec(), *backend, model.stored(), limits, picture).total();
+  return plan_captioning(model.spec(), *backend, model.stored(), limits, image).total();
 }
 
-// A model of no family that paints may be one that describes.
+// A model of no family that generates may be one that describes.
 void note_captioner(FoundModel& model) {
   try {
     if (!is_folder(model.path) || !describes_images(model.path)) return;
@@ -241,7 +241,7 @@ FoundModel describe_model(const ModelReference& reference) {
     const OpenedModel opened = open_model(reference.open_name);
     const ModelSpec& spec = opened.spec;
     model.draft = spec.draft.has_value();
-    model.clips = spec.clip.has_value();
+    model.videos = spec.video.has_value();
     model.family = spec.family;
     model.size = spec.size;
     model.title = spec.title;

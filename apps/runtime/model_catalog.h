@@ -25,14 +25,14 @@ struct ModelReference {
 };
 
 inline constexpr std::string_view kDefaultModel = "tabletop-janus";
-inline constexpr std::string_view kDefaultClipModel = "tabletop-video";
+inline constexpr std::string_view kDefaultVideoModel = "tabletop-video";
 inline constexpr std::string_view kDefaultCaptioner = "tabletop-llava";
 
 // Empty = the default model. Error kModel (E_MODEL_MISSING) naming the places that were searched
 // and the one command that fetches a hub model.
 ModelReference resolve_model(const std::string& name);
-// The same where clips are painted: empty = kDefaultClipModel.
-ModelReference resolve_clip_model(const std::string& name);
+// The same where videos are painted: empty = kDefaultVideoModel.
+ModelReference resolve_video_model(const std::string& name);
 
 // What find_models() could tell without loading weights.
 struct FoundModel {
@@ -40,15 +40,15 @@ struct FoundModel {
   std::filesystem::path path;
   std::string problem;  // empty when the model can be used
   bool other_kind =
-      false;  // readable, but of no family that paints or describes (a judge, for instance)
-  bool draft = false;      // guesses for other models, does not paint
-  bool clips = false;      // paints clips, no pictures
-  bool describes = false;  // reads pictures and writes about them; paints or not
+      false;  // readable, but of no family that generates or describes (a verifier, for instance)
+  bool draft = false;      // drafts for other models, does not generate
+  bool videos = false;      // generates videos, no images
+  bool describes = false;  // reads images and writes about them; generates or not
   std::string family, size, title, licence;
   std::int64_t width = 0, height = 0;  // pixels
   std::uint64_t parameters = 0;
   std::uint64_t file_bytes = 0;  // weight files on disk
-  // As stored: one guided picture, or one text about a picture of 640 x 480 pixels.
+  // As stored: one guided image, or one text about an image of 640 x 480 pixels.
   std::uint64_t memory_bytes = 0;
 };
 // Bundled models, then the hub cache, by name.

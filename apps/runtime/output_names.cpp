@@ -72,7 +72,7 @@ std::vector<fs::path> plan_outputs(const NamePattern& pattern, const fs::path& f
          .code = "E_OUTPUT_PATTERN",
          .file = pattern.name(0),
          .where = "--output",
-         .expected = "a pattern such as out_%04d.png for " + std::to_string(count) + " pictures",
+         .expected = "a pattern such as out_%04d.png for " + std::to_string(count) + " images",
          .found = "one fixed name"});
   }
   std::vector<fs::path> paths;

@@ -1,4 +1,4 @@
-// Where pictures go: file name patterns with one %d, numbering that never meets an existing file,
+// Where images go: file name patterns with one %d, numbering that never meets an existing file,
 // and lists of prompts.
 #pragma once
 
@@ -29,7 +29,7 @@ enum class Existing : std::uint8_t { kKeep, kOverwrite };
 
 // `count` paths below `folder` (absolute patterns stand for themselves), after their folders were
 // created and proven writable. kKeep: numbers go on from 1 past every existing file; a fixed name
-// that exists is Error kStorage (E_OUTPUT_EXISTS). More than one picture with a fixed name: kUsage.
+// that exists is Error kStorage (E_OUTPUT_EXISTS). More than one image with a fixed name: kUsage.
 std::vector<std::filesystem::path> plan_outputs(const NamePattern& pattern,
                                                 const std::filesystem::path& folder,
                                                 std::size_t count, Existing existing);

@@ -80,7 +80,7 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
   const auto found = std::find_if(spec.prompt.forms.begin(), spec.prompt.forms.end(), fits);
   if (found == spec.prompt.forms.end()) refuse(spec.prompt.forms.front().requires_token);
   form_ = *found;
-  // A joint vocabulary's tokenizer knows picture codes too, which no prompt may hold.
+  // A joint vocabulary's tokenizer knows image codes too, which no prompt may hold.
   const bool joint = !spec.names.prompt_rows.empty();
   const std::int64_t known = spec.model.prompt_vocab + (joint ? spec.model.codes : 0);
   if (text_->vocab_size() > known) {
@@ -108,11 +108,11 @@ std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prom
     refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
                    std::to_string(ids.size()) + " tokens", "shorten the text");
   }
-  const auto picture = std::find_if(ids.begin(), ids.end(),
+  const auto image = std::find_if(ids.begin(), ids.end(),
                                     [&](std::int32_t id) { return id >= model_.prompt_vocab; });
-  if (picture != ids.end()) {
-    refuse_request("E_PROMPT_TEXT", where, "a text without picture tokens",
-                   "token " + std::to_string(*picture));
+  if (image != ids.end()) {
+    refuse_request("E_PROMPT_TEXT", where, "a text without image tokens",
+                   "token " + std::to_string(*image));
   }
   expects(!ids.empty() && ids.back() == begin_image_, "a prompt ends with the begin-image token");
   return ids;

@@ -28,7 +28,7 @@ PruneSession::PruneSession(const Pruner& pruner, const PrunedModel& model, const
       check_layer("a language model", hook.layer, model.llm_layers);
     } else if (hook.point != HookPoint::kAfterProjector) {
       for (const SignalNeed& need : needs(hook)) {
-        check_layer("a picture encoder", need.layer, model.feature_layer + 1);
+        check_layer("an image encoder", need.layer, model.feature_layer + 1);
       }
     }
   }

@@ -1,4 +1,4 @@
-// One picture's pruning from hook to hook: asks the method, keeps what it remembers, counts what it
+// One image's pruning from hook to hook: asks the method, keeps what it remembers, counts what it
 // did and how long it thought.
 #pragma once
 

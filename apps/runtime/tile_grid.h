@@ -1,4 +1,4 @@
-// How a preprocessed picture's tiles lie on it, as pruners read it: the plan's geometry, in tokens
+// How a preprocessed image's tiles lie on it, as pruners read it: the plan's geometry, in tokens
 // of the tiles.
 #pragma once
 

@@ -10,19 +10,19 @@
 namespace tessera {
 
 VerifierWatch::VerifierWatch(const ModelConfig& model, Backend& backend,
-                             std::vector<std::vector<std::int64_t>> pictures,
+                             std::vector<std::vector<std::int64_t>> images,
                              std::vector<std::int64_t> text_rows)
     : model_(model),
       backend_(backend),
-      pictures_(std::move(pictures)),
+      images_(std::move(images)),
       text_rows_(std::move(text_rows)),
       observer_(*this) {
   expects(model_.layers > 1 && !text_rows_.empty(), "layers to pause between, text that asks");
 }
 
-std::vector<std::int64_t> VerifierWatch::picture_sizes() const {
+std::vector<std::int64_t> VerifierWatch::image_sizes() const {
   std::vector<std::int64_t> out;
-  for (const auto& rows : pictures_) out.push_back(static_cast<std::int64_t>(rows.size()));
+  for (const auto& rows : images_) out.push_back(static_cast<std::int64_t>(rows.size()));
   return out;
 }
 
@@ -99,11 +99,11 @@ std::vector<std::int64_t> VerifierWatch::keep(const PromptPause& pause) {
 
 std::vector<std::vector<float>> VerifierWatch::take_scores() {
   if (cache_ == nullptr) return {};
-  add_layer(model_.layers - 1);  // no pause stands behind the last one
+  add_layer(model_.layers - 1);  // no pause stands after the last one
   const auto count =
       static_cast<double>(model_.layers * model_.heads) * static_cast<double>(text_rows_.size());
   std::vector<std::vector<float>> out;
-  for (const std::vector<std::int64_t>& rows : pictures_) {
+  for (const std::vector<std::int64_t>& rows : images_) {
     std::vector<float>& own = out.emplace_back();
     for (const std::int64_t row : rows) {
       own.push_back(static_cast<float>(sums_[static_cast<std::size_t>(row)] / count));

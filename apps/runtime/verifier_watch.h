@@ -1,5 +1,5 @@
-// What the model that judges drafts looked at while it read its prompt: the attention that the text
-// behind the pictures paid each visual token, mean over all layers, heads and text rows
+// What the model that verifies drafts looked at while it read its prompt: the attention that the text
+// after the images paid each visual token, mean over all layers, heads and text rows
 // (vision/pruning/verifier.h). Drops nothing.
 #pragma once
 
@@ -14,19 +14,19 @@ namespace tessera {
 
 class VerifierWatch final : public PromptCuts {
  public:
-  // Rows of the prompt: of each picture's tokens, and of the text behind the last picture,
+  // Rows of the prompt: of each image's tokens, and of the text after the last image,
   // ascending. Model and backend are borrowed.
   VerifierWatch(const ModelConfig& model, Backend& backend,
-                std::vector<std::vector<std::int64_t>> pictures,
+                std::vector<std::vector<std::int64_t>> images,
                 std::vector<std::int64_t> text_rows);
 
   std::vector<std::int64_t> layers() const override;
   LayerObserver* observer() override { return &observer_; }
   std::vector<std::int64_t> keep(const PromptPause& pause) override;
 
-  // Tokens of each picture.
-  std::vector<std::int64_t> picture_sizes() const;
-  // Of each picture's tokens, once the prompt was read and while its cache stands; called once.
+  // Tokens of each image.
+  std::vector<std::int64_t> image_sizes() const;
+  // Of each image's tokens, once the prompt was read and while its cache stands; called once.
   // Nothing when the prompt was not read.
   std::vector<std::vector<float>> take_scores();
 
@@ -44,7 +44,7 @@ class VerifierWatch final : public PromptCuts {
 
   const ModelConfig& model_;
   Backend& backend_;
-  std::vector<std::vector<std::int64_t>> pictures_;
+  std::vector<std::vector<std::int64_t>> images_;
   std::vector<std::int64_t> text_rows_;
   Observer observer_;
   std::map<std::int64_t, std::vector<float>> queries_;  // of the layer at hand, by row

@@ -6,7 +6,7 @@
 
 #include "apps/runtime/draft_model.h"
 #include "apps/runtime/generation_parts.h"
-#include "apps/runtime/guess_table_file.h"
+#include "apps/runtime/draft_table_file.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/visual_model.h"
 #include "engine/decoding/stream_loop.h"
@@ -16,32 +16,32 @@ namespace tessera {
 namespace {
 
 void check_videos(const GenerateOptions& options, const ModelSpec& spec, const std::string& name) {
-  check_paints(spec, name);
+  check_generates(spec, name);
   if (spec.blocks && !spec.movq) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_NBP_TOKENIZER",
                  .file = name,
                  .where = "clip tokenizer",
-                 .expected = "a model with a clip tokenizer that is read (vq_config)",
+                 .expected = "a model with a video tokenizer that is read (vq_config)",
                  .found = "NBP's own, which is not",
                  .hint = "`tessera inspect` looks at the model"});
   }
-  if (!spec.clip) {
+  if (!spec.video) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_MODEL_PICTURES",
                  .file = name,
-                 .expected = "a model that paints clips",
-                 .found = "one that paints pictures",
-                 .hint = "`tessera generate` paints with it"});
+                 .expected = "a model that generates videos",
+                 .found = "one that generates images",
+                 .hint = "`tessera generate` generates with it"});
   }
   check_geometry(options, spec, name);
 }
 
-// Blocks are neither guessed nor guided.
+// Blocks are neither drafted nor guided.
 void check_blocks(const ModelSpec& spec, const DecodeMethod& method) {
   if (!spec.blocks || (!method.speculative() && method.shape() == PassShape::kLine)) return;
   refuse_request("E_DECODE_CONFLICT", "--decode", "plain, as this model writes whole blocks",
-                 "a method that guesses");
+                 "a method that drafts");
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ VideoModel::VideoModel(const GenerateOptions& options, OpenedModel model, std::s
   check_videos(options_, spec(), name_);
   aids_.grammar = config().grammar();
   const PartNeeds needs = tessera::needs_of(options_.method, aids_.grammar);
-  if (needs.guesses != GuessUse::kNone) {
-    aids_.guesses = load_guess_table(spec().tokenizer.parent_path(), config().codes);
+  if (needs.drafts != DraftUse::kNone) {
+    aids_.drafts = load_draft_table(spec().tokenizer.parent_path(), config().codes);
   }
   check_blocks(spec(), options_.method);
   open_draft();
@@ -78,8 +78,8 @@ void VideoModel::open_draft() {
   const std::string& own = spec().draft_model;
   if (!own.empty() && tessera::needs_of(options_.method).draft_model &&
       (options_.draft_model.empty() || options_.draft_model == own)) {
-    const std::filesystem::path beside = spec().folder / ".." / own;
-    options_.draft_model = std::filesystem::absolute(beside).lexically_normal().string();
+    const std::filesystem::path next_to = spec().folder / ".." / own;
+    options_.draft_model = std::filesystem::absolute(next_to).lexically_normal().string();
   }
   if (options_.draft_model.empty()) return;
   draft_ = ImageDraft::open(options_.draft_model, config(), name_, *backend_);
@@ -90,11 +90,11 @@ LoopNeeds VideoModel::needs_of(const PreparedVideo& video) const {
   const Stream& item = video.item;
   LoopNeeds out{
       .prompt_rows = std::max<std::int64_t>({1, item.prompt.length(), item.unconditional.length()}),
-      .guided = item.law.guided()};
+      .guided = item.dist.guided()};
   if (draft_ == nullptr) return out;
   const std::size_t longest = std::max(video.draft.prompt.size(), video.draft.unconditional.size());
   out.draft_prompt_rows = std::max<std::int64_t>(static_cast<std::int64_t>(longest), 1);
-  out.draft_guided = video.draft.law.guided();
+  out.draft_guided = video.draft.dist.guided();
   return out;
 }
 
@@ -148,7 +148,7 @@ StreamLimits VideoModel::limits(const LoopNeeds& needs) const {
                    .window = options_.method.window,
                    .guided = needs.guided,
                    .kv = storage_,
-                   .laws = keeps_laws(options_.method),
+                   .dists = keeps_dists(options_.method),
                    .shape = options_.method.shape(),
                    .given_tokens = static_cast<std::int64_t>(given)};
   out.budget = out.branches() * backend_->rows_at_once();
@@ -162,7 +162,7 @@ MemoryPlan VideoModel::plan(const LoopNeeds& needs, bool encodes) const {
                             .guidance = limits.guided,
                             .prompt_tokens = limits.prompt_rows,
                             .window = limits.window,
-                            .laws = limits.laws};
+                            .dists = limits.dists};
   const auto plan_of = [&](const MemoryRequest& request) {
     MemoryPlan plan = plan_generation(spec(), vq_storage_, backend(), request, limits.shape);
     if (!writes_blocks()) {
@@ -210,7 +210,7 @@ ErrorInfo VideoModel::no_room(const LoopNeeds& needs) const {
 void VideoModel::load_tokenizer(bool encoder) {
   if (tokenizer_ != nullptr && (both_halves_ || !encoder)) return;
   tokenizer_.reset();  // before the new one: both together may not fit
-  tokenizer_ = make_clip_tokenizer(*backend_, opened_, vq_storage_,
+  tokenizer_ = make_video_tokenizer(*backend_, opened_, vq_storage_,
                                    encoder ? TokenizerHalves::kBoth : TokenizerHalves::kDecoder);
   both_halves_ = encoder;
   opened_.vq_weights->verify_unchanged();
@@ -241,13 +241,13 @@ void VideoModel::load_language() {
 
 VideoWindows::Parts VideoModel::window_parts() const {
   expects(tokenizer_ != nullptr, "the tokenizer is loaded");
-  return {tokenizer_, clip(), grammar(), static_cast<std::size_t>(kept_grids())};
+  return {tokenizer_, video_spec(), grammar(), static_cast<std::size_t>(kept_grids())};
 }
 
 std::vector<std::int32_t> VideoModel::encode(const std::vector<Image>& frames) const {
   std::vector<std::int32_t> codes;
   if (frames.empty()) return codes;
-  const auto encoder = tokenizer_->clip_encoder(static_cast<int>(spec().image_height()),
+  const auto encoder = tokenizer_->video_encoder(static_cast<int>(spec().image_height()),
                                                 static_cast<int>(spec().image_width()));
   for (const Image& frame : frames) {
     const Tensor pixels = image_from_bytes(frame.rgb, frame.height, frame.width);

@@ -15,7 +15,7 @@
 #include "apps/runtime/video_windows.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/model/block_model.h"
-#include "tokenizers/visual/clip_tokenizer.h"
+#include "tokenizers/visual/video_tokenizer.h"
 
 namespace tessera {
 
@@ -28,7 +28,7 @@ class VideoModel final : public LaneModel {
   const std::string& name() const { return name_; }
   const ModelSpec& spec() const { return opened_.spec; }
   const StreamModelConfig& config() const { return opened_.spec.model; }
-  const ClipSpec& clip() const { return *opened_.spec.clip; }
+  const VideoSpec& video_spec() const { return *opened_.spec.video; }
   const Backend& backend() const { return *backend_; }
   DType storage() const { return storage_; }
   DType vq_storage() const { return vq_storage_; }
@@ -50,7 +50,7 @@ class VideoModel final : public LaneModel {
   // What is held besides weights for these needs, tables of the method included.
   MemoryPlan plan(const LoopNeeds& needs, bool encodes) const;
 
-  // Both halves of the tokenizer, or the one that decodes. What was handed out stays valid.
+  // Both halves of the tokenizer, or the one that decodes. What was emitted stays valid.
   void load_tokenizer(bool encoder);
   // After load_tokenizer().
   VideoWindows::Parts window_parts() const;
@@ -82,7 +82,7 @@ class VideoModel final : public LaneModel {
   PromptEncoder prompts_;
   std::optional<StreamModel> model_;
   std::optional<BlockModel> blocks_;  // in its place
-  std::shared_ptr<const ClipTokenizer> tokenizer_;
+  std::shared_ptr<const VideoTokenizer> tokenizer_;
   bool both_halves_ = false;
   DecodeAids aids_;
   std::unique_ptr<ImageDraft> draft_;

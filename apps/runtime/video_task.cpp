@@ -15,10 +15,10 @@ namespace tessera {
 
 namespace {
 
-void check_block_law(const ModelSpec& spec, const LawSettings& law) {
-  if (!spec.blocks || !law.guided()) return;
+void check_block_dist(const ModelSpec& spec, const DistributionSettings& dist) {
+  if (!spec.blocks || !dist.guided()) return;
   refuse_request("E_GUIDANCE", "--cfg-scale", "1, as this model has one branch",
-                 std::to_string(law.guidance));
+                 std::to_string(dist.guidance));
 }
 
 // Keys are turned along one axis of positions.
@@ -34,13 +34,13 @@ void check_continuation(const ModelSpec& spec, Continuation continuation) {
 }
 
 // Whole grids of the last frames.
-std::vector<Image> whole_grids(std::vector<Image> frames, const ClipSpec& clip, std::int64_t most) {
+std::vector<Image> whole_grids(std::vector<Image> frames, const VideoSpec& whole_video, std::int64_t most) {
   if (frames.empty()) return frames;
-  while (static_cast<std::int64_t>(frames.size()) < clip.first_grid) {
+  while (static_cast<std::int64_t>(frames.size()) < whole_video.first_grid) {
     frames.push_back(frames.back());
   }
-  const std::int64_t grids = clip.grids_of(static_cast<std::int64_t>(frames.size()));
-  const std::int64_t keep = std::min(clip.frames_of(grids), most);
+  const std::int64_t grids = whole_video.grids_of(static_cast<std::int64_t>(frames.size()));
+  const std::int64_t keep = std::min(whole_video.frames_of(grids), most);
   frames.erase(frames.begin(), frames.end() - keep);
   return frames;
 }
@@ -94,7 +94,7 @@ struct VideoTask::State {
 };
 
 VideoTask::VideoTask(Runtime& runtime, const GenerateOptions& options) {
-  const ModelReference reference = resolve_clip_model(options.model);
+  const ModelReference reference = resolve_video_model(options.model);
   state_ = std::make_unique<State>(runtime, options, open_model(reference.open_name),
                                    reference.shown_name);
 }
@@ -112,12 +112,12 @@ const DecodeMethod& VideoTask::method() const { return state_->model.options().m
 std::string VideoTask::window_report() const { return state_->model.window_report(); }
 DType VideoTask::storage() const { return state_->model.storage(); }
 const Backend& VideoTask::backend() const { return state_->model.backend(); }
-std::int64_t VideoTask::rate() const { return spec().clip->rate; }
-std::int64_t VideoTask::own_frames() const { return spec().clip->frames_of(spec().model.grids); }
+std::int64_t VideoTask::rate() const { return spec().video->rate; }
+std::int64_t VideoTask::own_frames() const { return spec().video->frames_of(spec().model.grids); }
 bool VideoTask::takes_prompts() const { return spec().prompt.kind != PromptKind::kFrames; }
 std::int64_t VideoTask::max_first_frames() const {
-  const ClipSpec& clip = *spec().clip;
-  return clip.frames_of(std::min(spec().model.grids - 1, clip.most_given));
+  const VideoSpec& whole_video = *spec().video;
+  return whole_video.frames_of(std::min(spec().model.grids - 1, whole_video.max_given));
 }
 
 PreparedVideo VideoTask::prepare(VideoRequest request) const {
@@ -135,20 +135,20 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
                    "frames of " + size_text(model.image_width(), model.image_height()),
                    size_text(frame.width, frame.height));
   }
-  out.first_frames = whole_grids(std::move(request.first_frames), *model.clip, max_first_frames());
-  if (model.clip->from_frames && out.first_frames.empty()) {
+  out.first_frames = whole_grids(std::move(request.first_frames), *model.video, max_first_frames());
+  if (model.video->from_frames && out.first_frames.empty()) {
     refuse_request("E_VIDEO_FIRST", "--first-frames",
-                   "a clip or picture, which this model goes on with", "none");
+                   "a video or image, which this model goes on with", "none");
   }
   out.continuation = request.continuation;
   check_continuation(model, out.continuation);
   out.frames = request.endless ? 0 : request.frames > 0 ? request.frames : own_frames();
   const bool longer = request.endless || out.frames > own_frames();
-  if (longer && (model.model.grids < 2 || !model.clip->goes_on)) {
+  if (longer && (model.model.grids < 2 || !model.video->goes_on)) {
     refuse_request("E_VIDEO_FRAMES", "--frames",
                    "at most " + std::to_string(own_frames()) +
-                       (model.clip->goes_on ? ", as nothing leads from one grid to the next"
-                                            : ", as this model writes no longer clips"),
+                       (model.video->goes_on ? ", as nothing leads from one grid to the next"
+                                            : ", as this model writes no longer videos"),
                    request.endless ? "no end" : std::to_string(out.frames));
   }
   out.text = text_features_of(request.text_features, model.context);
@@ -158,19 +158,19 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
                    std::to_string(out.frames));
   }
   Stream& item = out.item;
-  item.law = settle_sampling(request.sampling, model.sampling);
-  check_block_law(model, item.law);
+  item.dist = settle_sampling(request.sampling, model.sampling);
+  check_block_dist(model, item.dist);
   item.seed = request.seed;
   EncodedPrompt encoded =
-      state_->model.prompts().encode(request.prompt, request.negative_prompt, item.law.guided());
+      state_->model.prompts().encode(request.prompt, request.negative_prompt, item.dist.guided());
   item.prompt.ids = std::move(encoded.prompt);
   item.unconditional.ids = std::move(encoded.unconditional);
   const ImageDraft* draft = state_->model.draft();
   if (draft != nullptr) {
-    out.draft = draft->request(request.prompt, request.negative_prompt, item.law);
+    out.draft = draft->request(request.prompt, request.negative_prompt, item.dist);
   }
   out.facts = first_facts({model, model_name(), storage(), backend(), method()}, request.prompt,
-                          request.negative_prompt, request.seed, item.law);
+                          request.negative_prompt, request.seed, item.dist);
   if (draft != nullptr) out.facts.draft_model = draft->name();
   return out;
 }
@@ -192,18 +192,18 @@ LoopNeeds VideoTask::needs_of(const PreparedVideo& video) const {
 
 std::int64_t VideoTask::grids_of(const PreparedVideo& video) const {
   expects(video.frames > 0, "a video that ends");
-  return spec().clip->grids_for(video.frames);
+  return spec().video->grids_for(video.frames);
 }
 
 std::int64_t VideoTask::given_grids(const PreparedVideo& video) const {
-  return spec().clip->grids_of(static_cast<std::int64_t>(video.first_frames.size()));
+  return spec().video->grids_of(static_cast<std::int64_t>(video.first_frames.size()));
 }
 
 std::size_t VideoTask::grid_codes() const { return state_->model.grammar().cells(); }
 
 bool VideoTask::can_go_on_at(const PreparedVideo& video, std::int64_t grids) const {
   if (video.continuation != Continuation::kRecompute) return false;
-  if (promise_of(method()) == Promise::kSameTokens) return true;
+  if (guarantee_of(method()) == Guarantee::kSameTokens) return true;
   const std::int64_t window = spec().model.grids, kept = state_->model.kept_grids();
   return grids >= window && (grids - kept) % (window - kept) == 0;
 }

@@ -21,7 +21,7 @@ Flow VideoWindows::on_pass(const StreamResult& result, std::int64_t earlier_pass
           : parts_.grammar.codes_among(result.tokens.size()) / parts_.grammar.cells();
   passes_ = earlier_passes + result.passes;
   if (whole > window_grids_) {
-    codes_ = parts_.grammar.picture_codes(result.tokens);
+    codes_ = parts_.grammar.image_codes(result.tokens);
     codes_.resize(whole * parts_.grammar.cells());
     emit(codes_, window_grids_);
     window_grids_ = whole;
@@ -50,7 +50,7 @@ void VideoWindows::preview(const StreamResult& result, const VideoProgress& prog
   }
   if (rows < shown_rows_ + static_cast<std::size_t>(interval)) return;
   shown_rows_ = rows;
-  const std::vector<std::int32_t> codes = grammar.picture_codes(result.tokens);
+  const std::vector<std::int32_t> codes = grammar.image_codes(result.tokens);
   const Tensor pixels = decode_partial(
       *parts_.tokenizer, std::span(codes).subspan(window_grids_ * grammar.cells()),
       static_cast<int>(ready), static_cast<int>(grammar.rows), static_cast<int>(grammar.columns));
@@ -62,7 +62,7 @@ void VideoWindows::emit(std::span<const std::int32_t> codes, std::size_t first) 
   const std::size_t cells = parts_.grammar.cells();
   for (std::size_t grid = first; (grid + 1) * cells <= codes.size() && !done() && !stopped_;
        ++grid) {
-    std::int64_t wanted = grids_ == 0 ? parts_.clip.first_grid : parts_.clip.further_grid;
+    std::int64_t wanted = grids_ == 0 ? parts_.video.first_grid : parts_.video.further_grid;
     if (frames_ > 0) wanted = std::min(wanted, frames_ - emitted_);
     const auto these = codes.subspan(grid * cells, cells);
     const VideoGrid committed{grids_++, these, passes_};

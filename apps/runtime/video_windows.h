@@ -10,15 +10,15 @@
 #include "apps/runtime/video_request.h"
 #include "engine/core/io.h"
 #include "engine/sampling/grammar.h"
-#include "tokenizers/visual/clip_tokenizer.h"
+#include "tokenizers/visual/video_tokenizer.h"
 
 namespace tessera {
 
 class VideoWindows {
  public:
   struct Parts {
-    std::shared_ptr<const ClipTokenizer> tokenizer;
-    const ClipSpec& clip;
+    std::shared_ptr<const VideoTokenizer> tokenizer;
+    const VideoSpec& video;
     const VocabularyGrammar& grammar;
     std::size_t kept_grids;  // of a window, that begin the next one
   };
@@ -28,7 +28,7 @@ class VideoWindows {
         frames_(frames),
         decodes_(decodes),
         listener_(listener),
-        decoder_(parts_.tokenizer->clip_decoder(static_cast<int>(parts_.grammar.rows),
+        decoder_(parts_.tokenizer->video_decoder(static_cast<int>(parts_.grammar.rows),
                                                 static_cast<int>(parts_.grammar.columns))) {}
 
   bool done() const { return frames_ > 0 && emitted_ >= frames_; }

@@ -17,9 +17,9 @@ bool works_on_patches(const Hook& hook) {
          hook.point == HookPoint::kAfterEncoder;
 }
 
-std::vector<EncoderInput> inputs_of(const PreprocessedPicture& picture) {
+std::vector<EncoderInput> inputs_of(const PreprocessedImage& decoded_image) {
   std::vector<EncoderInput> inputs;
-  for (const EncoderView& view : picture.views) {
+  for (const EncoderView& view : decoded_image.views) {
     const Shape shape = view.frames == 1 ? Shape{3, view.height, view.width}
                                          : Shape{view.frames, 3, view.height, view.width};
     inputs.push_back({.pixels = {DType::kF32, shape, view.values.data(), Device{}}});
@@ -34,14 +34,14 @@ void refuse_patch_methods(const PruneSession& session, const std::string& family
     throw Error(
         {.kind = always ? ErrorKind::kUsage : ErrorKind::kGeneral,
          .code = always ? "E_PRUNE_FAMILY" : "E_PRUNE_PICTURE",
-         .where = "pruning in or behind the picture encoder",
+         .where = "pruning in or after the image encoder",
          .expected = "a model whose visual tokens are the encoder's patches",
          .found = family + ", which joins or resizes them",
-         .hint = "choose a method that works behind the projector or in the language model"});
+         .hint = "choose a method that works after the projector or in the language model"});
   }
 }
 
-// Whether a token is never one patch, whatever the picture.
+// Whether a token is never one patch, whatever the image.
 bool joins_patches(const VisionTower& tower) {
   return tower.projector.cell > 1 || tower.vit.class_token_feature || !tower.vit.taps.empty();
 }
@@ -84,31 +84,31 @@ bool VisualEncoder::watched(const PruneSession& session) {
   return std::any_of(session.hooks().begin(), session.hooks().end(), works_on_patches);
 }
 
-std::vector<EncodedPicture> VisualEncoder::look(
-    std::span<const PreprocessedPicture* const> pictures) const {
+std::vector<EncodedTiles> VisualEncoder::look(
+    std::span<const PreprocessedImage* const> decoded_images) const {
   constexpr std::size_t kViewsAtOnce = 4;
   std::vector<EncoderInput> inputs;
-  for (const PreprocessedPicture* picture : pictures) {
-    const std::vector<EncoderInput> own = inputs_of(*picture);
+  for (const PreprocessedImage* decoded_image : decoded_images) {
+    const std::vector<EncoderInput> own = inputs_of(*decoded_image);
     inputs.insert(inputs.end(), own.begin(), own.end());
   }
-  EncodedPicture all = encoder_.encode(inputs, {.at_once = kViewsAtOnce});
-  std::vector<EncodedPicture> out;
+  EncodedTiles all = encoder_.encode(inputs, {.at_once = kViewsAtOnce});
+  std::vector<EncodedTiles> out;
   auto next = std::make_move_iterator(all.tiles.begin());
-  for (const PreprocessedPicture* picture : pictures) {
-    const auto end = next + static_cast<std::ptrdiff_t>(picture->views.size());
+  for (const PreprocessedImage* decoded_image : decoded_images) {
+    const auto end = next + static_cast<std::ptrdiff_t>(decoded_image->views.size());
     out.emplace_back().tiles.assign(next, end);
     next = end;
   }
   return out;
 }
 
-VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_axes,
-                                 PruneSession* session, std::optional<EncodedPicture> seen) const {
+VisualRows VisualEncoder::encode(const PreprocessedImage& decoded_image, bool three_axes,
+                                 PruneSession* session, std::optional<EncodedTiles> seen) const {
   const VitSpec& vit = encoder_.spec();
   const std::int64_t cell = encoder_.tower().projector.cell;
   const VisualLayout layout =
-      layout_of(picture.plan, {.three_axes = three_axes,
+      layout_of(decoded_image.plan, {.three_axes = three_axes,
                                .class_token = vit.class_token,
                                .class_token_feature = vit.class_token_feature,
                                .merge = cell});
@@ -124,7 +124,7 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
   for (const VisualToken& token : out.block.tokens) out.positions.push_back(token.position);
   std::unique_ptr<EncoderPruning> pruning;
   TowerObserver* observer = nullptr;
-  PictureOptions options;
+  ImageOptions options;
   if (session != nullptr && !whole && watched(*session)) {
     expects(!seen, "a method that works in the encoder sees it run");
     pruning = std::make_unique<EncoderPruning>(*session, vit, layout.encoder);
@@ -132,17 +132,17 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
     options.observers = {&observer, 1};
     options.proportional_attention = pruning->merges();
   }
-  EncodedPicture images = seen ? std::move(*seen) : encoder_.encode(inputs_of(picture), options);
-  if (whole && layout.resampled && picture.plan.clip) {
-    out.rows = project_frames(std::move(images), picture.plan, layout);
+  EncodedTiles images = seen ? std::move(*seen) : encoder_.encode(inputs_of(decoded_image), options);
+  if (whole && layout.resampled && decoded_image.plan.video) {
+    out.rows = project_frames(std::move(images), decoded_image.plan, layout);
   } else if (whole) {
-    out.rows = project_whole(std::move(images), picture.plan, layout);
+    out.rows = project_whole(std::move(images), decoded_image.plan, layout);
   } else {
     std::vector<float> features = joined_features(images.tiles, out.block);
-    const Hook behind{HookPoint::kAfterEncoder};
+    const Hook after{HookPoint::kAfterEncoder};
     const std::int64_t width = vit.feature_width();
-    if (pruning != nullptr && session->asks(behind)) {
-      const PrunePlan plan = pruning->select_behind(behind, out.block);
+    if (pruning != nullptr && session->asks(after)) {
+      const PrunePlan plan = pruning->select_after(after, out.block);
       PrunedBlock pruned = apply(plan, out.block, {features.data(), out.block.count(), width});
       out.block = std::move(pruned.block);
       features = std::move(pruned.features);
@@ -196,10 +196,10 @@ std::vector<float> VisualEncoder::joined_features(const std::vector<EncodedImage
 
 // Projects every view and takes the tokens from there; resizes the map of tiles where the plan says
 // so.
-std::vector<float> VisualEncoder::project_whole(EncodedPicture images, const PreprocessPlan& plan,
+std::vector<float> VisualEncoder::project_whole(EncodedTiles images, const PreprocessPlan& plan,
                                                 const VisualLayout& layout) const {
   const std::int64_t width = encoder_.out_width();
-  const PictureFeatures projected = encoder_.project(std::move(images));
+  const ImageFeatures projected = encoder_.project(std::move(images));
   const std::vector<float> rows = host_floats(projected.rows);
   const std::int64_t first_patch = encoder_.spec().class_token_feature ? 1 : 0;
   const auto row_of = [&](std::int64_t view, std::int64_t row, std::int64_t col) {
@@ -240,14 +240,14 @@ std::vector<float> VisualEncoder::project_whole(EncodedPicture images, const Pre
 }
 
 // Projects every frame and resizes its tokens, one frame at a time.
-std::vector<float> VisualEncoder::project_frames(EncodedPicture images, const PreprocessPlan& plan,
+std::vector<float> VisualEncoder::project_frames(EncodedTiles images, const PreprocessPlan& plan,
                                                  const VisualLayout& layout) const {
   expects(!encoder_.spec().class_token_feature, "frames without class tokens are resized");
   const std::int64_t width = encoder_.out_width();
   const MapSize from{plan.view_rows, plan.view_cols}, to{plan.packed_rows, plan.packed_cols};
   std::vector<float> out;
   for (EncodedImage& image : images.tiles) {
-    EncodedPicture one;
+    EncodedTiles one;
     one.tiles.push_back(std::move(image));
     const std::vector<float> rows = host_floats(encoder_.project(std::move(one)).rows);
     const Tensor map =

@@ -1,4 +1,4 @@
-// From preprocessed pictures to rows of the language model: encoder, selections in and behind it,
+// From preprocessed images to rows of the language model: encoder, selections in and after it,
 // projector, the rows between tiles.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include "apps/runtime/prune_session.h"
 #include "apps/runtime/visual_layout.h"
-#include "vision/encoder/picture_encoder.h"
+#include "vision/encoder/tile_encoder.h"
 
 namespace tessera {
 
@@ -19,55 +19,55 @@ struct VisualRows {
   std::vector<float> rows;  // [tokens, D]
   std::int64_t width = 0;   // D
   std::int64_t total = 0;   // tokens before any pruning
-  // Of all of those: number in the picture, or (view, row, column) where the model has three axes.
+  // Of all of those: number in the image, or (view, row, column) where the model has three axes.
   std::vector<std::array<std::int32_t, 3>> positions;
   // The same as places on the axes, see VisualLayout::offsets.
   std::vector<std::array<std::int32_t, 3>> offsets;
 };
 
-// What pruners may know of the encoder's side, for a picture of so many views.
+// What pruners may know of the encoder's side, for an image of so many views.
 PrunedModel pruned_model_of(const VisionTower& tower, std::int64_t views);
 
-// Error kUsage (E_PRUNE_FAMILY) for a method that works in or behind an encoder whose patches are
-// tokens in no picture. Pictures whose map is resized are refused by encode().
+// Error kUsage (E_PRUNE_FAMILY) for a method that works in or after an encoder whose patches are
+// tokens in no image. Images whose map is resized are refused by encode().
 void check_patch_method(const VisionTower& tower, const PruneSession& session);
 
 class VisualEncoder {
  public:
-  // `newline` [D] is the row behind each row of tiles, empty where there is none. Error kModel.
+  // `newline` [D] is the row after each row of tiles, empty where there is none. Error kModel.
   VisualEncoder(Backend& backend, const VisionTower& tower, const std::string& config_file,
                 const Checkpoint& checkpoint, std::vector<float> newline, DType storage);
 
-  // A picture's tokens; `session` null prunes nothing. `seen` is the picture's part of look(), if
-  // that was called. Error kUsage (E_PRUNE_FAMILY) when the method works in or behind an encoder
+  // An image's tokens; `session` null prunes nothing. `seen` is the image's part of look(), if
+  // that was called. Error kUsage (E_PRUNE_FAMILY) when the method works in or after an encoder
   // whose patches are no tokens.
-  VisualRows encode(const PreprocessedPicture& picture, bool three_axes, PruneSession* session,
-                    std::optional<EncodedPicture> seen = {}) const;
+  VisualRows encode(const PreprocessedImage& image, bool three_axes, PruneSession* session,
+                    std::optional<EncodedTiles> seen = {}) const;
 
-  // The encoder's part for several pictures, whose views run together; each picture's result is
-  // what it would be alone. Not for pictures that `watched()` says yes to.
-  std::vector<EncodedPicture> look(std::span<const PreprocessedPicture* const> pictures) const;
-  // Whether a method works in or right behind the encoder, which then runs under its eyes.
+  // The encoder's part for several images, whose views run together; each image's result is
+  // what it would be alone. Not for images that `watched()` says yes to.
+  std::vector<EncodedTiles> look(std::span<const PreprocessedImage* const> images) const;
+  // Whether a method works in or right after the encoder, which then runs under its eyes.
   static bool watched(const PruneSession& session);
 
   PrunedModel pruned_model(std::int64_t views) const {
     return pruned_model_of(encoder_.tower(), views);
   }
 
-  const PictureEncoder& encoder() const { return encoder_; }
+  const ImageEncoder& encoder() const { return encoder_; }
 
  private:
   std::vector<float> joined_features(const std::vector<EncodedImage>& images,
                                      VisualBlock& block) const;
-  std::vector<float> project_whole(EncodedPicture images, const PreprocessPlan& plan,
+  std::vector<float> project_whole(EncodedTiles images, const PreprocessPlan& plan,
                                    const VisualLayout& layout) const;
-  std::vector<float> project_frames(EncodedPicture images, const PreprocessPlan& plan,
+  std::vector<float> project_frames(EncodedTiles images, const PreprocessPlan& plan,
                                     const VisualLayout& layout) const;
   void place_newlines(VisualRows& out) const;
   std::vector<float> host_floats(const Tensor& tensor) const;
 
   Backend& backend_;
-  PictureEncoder encoder_;
+  ImageEncoder encoder_;
   std::vector<float> newline_;
 };
 

@@ -33,7 +33,7 @@ void append_view(VisualBlock& block, const PreprocessPlan& plan, std::int64_t vi
   }
 }
 
-// Rows of the tiles' joint map, each with a newline behind it.
+// Rows of the tiles' joint map, each with a newline after it.
 void append_map(VisualLayout& layout, const PreprocessPlan& plan) {
   VisualBlock& block = layout.block;
   layout.resampled = plan.packed_rows != plan.map_rows || plan.packed_cols != plan.map_cols;
@@ -54,7 +54,7 @@ void append_map(VisualLayout& layout, const PreprocessPlan& plan) {
 }
 
 // Frame by frame, a class token before each if it is a visual token; newlines at the end.
-void append_clip(VisualLayout& layout, const PreprocessPlan& plan, bool class_tokens) {
+void append_video(VisualLayout& layout, const PreprocessPlan& plan, bool class_tokens) {
   VisualBlock& block = layout.block;
   layout.resampled = plan.packed_rows > 0;
   const std::int64_t rows = layout.resampled ? plan.packed_rows : plan.view_rows;
@@ -79,7 +79,7 @@ void append_clip(VisualLayout& layout, const PreprocessPlan& plan, bool class_to
   expects(block.count() == plan.tokens + class_count, "the plan counted the same tokens");
 }
 
-void append_picture(VisualLayout& layout, const PreprocessPlan& plan, bool class_token) {
+void append_image(VisualLayout& layout, const PreprocessPlan& plan, bool class_token) {
   VisualBlock& block = layout.block;
   if (plan.base == BaseView::kFirst) {
     append_view(block, plan, 0);
@@ -107,10 +107,10 @@ VisualLayout layout_of(const PreprocessPlan& plan, const LayoutFacts& facts) {
   block.position_rows = facts.three_axes ? 3 : 1;
   block.grid.side_rows = small(plan.view_rows);
   block.grid.side_columns = small(plan.view_cols);
-  if (plan.clip) {
-    append_clip(out, plan, facts.class_token_feature);
+  if (plan.video) {
+    append_video(out, plan, facts.class_token_feature);
   } else {
-    append_picture(out, plan, facts.class_token_feature);
+    append_image(out, plan, facts.class_token_feature);
   }
   for (std::int32_t i = 0; i < small(block.count()); ++i) {
     VisualToken& token = block.tokens[static_cast<std::size_t>(i)];
@@ -118,8 +118,8 @@ VisualLayout layout_of(const PreprocessPlan& plan, const LayoutFacts& facts) {
                          ? std::array<std::int32_t, 3>{token.frame, token.row, token.column}
                          : std::array<std::int32_t, 3>{i, i, i};
     out.offsets.push_back(token.position);
-    if (facts.three_axes && plan.clip) {
-      out.offsets.back()[0] = plan.clip->time_ids[static_cast<std::size_t>(token.frame)];
+    if (facts.three_axes && plan.video) {
+      out.offsets.back()[0] = plan.video->time_ids[static_cast<std::size_t>(token.frame)];
     }
   }
   out.encoder = tiles_block(small(plan.views), small(plan.view_rows * facts.merge),

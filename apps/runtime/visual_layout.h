@@ -1,4 +1,4 @@
-// Which visual tokens a picture becomes, in the order in which the language model reads them, from
+// Which visual tokens an image becomes, in the order in which the language model reads them, from
 // the plan of its preprocessing. Text markers between them are the prompt's business.
 #pragma once
 
@@ -8,13 +8,13 @@
 namespace tessera {
 
 struct VisualLayout {
-  // position: number of the token in the picture, or (view, row, column) for a model of three axes.
-  // Of a clip, `frame` and `tile` are the number of the view: a frame, or the frames of one patch.
+  // position: number of the token in the image, or (view, row, column) for a model of three axes.
+  // Of a video, `frame` and `tile` are the number of the view: a frame, or the frames of one patch.
   VisualBlock block;
   VisualBlock encoder;  // a token a patch of each view, class tokens included; padding is flagged
-  bool resampled = false;  // tokens of the map, or of frames, were resized behind the projector
-  // Of each token: place on the axes behind the first place of the picture. As `position`, but for
-  // clips, whose time ids may go by the clock and then stand twice.
+  bool resampled = false;  // tokens of the map, or of frames, were resized after the projector
+  // Of each token: place on the axes after the first place of the image. As `position`, but for
+  // videos, whose time ids may go by the clock and then stand twice.
   std::vector<std::array<std::int32_t, 3>> offsets;
 };
 

@@ -1,6 +1,6 @@
 #include "apps/runtime/visual_model.h"
 
-#include "tokenizers/visual/fsq_clip_tokenizer.h"
+#include "tokenizers/visual/fsq_video_tokenizer.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
@@ -9,18 +9,18 @@ namespace tessera {
 std::unique_ptr<VisualTokenizer> make_visual_tokenizer(Backend& backend, const OpenedModel& model,
                                                        DType storage, TokenizerHalves halves) {
   const ModelSpec& spec = model.spec;
-  if (spec.movq || spec.fsq) return make_clip_tokenizer(backend, model, storage, halves);
+  if (spec.movq || spec.fsq) return make_video_tokenizer(backend, model, storage, halves);
   return std::make_unique<VqTokenizer>(backend, spec.vq, *model.vq_weights, storage, halves);
 }
 
-std::unique_ptr<ClipTokenizer> make_clip_tokenizer(Backend& backend, const OpenedModel& model,
+std::unique_ptr<VideoTokenizer> make_video_tokenizer(Backend& backend, const OpenedModel& model,
                                                    DType storage, TokenizerHalves halves) {
   const ModelSpec& spec = model.spec;
   if (spec.fsq) {
-    return std::make_unique<FsqClipTokenizer>(backend, *spec.fsq, *model.vq_weights, storage,
+    return std::make_unique<FsqVideoTokenizer>(backend, *spec.fsq, *model.vq_weights, storage,
                                               halves);
   }
-  expects(spec.movq.has_value(), "the model has a clip tokenizer");
+  expects(spec.movq.has_value(), "the model has a video tokenizer");
   return std::make_unique<MovqTokenizer>(backend, *spec.movq, *model.vq_weights, storage, halves);
 }
 

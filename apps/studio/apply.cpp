@@ -23,17 +23,17 @@ void drop_oldest(List& list, std::size_t most, Done droppable) {
 struct Fold {
   Snapshot& to;
 
-  void operator()(PaintingEvent&& event) const {
-    for (Painting& one : to.paintings) {
-      if (one.number != event.painting.number) continue;
-      one = std::move(event.painting);
-      return forget_old_paintings();
+  void operator()(GenerationEvent&& event) const {
+    for (Generation& one : to.generations) {
+      if (one.number != event.generation.number) continue;
+      one = std::move(event.generation);
+      return forget_old_generations();
     }
-    to.paintings.push_back(std::move(event.painting));
-    forget_old_paintings();
+    to.generations.push_back(std::move(event.generation));
+    forget_old_generations();
   }
-  void operator()(PaintingDroppedEvent&& event) const {
-    std::erase_if(to.paintings, [&](const Painting& one) { return one.number == event.number; });
+  void operator()(GenerationDroppedEvent&& event) const {
+    std::erase_if(to.generations, [&](const Generation& one) { return one.number == event.number; });
     if (to.compare_left == event.number) to.compare_left = 0;
     if (to.compare_right == event.number) to.compare_right = 0;
   }
@@ -63,10 +63,10 @@ struct Fold {
     }
   }
   void operator()(OpenedEvent&& event) const {
-    const std::filesystem::path path = event.picture.path;
+    const std::filesystem::path path = event.image.path;
     std::erase_if(to.opened,
-                  [&](const OpenedPicture& one) { return one.path == event.picture.path; });
-    to.opened.push_back(std::move(event.picture));
+                  [&](const OpenedImage& one) { return one.path == event.image.path; });
+    to.opened.push_back(std::move(event.image));
     forget_old_files();
     if (event.request != 0) {
       to.recalled = Recalled{event.request, path, event.recalled, event.warnings};
@@ -83,7 +83,7 @@ struct Fold {
     }
   }
   void operator()(KeepEvent&& event) const { to.kept = std::move(event.kept); }
-  void operator()(FolderPicturesEvent&&) const {}
+  void operator()(FolderImagesEvent&&) const {}
   void operator()(FolderCaptionsEvent&& event) const { to.folder_captions = event.counts; }
   void operator()(CaptionEvent&& event) const {
     const auto same = [&](const CaptionEntry& one) {
@@ -112,15 +112,15 @@ struct Fold {
   }
   void operator()(CaptionSavedEvent&& event) const {
     for (CaptionEntry& one : to.captions) {
-      if (one.path != event.picture) continue;
+      if (one.path != event.image) continue;
       one.text = event.text;
       one.saved = true;
     }
     for (GalleryEntry& one : to.gallery) {
-      if (one.path == event.picture) one.caption = event.text;
+      if (one.path == event.image) one.caption = event.text;
     }
   }
-  void operator()(PainterEvent&& event) const {
+  void operator()(GeneratorEvent&& event) const {
     to.status.device = std::move(event.device);
     to.status.model = std::move(event.model);
     to.status.dtype = std::move(event.dtype);
@@ -151,19 +151,19 @@ struct Fold {
 
  private:
   bool compared(std::uint64_t number) const {
-    const auto& kept = to.kept.paintings;
+    const auto& kept = to.kept.generations;
     return number == to.compare_left || number == to.compare_right ||
            std::find(kept.begin(), kept.end(), number) != kept.end();
   }
-  bool compared(const OpenedPicture& one) const {
+  bool compared(const OpenedImage& one) const {
     return std::find(to.kept.files.begin(), to.kept.files.end(), one.path) != to.kept.files.end();
   }
   // The newest stays, and those that are compared.
   void forget_old_files() const {
     drop_oldest(to.opened, kKeptOpened,
-                [this](const OpenedPicture& one) { return !compared(one); });
+                [this](const OpenedImage& one) { return !compared(one); });
     std::size_t bytes = 0;
-    for (const OpenedPicture& one : to.opened) bytes += one.image ? one.image->rgb.size() : 0;
+    for (const OpenedImage& one : to.opened) bytes += one.image ? one.image->rgb.size() : 0;
     for (auto one = to.opened.begin(); one + 1 != to.opened.end() && bytes > kKeptOpenedBytes;) {
       if (compared(*one)) {
         ++one;
@@ -179,15 +179,15 @@ struct Fold {
     if (static_cast<std::size_t>(count) <= kKeptTiles) return;
     std::find_if(to.captions.begin(), to.captions.end(), has)->tiles.clear();
   }
-  // Those that are compared stay. Other programs' pictures push none of ours out.
-  void forget_old_paintings() const {
+  // Those that are compared stay. Other programs' images push none of ours out.
+  void forget_old_generations() const {
     for (const bool ours : {true, false}) {
-      drop_oldest(to.paintings, kKeptPaintings, [&](const Painting& one) {
+      drop_oldest(to.generations, kKeptGenerations, [&](const Generation& one) {
         return one.from.empty() == ours && is_final(one.state) && !compared(one.number);
       });
     }
     std::size_t bytes = 0;
-    for (auto one = to.paintings.rbegin(); one != to.paintings.rend(); ++one) {
+    for (auto one = to.generations.rbegin(); one != to.generations.rend(); ++one) {
       bytes += received_bytes(*one);
       if (received_bytes(*one) == 0 || bytes <= kKeptReceivedBytes || compared(one->number))
         continue;
@@ -199,13 +199,13 @@ struct Fold {
 
 }  // namespace
 
-bool is_final(PaintState state) {
-  return state == PaintState::kDone || state == PaintState::kStopped ||
-         state == PaintState::kFailed;
+bool is_final(GenerateState state) {
+  return state == GenerateState::kDone || state == GenerateState::kStopped ||
+         state == GenerateState::kFailed;
 }
-std::size_t received_bytes(const Painting& painting) {
-  const bool kept = !painting.from.empty() && is_final(painting.state) && painting.image != nullptr;
-  return kept ? painting.image->rgb.size() : 0;
+std::size_t received_bytes(const Generation& generation) {
+  const bool kept = !generation.from.empty() && is_final(generation.state) && generation.image != nullptr;
+  return kept ? generation.image->rgb.size() : 0;
 }
 bool is_final(CaptionState state) {
   return state == CaptionState::kDone || state == CaptionState::kFailed;

@@ -14,7 +14,7 @@ constexpr const char* kDefaultPrompt = "Describe the picture.";
 
 }  // namespace
 
-// Called on the worker's thread; entries of pictures at work are shared with the thread that reads
+// Called on the worker's thread; entries of images at work are shared with the thread that reads
 // them.
 class CaptionWorker::Listener final : public DescribeListener {
  public:
@@ -87,10 +87,10 @@ void CaptionWorker::end() {
 
 bool CaptionWorker::queue(const CaptionCommand& command) {
   const std::lock_guard lock(mutex_);
-  if (jobs_.size() + command.pictures.size() > kMostQueued) return false;
-  for (const std::filesystem::path& picture : command.pictures) {
+  if (jobs_.size() + command.images.size() > kMaxQueued) return false;
+  for (const std::filesystem::path& image : command.images) {
     jobs_.push_back({++last_number_,
-                     picture,
+                     image,
                      command.prompt.empty() ? kDefaultPrompt : command.prompt,
                      {command.model.empty() ? options_.model : command.model, command.prune_method,
                       command.prune_method.empty() ? 0 : command.prune_rate}});
@@ -120,7 +120,7 @@ void CaptionWorker::work() {
       if (!run(setup)) return;
       drop_begun();
       continue;
-    } catch (const std::exception& error) {  // the boundary of pictures that are described alike
+    } catch (const std::exception& error) {  // the boundary of images that are described alike
       why = info_of(error, "captioner");
     }
     task_.reset();
@@ -129,7 +129,7 @@ void CaptionWorker::work() {
   }
 }
 
-// Pictures at the front of the queue that are described in the same way. False: the worker ends,
+// Images at the front of the queue that are described in the same way. False: the worker ends,
 // and the text at work was left.
 bool CaptionWorker::run(const Setup& setup) {
   if (!task_ || !(opened_ == setup)) {
@@ -179,7 +179,7 @@ void CaptionWorker::fail_all(const Setup& setup, const ErrorInfo& error) {
     begun.swap(begun_);
   }
   while (const std::optional<Job> job = take(setup)) {
-    begun[std::to_string(job->number)].path = job->picture;
+    begun[std::to_string(job->number)].path = job->image;
   }
   for (auto& [number, entry] : begun) {
     entry.state = CaptionState::kFailed;
@@ -198,12 +198,12 @@ std::optional<CaptionWorker::Job> CaptionWorker::take(const Setup& setup) {
   return job;
 }
 
-// On the thread that reads pictures ahead.
+// On the thread that reads images ahead.
 std::optional<DescribeRequest> CaptionWorker::next(const Setup& setup) {
   std::optional<Job> job = take(setup);
   if (!job) return std::nullopt;
   CaptionEntry entry;
-  entry.path = job->picture;
+  entry.path = job->image;
   entry.state = CaptionState::kReading;
   entry.prune = setup.prune_method;
   {
@@ -213,7 +213,7 @@ std::optional<DescribeRequest> CaptionWorker::next(const Setup& setup) {
   tell(entry);
   DescribeRequest request;
   request.id = std::to_string(job->number);
-  request.images.push_back({.file = job->picture, .name = job->picture.string()});
+  request.images.push_back({.file = job->image, .name = job->image.string()});
   request.prompt = job->prompt;
   return request;
 }

@@ -1,5 +1,5 @@
-// The thread that describes pictures, one text after the other, each told of as it grows. It works
-// beside the painting thread: the two share the cores. One model is kept loaded.
+// The thread that describes images, one text after the other, each told of as it grows. It works
+// next to the generation thread: the two share the cores. One model is kept loaded.
 #pragma once
 
 #include <condition_variable>
@@ -28,19 +28,19 @@ struct CaptionerOptions {
 
 class CaptionWorker {
  public:
-  static constexpr std::size_t kMostQueued = 1000;  // each is looked up among all
+  static constexpr std::size_t kMaxQueued = 1000;  // each is looked up among all
 
   // The queue of events is borrowed and must be closed before the worker ends.
   CaptionWorker(CaptionerOptions options, EventQueue& events);
-  // Leaves the text at work after its pass; queued pictures are gone.
+  // Leaves the text at work after its pass; queued images are gone.
   ~CaptionWorker();
   // The same without waiting.
   void end();
   CaptionWorker(const CaptionWorker&) = delete;
 
-  // All pictures or, when there is no room, none.
+  // All images or, when there is no room, none.
   bool queue(const CaptionCommand& command);
-  // The text at work is finished; all other pictures are gone, also those read ahead.
+  // The text at work is finished; all other images are gone, also those read ahead.
   void stop();
 
  private:
@@ -50,8 +50,8 @@ class CaptionWorker {
     bool operator==(const Setup&) const = default;
   };
   struct Job {
-    std::uint64_t number = 0;  // the same picture may be asked for twice
-    std::filesystem::path picture;
+    std::uint64_t number = 0;  // the same image may be asked for twice
+    std::filesystem::path image;
     std::string prompt;
     Setup setup;
   };
@@ -72,7 +72,7 @@ class CaptionWorker {
   std::deque<Job> jobs_;
   bool ending_ = false, stopping_ = false;
   std::uint64_t last_number_ = 0;
-  std::map<std::string, CaptionEntry> begun_;  // by number, of pictures that are read or written
+  std::map<std::string, CaptionEntry> begun_;  // by number, of images that are read or written
   // Of the thread alone.
   Runtime runtime_;
   std::unique_ptr<DescribeTask> task_;

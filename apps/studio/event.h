@@ -13,11 +13,11 @@
 
 namespace tessera {
 
-// A picture as it is now. The last one of a picture is told when it is done, stopped or failed.
-struct PaintingEvent {
-  Painting painting;
+// An image as it is now. The last one of an image is notified when it is done, stopped or failed.
+struct GenerationEvent {
+  Generation generation;
 };
-struct PaintingDroppedEvent {
+struct GenerationDroppedEvent {
   std::uint64_t number = 0;
 };
 struct CompareEvent {
@@ -42,17 +42,17 @@ struct GalleryEntryEvent {
 };
 // request: of the OpenCommand that asked for settings; 0 = none were asked for.
 struct OpenedEvent {
-  OpenedPicture picture;
-  std::optional<PaintSettings> recalled;
+  OpenedImage image;
+  std::optional<GenerateSettings> recalled;
   std::vector<std::string> warnings;
   std::uint64_t request = 0;
 };
 struct KeepEvent {
   KeepCommand kept;
 };
-// The folder's pictures without a text, in how.pictures, newest first. `order`: whose answer it is.
+// The folder's images without a text, in how.pictures, newest first. `order`: whose answer it is.
 // The studio takes it, and queues them.
-struct FolderPicturesEvent {
+struct FolderImagesEvent {
   std::uint64_t order = 0;
   CaptionCommand how;
   std::int64_t described = 0;  // the others
@@ -70,11 +70,11 @@ struct CaptionGoneEvent {
   std::filesystem::path path;
 };
 struct CaptionSavedEvent {
-  std::filesystem::path picture;
+  std::filesystem::path image;
   std::string text;
 };
 // What paints: everything of StatusFacts but the program's memory.
-struct PainterEvent {
+struct GeneratorEvent {
   std::string device, model, dtype;
   std::uint64_t planned_bytes = 0;
 };
@@ -87,11 +87,11 @@ struct ListeningEvent {
 struct ProblemEvent {
   ErrorInfo error;
 };
-// Another clip takes the open one's place.
+// Another video takes the open one's place.
 struct FilmOpenedEvent {
   Film film;
 };
-// The open clip as it is now, but for its strip and `asked`; of another opening than the newest: nothing.
+// The open video as it is now, but for its strip and `asked`; of another opening than the newest: nothing.
 struct FilmEvent {
   Film film;
 };
@@ -103,26 +103,26 @@ struct FilmThumbnailEvent {
 struct FilmClosedEvent {};
 
 using Event =
-    std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
-                 GalleryEvent, GalleryEntryEvent, OpenedEvent, KeepEvent, FolderPicturesEvent,
+    std::variant<GenerationEvent, GenerationDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
+                 GalleryEvent, GalleryEntryEvent, OpenedEvent, KeepEvent, FolderImagesEvent,
                  FolderCaptionsEvent, CaptionEvent, CaptionsStoppedEvent, CaptionGoneEvent,
-                 CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent,
+                 CaptionSavedEvent, GeneratorEvent, MemoryEvent, ListeningEvent, ProblemEvent,
                  FilmOpenedEvent, FilmEvent, FilmThumbnailEvent, FilmClosedEvent>;
 
-inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay, of each origin
-// Of the images of other programs' finished pictures, in the list and on their way to it; beyond
+inline constexpr std::size_t kKeptGenerations = 64;  // finished ones that stay, of each origin
+// Of the images of other programs' finished images, in the list and on their way to it; beyond
 // it the oldest lose theirs.
 inline constexpr std::size_t kKeptReceivedBytes = std::size_t{256} << 20;
 inline constexpr std::size_t kKeptOpened = 8;
 inline constexpr std::size_t kKeptOpenedBytes = std::size_t{512} << 20;  // but always the newest
 inline constexpr std::size_t kKeptProblems = 32;
-inline constexpr std::size_t kKeptCaptions = kMostFolderCaptions;  // finished ones
+inline constexpr std::size_t kKeptCaptions = kMaxFolderCaptions;  // finished ones
 inline constexpr std::size_t kKeptTiles = 500;  // of them, those that keep their visual tokens
 
-bool is_final(PaintState state);
+bool is_final(GenerateState state);
 bool is_final(CaptionState state);
-// Of another program's finished picture; 0 for any other.
-std::size_t received_bytes(const Painting& painting);
+// Of another program's finished image; 0 for any other.
+std::size_t received_bytes(const Generation& generation);
 
 // Folds one event in and counts the revision up.
 void apply(Snapshot& snapshot, Event event);

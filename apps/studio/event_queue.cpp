@@ -8,8 +8,8 @@ namespace {
 
 // Whether a newer event of its kind says all that this one does, and one is sure to come.
 bool passes_by(const Event& event) {
-  if (const auto* paint = std::get_if<PaintingEvent>(&event)) {
-    return !is_final(paint->painting.state);
+  if (const auto* generate = std::get_if<GenerationEvent>(&event)) {
+    return !is_final(generate->generation.state);
   }
   if (const auto* text = std::get_if<CaptionEvent>(&event)) return !is_final(text->entry.state);
   if (const auto* film = std::get_if<FilmEvent>(&event)) {
@@ -25,8 +25,8 @@ bool gives_way(const Event& event) {
 
 bool same_subject(const Event& a, const Event& b) {
   if (a.index() != b.index()) return false;
-  if (const auto* paint = std::get_if<PaintingEvent>(&a)) {
-    return paint->painting.number == std::get<PaintingEvent>(b).painting.number;
+  if (const auto* generate = std::get_if<GenerationEvent>(&a)) {
+    return generate->generation.number == std::get<GenerationEvent>(b).generation.number;
   }
   if (const auto* text = std::get_if<CaptionEvent>(&a)) {
     return text->entry.path == std::get<CaptionEvent>(b).entry.path;
@@ -37,10 +37,10 @@ bool same_subject(const Event& a, const Event& b) {
   return std::holds_alternative<MemoryEvent>(a);
 }
 
-// Whether it is the last word of another program's picture.
+// Whether it is the last word of another program's image.
 bool is_received_end(const Event& event) {
-  const auto* paint = std::get_if<PaintingEvent>(&event);
-  return paint != nullptr && !paint->painting.from.empty() && is_final(paint->painting.state);
+  const auto* generate = std::get_if<GenerationEvent>(&event);
+  return generate != nullptr && !generate->generation.from.empty() && is_final(generate->generation.state);
 }
 
 }  // namespace
@@ -48,11 +48,11 @@ bool is_received_end(const Event& event) {
 bool EventQueue::has_room(const Event& event) const {
   if (events_.size() >= most_) return false;
   if (!is_received_end(event)) return true;
-  std::size_t waiting = 0, bytes = received_bytes(std::get<PaintingEvent>(event).painting);
+  std::size_t waiting = 0, bytes = received_bytes(std::get<GenerationEvent>(event).generation);
   for (const Event& other : events_) {
     if (!is_received_end(other)) continue;
     ++waiting;
-    bytes += received_bytes(std::get<PaintingEvent>(other).painting);
+    bytes += received_bytes(std::get<GenerationEvent>(other).generation);
   }
   const bool fits = waiting == 0 || bytes <= kKeptReceivedBytes;
   return fits && waiting < std::max<std::size_t>(most_ / 4, 1);

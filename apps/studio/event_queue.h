@@ -1,8 +1,8 @@
-// The bounded queue between workers and the drawing thread. What is on its way (a picture that
+// The bounded queue between workers and the drawing thread. What is on its way (an image that
 // grows, a text, the memory's size) takes the place of its own older event, and is left out when
 // there is no room: a slow reader costs a worker nothing. What is final waits for room and is never
-// lost before the queue is closed. Of a clip one event waits at most. Other programs' finished pictures take a quarter of the room, so
-// that they keep nobody's progress from being told.
+// lost before the queue is closed. Of a video one event waits at most. Other programs' finished images take a quarter of the room, so
+// that they keep nobody's progress from being notified.
 #pragma once
 
 #include <condition_variable>
@@ -19,11 +19,11 @@ class EventQueue {
  public:
   explicit EventQueue(std::size_t most) : most_(most) {}
 
-  // False when the queue is closed, or when it is full and the event need not be told.
+  // False when the queue is closed, or when it is full and the event need not be notified.
   bool push(Event event);
   // All there are, oldest first. Never waits for anybody.
   std::vector<Event> take();
-  // Nothing is told from now on; whoever waits goes on.
+  // Nothing is notified from now on; whoever waits goes on.
   void close();
 
   std::size_t size() const;

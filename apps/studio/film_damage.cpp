@@ -1,4 +1,4 @@
-// Clips that are damaged or cut: their frames are counted by decoding, and they end before the
+// Videos that are damaged or cut: their frames are counted by decoding, and they end before the
 // first frame that cannot be decoded.
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 constexpr double kCountSeconds = 5;  // for the frames of a file that cannot be looked through
-constexpr int kMostProbes = 10;      // by halves; then frame by frame
+constexpr int kMaxProbes = 10;      // by halves; then frame by frame
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void FilmSession::tell_damage(ErrorInfo info) {
   film_.error = std::move(info);
 }
 
-// The clip ends before a frame that cannot be decoded.
+// The video ends before a frame that cannot be decoded.
 void FilmSession::end_before(std::int64_t frame, const ErrorInfo& info) {
   film_.search.reset();
   if (frame == 0 || !is_film_damage(info)) throw Error(info);
@@ -70,7 +70,7 @@ void FilmSession::search() {
     const ErrorInfo info = film_.error;
     return end_before(bad, info);
   }
-  const bool halve = film_.probes < kMostProbes;
+  const bool halve = film_.probes < kMaxProbes;
   const std::int64_t probe = halve ? good + (bad - good) / 2 : good + 1;
   ++film_.probes;
   try {

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kRun = 16;  // frames that are rather decoded than jumped over
 constexpr std::int64_t kBackRun = 8;
-// Seconds by which a frame may come late before the clip is played slower instead.
-constexpr double kMostLag = 0.3;
+// Seconds by which a frame may come late before the video is played slower instead.
+constexpr double kMaxLag = 0.3;
 constexpr double kLongest = 3600;  // of one sleep, seconds
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -56,7 +56,7 @@ void refuse_frames(const std::filesystem::path& path, const char* code, std::str
 
 FrameReaderOptions film_reader_options(const std::filesystem::path& program,
                                        double deadline_seconds,
-                                       std::shared_ptr<ClipInterrupt> interrupt) {
+                                       std::shared_ptr<VideoInterrupt> interrupt) {
   FrameReaderOptions options;
   options.process.program = program;
   options.process.deadline_seconds = deadline_seconds;
@@ -91,8 +91,8 @@ void FilmSession::end() {
 
 bool FilmSession::post(const FilmOrder& order) {
   const std::lock_guard lock(mutex_);
-  if (ended_) return true;  // there is nothing to be told to it
-  if (orders_.size() >= kMostQueued) return false;
+  if (ended_) return true;  // there is nothing to be notified to it
+  if (orders_.size() >= kMaxQueued) return false;
   orders_.push_back(order);
   changed_.notify_all();
   return true;
@@ -102,7 +102,7 @@ void FilmSession::work() {
   try {
     open();
     while (take_orders()) go_on();
-  } catch (const std::exception& error) {  // the boundary of one clip
+  } catch (const std::exception& error) {  // the boundary of one video
     fail(info_of(error, "clip"));
   }
   reader_.reset();
@@ -148,9 +148,9 @@ void FilmSession::open() {
     count_frames(error.info());
   }
   if (ticks_.empty()) refuse_frames(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
-  if (ticks_.size() > static_cast<std::size_t>(kMostFilmFrames)) {
+  if (ticks_.size() > static_cast<std::size_t>(kMaxFilmFrames)) {
     refuse_frames(film_.path, "E_FILM_LONG",
-                  "at most " + std::to_string(kMostFilmFrames) + " frames",
+                  "at most " + std::to_string(kMaxFilmFrames) + " frames",
                   std::to_string(ticks_.size()));
   }
   set_times();
@@ -233,7 +233,7 @@ void FilmSession::obey(const FilmSeekCommand& order) { go_to(order.frame); }
 
 void FilmSession::obey(const FilmStepCommand& order) {
   film_.state = FilmState::kPaused;
-  const std::int64_t by = std::clamp(order.by, -kMostFilmFrames, kMostFilmFrames);
+  const std::int64_t by = std::clamp(order.by, -kMaxFilmFrames, kMaxFilmFrames);
   go_to(film_.wanted + by);
 }
 
@@ -277,7 +277,7 @@ void FilmSession::follow_clock(double now) {
   std::int64_t next = due;
   while (next > film_.wanted + 1 && ring_.get(next) == nullptr) --next;
   const double begins = (*film_.times)[static_cast<std::size_t>(next)];
-  if (at - begins > kMostLag * clock_.speed) clock_.start(now, begins);
+  if (at - begins > kMaxLag * clock_.speed) clock_.start(now, begins);
   film_.wanted = next;
 }
 
@@ -306,7 +306,7 @@ void FilmSession::fetch() {
     from = next_;
   } else if (wanted < film_.frame && film_.frame - wanted <= kBackRun) {
     // Whoever steps back goes on to do so: the frames before are read on the way.
-    from = std::max<std::int64_t>(0, wanted - std::min(window().behind, kBackRun));
+    from = std::max<std::int64_t>(0, wanted - std::min(window().after, kBackRun));
   }
   const bool reads_on = from == next_;
   try {
@@ -351,7 +351,7 @@ std::optional<std::int64_t> FilmSession::missing_ahead() const {
   return std::nullopt;
 }
 
-// What goes wrong here is told when the frames before it were shown.
+// What goes wrong here is notified when the frames before it were shown.
 void FilmSession::read_ahead() {
   const std::optional<std::int64_t> frame = missing_ahead();
   if (!frame) return;

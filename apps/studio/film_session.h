@@ -1,5 +1,5 @@
-// One opened clip: a thread that plays it, and for a moment one that reads the small pictures along
-// it, each with a confined process of its own (video/frame_reader.h). Nothing that this clip does
+// One opened clip: a thread that plays it, and for a moment one that reads the small images along
+// it, each with a confined process of its own (video/frame_reader.h). Nothing that this video does
 // holds up another one.
 #pragma once
 
@@ -24,30 +24,30 @@
 namespace tessera {
 
 struct FilmOptions {
-  std::filesystem::path program;  // `tessera-video`; empty: beside this one
+  std::filesystem::path program;  // `tessera-video`; empty: next to this one
   double deadline_seconds = 60;   // for one answer of it
   std::size_t kept_bytes = std::size_t{96} << 20;
 };
 
-inline constexpr std::int64_t kMostFilmFrames = 1'000'000;
+inline constexpr std::int64_t kMaxFilmFrames = 1'000'000;
 
-// For a reader of a clip that is looked at.
+// For a reader of a video that is looked at.
 FrameReaderOptions film_reader_options(const std::filesystem::path& program,
                                        double deadline_seconds,
-                                       std::shared_ptr<ClipInterrupt> interrupt = nullptr);
-// A frame as a picture; takes its pixels.
+                                       std::shared_ptr<VideoInterrupt> interrupt = nullptr);
+// A frame as an image; takes its pixels.
 std::shared_ptr<const Image> image_of(VideoFrame&& frame);
 
-// Whether the frames before are whole; all else ends the clip.
+// Whether the frames before are whole; all else ends the video.
 bool is_film_damage(const ErrorInfo& info);
-// Throws the Error of kind kGeneral of a clip that has no frames, or too many.
+// Throws the Error of kind kGeneral of a video that has no frames, or too many.
 [[noreturn]] void refuse_frames(const std::filesystem::path& path, const char* code,
                                 std::string expected, std::string found);
 
 using FilmOrder = std::variant<FilmPlayCommand, FilmLoopCommand, FilmSeekCommand, FilmStepCommand,
                                FilmSpeedCommand>;
 
-// Where a clip that plays is, in its own seconds.
+// Where a video that plays is, in its own seconds.
 struct FilmClock {
   double since = 0, from = 0, speed = 1;
   void start(double now, double at) {
@@ -61,7 +61,7 @@ struct FilmClock {
 
 class FilmSession {
  public:
-  static constexpr std::size_t kMostQueued = 256;
+  static constexpr std::size_t kMaxQueued = 256;
 
   // Starts to open it and tells by FilmEvents that carry film.number. `film` says number, path and
   // loop. The queue of events is borrowed and must be closed before the session ends.
@@ -134,16 +134,16 @@ class FilmSession {
     std::int64_t frame = 0;
     ErrorInfo info;
   };
-  std::optional<Damage> ahead_error_;  // what waits behind the frames that are kept
-  // The small pictures. Plan and pictures are of the strip's thread while it runs.
+  std::optional<Damage> ahead_error_;  // what waits after the frames that are kept
+  // The small images. Plan and images are of the strip's thread while it runs.
   struct StripPlan {
     std::vector<std::int64_t> frames, ticks;  // of each cell
-    std::shared_ptr<ClipInterrupt> interrupt;
+    std::shared_ptr<VideoInterrupt> interrupt;
   } strip_plan_;
   std::map<std::int64_t, std::shared_ptr<const Image>> small_;  // by ticks, of cells of the plan
   std::shared_ptr<const std::vector<double>> strip_times_;      // those that the plan is for
   std::atomic<bool> strip_ending_{false};
-  std::shared_ptr<ClipInterrupt> interrupt_ = std::make_shared<ClipInterrupt>();
+  std::shared_ptr<VideoInterrupt> interrupt_ = std::make_shared<VideoInterrupt>();
   std::thread strip_, thread_;
 };
 

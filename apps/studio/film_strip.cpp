@@ -1,4 +1,4 @@
-// The small pictures along a clip, read one after the other beside its playing: whole frames come
+// The small images along a video, read one after the other next to its playing: whole frames come
 // from a process of their own and are made small here. One that cannot be read says why; after a
 // few of them the others are left out.
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int kMostFailures = 3;
+constexpr int kMaxFailures = 3;
 constexpr std::int64_t kRun = 200;  // frames that are rather decoded than begun anew at a key frame
 
 std::string without_file(ErrorInfo info) {
@@ -25,7 +25,7 @@ std::string without_file(ErrorInfo info) {
 void FilmSession::plan_strip() {
   end_strip();
   StripPlan plan;
-  plan.interrupt = std::make_shared<ClipInterrupt>();
+  plan.interrupt = std::make_shared<VideoInterrupt>();
   const std::size_t cells = std::min(kFilmThumbnails, ticks_.size());
   std::map<std::int64_t, std::shared_ptr<const Image>> small;
   for (std::size_t i = 0; i < cells; ++i) {
@@ -71,8 +71,8 @@ void FilmSession::read_strip() {
     if (cell.frame != frames[i]) {
       cell = {frames[i], nullptr, "not read, for others were damaged"};
       try {
-        if (failures < kMostFailures) read_cell(reader, next, strip_plan_.ticks[i], cell);
-      } catch (const std::exception& error) {  // the boundary of one small picture
+        if (failures < kMaxFailures) read_cell(reader, next, strip_plan_.ticks[i], cell);
+      } catch (const std::exception& error) {  // the boundary of one small image
         cell.problem = without_file(info_of(error, "thumbnail"));
         reader.reset();
         ++failures;

@@ -15,7 +15,7 @@ std::size_t FilmWorker::leaving() {
 }
 
 bool FilmWorker::open(const Film& film) {
-  if (leaving() >= kMostLeaving) return false;
+  if (leaving() >= kMaxLeaving) return false;
   try {
     auto next = std::make_unique<FilmSession>(film, options_, events_);
     close();

@@ -1,5 +1,5 @@
-// The clip that is watched, for the drawing thread: one session at a time, the last one opened. One
-// that is closed is told to end and waited for later, so that a process that hangs holds nobody up.
+// The video that is watched, for the drawing thread: one session at a time, the last one opened. One
+// that is closed is notified to end and waited for later, so that a process that hangs holds nobody up.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace tessera {
 class FilmWorker {
  public:
   // Closed ones that may still wait for an answer of their process.
-  static constexpr std::size_t kMostLeaving = 4;
+  static constexpr std::size_t kMaxLeaving = 4;
 
   // The queue of events is borrowed and must be closed before the worker ends.
   FilmWorker(FilmOptions options, EventQueue& events);
   ~FilmWorker();  // ends all, and waits for their threads
   FilmWorker(const FilmWorker&) = delete;
 
-  // Opens a clip in place of the one that is open. False, and nothing happened, when too many
+  // Opens a video in place of the one that is open. False, and nothing happened, when too many
   // closed ones have not ended yet or no thread can be had.
   bool open(const Film& film);
-  // To the open clip, if there is one. False when too much waits already.
+  // To the open video, if there is one. False when too much waits already.
   bool post(const FilmOrder& order);
   void close();
   // Tells all to end; does not wait.

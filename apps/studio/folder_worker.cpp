@@ -20,14 +20,14 @@ namespace {
 constexpr double kLookSeconds = 1;
 constexpr double kPatience = 10;  // seconds for an answer; the next file waits that long at most
 
-PictureReaderOptions reader_options(const fs::path& helper) {
-  PictureReaderOptions options;
+ImageReaderOptions reader_options(const fs::path& helper) {
+  ImageReaderOptions options;
   options.helper = helper;
   options.deadline_seconds = kPatience;
   return options;
 }
 
-std::vector<FoundModel> models_that_paint() {
+std::vector<FoundModel> models_that_generate() {
   std::vector<FoundModel> models = find_models();
   std::erase_if(models, [](const FoundModel& model) {
     return !model.problem.empty() || model.draft || model.other_kind || model.width <= 0;
@@ -48,8 +48,8 @@ std::uint64_t resident_bytes() {
 
 FolderWorker::FolderWorker(fs::path folder, const FolderHelpers& helpers, EventQueue& events)
     : events_(events),
-      readers_{PictureReader(reader_options(helpers.pictures)),
-               film_reader_options(helpers.clips, kPatience)},
+      readers_{ImageReader(reader_options(helpers.images)),
+               film_reader_options(helpers.videos, kPatience)},
       gallery_(std::move(folder)),
       thread_([this] { work(); }) {}
 
@@ -66,7 +66,7 @@ void FolderWorker::end() {
 
 bool FolderWorker::post(Task command) {
   const std::lock_guard lock(mutex_);
-  if (tasks_.size() >= kMostWaiting) return false;
+  if (tasks_.size() >= kMaxWaiting) return false;
   tasks_.push_back(std::move(command));
   changed_.notify_all();
   return true;
@@ -91,7 +91,7 @@ bool FolderWorker::next_task(Task& task, bool idle) {
 
 void FolderWorker::work() {
   try {
-    events_.push(ModelsEvent{models_that_paint()});
+    events_.push(ModelsEvent{models_that_generate()});
   } catch (const std::exception& error) {
     events_.push(ProblemEvent{info_of(error, "models")});
     events_.push(ModelsEvent{});
@@ -105,7 +105,7 @@ void FolderWorker::work() {
       std::optional<GalleryEntry> read = gallery_.read_next(readers_);
       idle = !read;
       if (read) events_.push(GalleryEntryEvent{gallery_.folder(), std::move(*read)});
-    } catch (const std::exception& error) {  // the boundary of one task, one look, one picture
+    } catch (const std::exception& error) {  // the boundary of one task, one look, one image
       events_.push(ProblemEvent{info_of(error, "folder")});
     }
   }
@@ -127,9 +127,9 @@ void FolderWorker::carry_out(const FolderCommand& command) {
 }
 
 void FolderWorker::carry_out(const ListCommand& command) {
-  Undescribed found = undescribed_pictures(gallery_.folder());
-  FolderPicturesEvent event{command.order, command.how, found.described};
-  event.how.pictures = std::move(found.pictures);
+  Undescribed found = undescribed_images(gallery_.folder());
+  FolderImagesEvent event{command.order, command.how, found.described};
+  event.how.images = std::move(found.images);
   events_.push(std::move(event));
 }
 
@@ -137,9 +137,9 @@ void FolderWorker::carry_out(const OpenCommand& command) {
   if (command.path.empty()) return;
   OpenedEvent event;
   event.request = command.recall;
-  event.picture = open_picture(command.path, readers_.pictures);
+  event.image = open_image(command.path, readers_.images);
   try {
-    const PictureMetadata metadata = read_metadata(command.path);
+    const ImageMetadata metadata = read_metadata(command.path);
     if (metadata.facts) event.recalled = settings_of(*metadata.facts);
     event.warnings = metadata.warnings;
   } catch (const Error&) {  // no PNG of ours: there is nothing to recall
@@ -148,14 +148,14 @@ void FolderWorker::carry_out(const OpenCommand& command) {
 }
 
 void FolderWorker::carry_out(const SaveCaptionCommand& command) {
-  const fs::path file = caption_file_of(command.picture);
-  if (file == command.picture) {
+  const fs::path file = caption_file_of(command.image);
+  if (file == command.image) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_CAPTION_FILE",
                  .file = file.string(),
                  .where = "caption",
-                 .expected = "a picture whose name does not end in .txt",
-                 .found = "the text would take the picture's place"});
+                 .expected = "an image whose name does not end in .txt",
+                 .found = "the text would take the image's place"});
   }
   if (command.text.size() > kMaxCaptionBytes || !is_valid_utf8(command.text)) {
     throw Error({.kind = ErrorKind::kUsage,
@@ -175,7 +175,7 @@ void FolderWorker::carry_out(const SaveCaptionCommand& command) {
   }
   const bool line = command.text.ends_with('\n') || command.text.empty();
   write_file_atomic(file, command.text + (line ? "" : "\n"));
-  events_.push(CaptionSavedEvent{command.picture, command.text});
+  events_.push(CaptionSavedEvent{command.image, command.text});
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // The thread that deals with files for the drawing thread: looks for models once, keeps the gallery
-// of a folder, opens pictures at full size and recalls what they record, writes texts beside them.
+// of a folder, opens images at full size and recalls what they record, writes texts next to them.
 #pragma once
 
 #include <condition_variable>
@@ -14,14 +14,14 @@
 
 namespace tessera {
 
-// The programs that read strangers' files; empty: beside this one.
+// The programs that read strangers' files; empty: next to this one.
 struct FolderHelpers {
-  std::filesystem::path pictures, clips;
+  std::filesystem::path images, videos;
 };
 
 class FolderWorker {
  public:
-  static constexpr std::size_t kMostWaiting = 64;
+  static constexpr std::size_t kMaxWaiting = 64;
 
   // The queue of events is borrowed and must be closed before the worker ends.
   FolderWorker(std::filesystem::path folder, const FolderHelpers& helpers, EventQueue& events);
@@ -30,7 +30,7 @@ class FolderWorker {
   void end();
   FolderWorker(const FolderWorker&) = delete;
 
-  // Looks for the folder's pictures without a text; a FolderPicturesEvent answers.
+  // Looks for the folder's images without a text; a FolderImagesEvent answers.
   struct ListCommand {
     std::uint64_t order = 0;
     CaptionCommand how;

@@ -7,14 +7,14 @@ namespace tessera {
 bool FrameWindow::holds(std::int64_t frame) const {
   if (frame < 0 || frame >= count) return false;
   std::int64_t on = frame - at;
-  if (!round) return on >= -behind && on <= ahead;
+  if (!round) return on >= -after && on <= ahead;
   if (on < 0) on += count;
-  return on <= ahead || count - on <= behind;
+  return on <= ahead || count - on <= after;
 }
 
 FrameWindow FrameRing::window(std::int64_t at, std::int64_t count, bool playing, bool round) const {
-  const auto fit = static_cast<std::int64_t>(most_bytes_ / largest_);
-  const std::int64_t others = std::clamp(fit, kLeastFrames, kMostFrames) - 1;
+  const auto fit = static_cast<std::int64_t>(max_bytes_ / largest_);
+  const std::int64_t others = std::clamp(fit, kMinFrames, kMaxFrames) - 1;
   const std::int64_t few = others / 4;
   FrameWindow out{at, count, playing ? others - few : few, playing ? few : others - few, round};
   return out;

@@ -1,5 +1,5 @@
-// Decoded frames of a clip around the one that is shown, as many as a number of bytes holds, so
-// that memory does not grow with the length of a clip. Pure; for one thread.
+// Decoded frames of a video around the one that is shown, as many as a number of bytes holds, so
+// that memory does not grow with the length of a video. Pure; for one thread.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace tessera {
 
-// Which frames are worth keeping: `ahead` behind the shown one, `behind` before it; in a clip that
+// Which frames are worth keeping: `ahead` after the shown one, `after` before it; in a video that
 // is played round and round the first follows the last.
 struct FrameWindow {
-  std::int64_t at = 0, count = 0;  // the shown frame; frames of the clip
-  std::int64_t ahead = 0, behind = 0;
+  std::int64_t at = 0, count = 0;  // the shown frame; frames of the video
+  std::int64_t ahead = 0, after = 0;
   bool round = false;
 
   bool holds(std::int64_t frame) const;
@@ -23,9 +23,9 @@ struct FrameWindow {
 
 class FrameRing {
  public:
-  static constexpr std::int64_t kMostFrames = 64, kLeastFrames = 2;
+  static constexpr std::int64_t kMaxFrames = 64, kMinFrames = 2;
 
-  explicit FrameRing(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+  explicit FrameRing(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // The frames around `at` that fit: mostly those that come while it plays, mostly those that were
   // while it stands still.
@@ -37,14 +37,14 @@ class FrameRing {
   // Null where it is not kept.
   std::shared_ptr<const Image> get(std::int64_t frame) const;
   void clear();
-  // Whole frames, at most most_bytes, but for two of the largest that there were.
+  // Whole frames, at most max_bytes, but for two of the largest that there were.
   std::size_t bytes() const { return bytes_; }
   std::size_t size() const { return frames_.size(); }
 
  private:
   void keep(const FrameWindow& window);
 
-  std::size_t most_bytes_, bytes_ = 0;
+  std::size_t max_bytes_, bytes_ = 0;
   std::size_t largest_ = 1;  // bytes of a frame
   std::map<std::int64_t, std::shared_ptr<const Image>> frames_;
 };

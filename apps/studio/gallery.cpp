@@ -57,7 +57,7 @@ bool newer(const Dated& a, const Dated& b) {
                                               : a.second < b.second;
 }
 
-bool is_shown(const fs::path& path) { return is_picture_name(path) || is_clip_name(path); }
+bool is_shown(const fs::path& path) { return is_image_name(path) || is_video_name(path); }
 
 bool has_ending(const fs::path& path, std::initializer_list<std::string_view> endings) {
   const std::string name = path.filename().string();
@@ -66,7 +66,7 @@ bool has_ending(const fs::path& path, std::initializer_list<std::string_view> en
   return std::find(endings.begin(), endings.end(), ending) != endings.end();
 }
 
-void read_clip_entry(GalleryEntry& entry, const FrameReaderOptions& options) {
+void read_video_entry(GalleryEntry& entry, const FrameReaderOptions& options) {
   entry.thumbnail = nullptr;
   entry.problem.clear();
   try {
@@ -75,22 +75,22 @@ void read_clip_entry(GalleryEntry& entry, const FrameReaderOptions& options) {
     entry.height = reader.info().height;
     std::optional<VideoFrame> first = reader.next();
     if (!first) {
-      entry.problem = "a clip without frames";
+      entry.problem = "a video without frames";
       return;
     }
     const Image image(first->width, first->height, std::move(first->rgb));
     entry.thumbnail = std::make_shared<const Image>(thumbnail_of(image));
   } catch (const Error& error) {  // one bad file
     ErrorInfo info = error.info();
-    info.file.clear();  // shown beside the path
+    info.file.clear();  // shown next to the path
     entry.problem = format_error(info);
   } catch (const std::bad_alloc&) {
-    entry.problem = "no memory for this clip";
+    entry.problem = "no memory for this video";
   }
 }
 
-void read_picture_entry(GalleryEntry& entry, PictureReader& reader) {
-  const OpenedPicture opened = open_picture(entry.path, reader);
+void read_image_entry(GalleryEntry& entry, ImageReader& reader) {
+  const OpenedImage opened = open_image(entry.path, reader);
   entry.thumbnail = nullptr;
   entry.problem = opened.problem;
   entry.facts = facts_of(entry.path);
@@ -102,20 +102,20 @@ void read_picture_entry(GalleryEntry& entry, PictureReader& reader) {
 
 }  // namespace
 
-bool is_picture_name(const fs::path& path) {
+bool is_image_name(const fs::path& path) {
   return has_ending(path, {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"});
 }
 
-bool is_clip_name(const fs::path& path) {
+bool is_video_name(const fs::path& path) {
   return has_ending(path, {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi"});
 }
 
-fs::path caption_file_of(const fs::path& picture) {
-  return fs::path(picture).replace_extension(".txt");
+fs::path caption_file_of(const fs::path& decoded_image) {
+  return fs::path(decoded_image).replace_extension(".txt");
 }
 
-std::string read_caption_file(const fs::path& picture) {
-  const fs::path file = caption_file_of(picture);
+std::string read_caption_file(const fs::path& decoded_image) {
+  const fs::path file = caption_file_of(decoded_image);
   if (!file_exists(file)) return {};
   try {
     std::string text = read_file(file, kMaxCaptionBytes, ErrorKind::kGeneral);
@@ -125,13 +125,13 @@ std::string read_caption_file(const fs::path& picture) {
   }
 }
 
-Undescribed undescribed_pictures(const fs::path& folder) {
-  std::vector<Dated> found = files_of(folder, is_picture_name);
+Undescribed undescribed_images(const fs::path& folder) {
+  std::vector<Dated> found = files_of(folder, is_image_name);
   std::sort(found.begin(), found.end(), newer);
   Undescribed out;
   for (auto& [stamp, path] : found) {
     if (read_caption_file(path).empty()) {
-      out.pictures.push_back(std::move(path));
+      out.images.push_back(std::move(path));
     } else {
       ++out.described;
     }
@@ -139,17 +139,17 @@ Undescribed undescribed_pictures(const fs::path& folder) {
   return out;
 }
 
-OpenedPicture open_picture(const fs::path& path, PictureReader& reader) {
-  OpenedPicture out;
+OpenedImage open_image(const fs::path& path, ImageReader& reader) {
+  OpenedImage out;
   out.path = path;
   try {
     out.image = std::make_shared<const Image>(on_background(reader.read(path), kWhite));
   } catch (const Error& error) {  // one bad file
     ErrorInfo info = error.info();
-    info.file.clear();  // shown beside the path
+    info.file.clear();  // shown next to the path
     out.problem = format_error(info);
   } catch (const std::bad_alloc&) {
-    out.problem = "no memory for this picture";
+    out.problem = "no memory for this image";
   }
   return out;
 }
@@ -177,7 +177,7 @@ bool Gallery::poll() {
 bool Gallery::list() {
   std::vector<Dated> found;
   if (folder_stamp_) found = files_of(folder_, is_shown);
-  const std::size_t shown = std::min(found.size(), kMostShown);
+  const std::size_t shown = std::min(found.size(), kMaxShown);
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(),
                     newer);
   const auto left_out = static_cast<std::int64_t>(found.size() - shown);
@@ -188,7 +188,7 @@ bool Gallery::list() {
     const auto old = known_.find(path);
     Known one = old != known_.end() ? std::move(old->second) : Known{};
     one.entry.path = path;
-    one.entry.clip = is_clip_name(path);
+    one.entry.video = is_video_name(path);
     if (one.stamp != stamp) one.read = false;
     one.stamp = stamp;
     names.push_back(path);
@@ -203,7 +203,7 @@ bool Gallery::list() {
   return !same || touched;
 }
 
-// Files that were written in place, and texts beside them.
+// Files that were written in place, and texts next to them.
 bool Gallery::look_again() {
   bool changed = false;
   for (const fs::path& path : shown_) {
@@ -233,10 +233,10 @@ std::optional<GalleryEntry> Gallery::read_next(GalleryReaders& readers) {
     Known& one = known_.at(path);
     if (one.read) continue;
     one.read = true;
-    if (is_clip_name(path)) {
-      read_clip_entry(one.entry, readers.clips);
+    if (is_video_name(path)) {
+      read_video_entry(one.entry, readers.videos);
     } else {
-      read_picture_entry(one.entry, readers.pictures);
+      read_image_entry(one.entry, readers.images);
     }
     return one.entry;
   }

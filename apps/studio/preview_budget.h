@@ -1,4 +1,4 @@
-// When a picture that grows is worth drawing: decoding codes to pixels costs time that painting
+// When an image that grows is worth drawing: decoding codes to pixels costs time that generation
 // does not get. The first row is always shown, after that images may take a share of the time.
 #pragma once
 
@@ -9,11 +9,11 @@ namespace tessera {
 
 class PreviewBudget {
  public:
-  static constexpr double kShare = 0.02;  // of a painting's seconds
+  static constexpr double kShare = 0.02;  // of a generated image's seconds
 
   explicit PreviewBudget(double share = kShare) : share_(share) {}
 
-  // Whether an image of `rows` rows may be made, `seconds` into the painting. The next one is taken
+  // Whether an image of `rows` rows may be made, `seconds` into the generation. The next one is taken
   // to cost a row what the last one did.
   bool allows(std::int64_t rows, double seconds) const {
     if (rows <= rows_) return false;

@@ -7,7 +7,7 @@ namespace tessera {
 namespace {
 
 // An image is shown at its full height once so much of it is there.
-constexpr std::size_t kLeastShare = 64;
+constexpr std::size_t kMinShare = 64;
 
 [[noreturn]] void refuse_order(const char* where, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kGeneral,
@@ -22,7 +22,7 @@ std::shared_ptr<const Image> image_of(const std::vector<std::uint8_t>& rgb,
                                       const PreviewBegin& begin) {
   const std::size_t row_bytes = std::size_t{begin.width} * 3;
   const std::size_t all = row_bytes * begin.height;
-  const std::size_t size = std::min(all, rgb.size() * kLeastShare / row_bytes * row_bytes);
+  const std::size_t size = std::min(all, rgb.size() * kMinShare / row_bytes * row_bytes);
   Image image;
   image.width = begin.width;
   image.height = static_cast<std::int64_t>(size / row_bytes);
@@ -45,25 +45,25 @@ std::shared_ptr<const Image> image_of(const std::vector<std::uint8_t>& rgb,
 
 }  // namespace
 
-Painting PreviewDesk::take(PreviewMessage&& message, std::uint64_t number) {
+Generation PreviewDesk::take(PreviewMessage&& message, std::uint64_t number) {
   if (auto* begin = std::get_if<PreviewBegin>(&message)) {
-    return begin_picture(std::move(*begin), number);
+    return begin_image(std::move(*begin), number);
   }
   if (auto* rows = std::get_if<PreviewRows>(&message)) return take_rows(std::move(*rows));
-  return end_picture(std::get<PreviewEnd>(message));
+  return end_image(std::get<PreviewEnd>(message));
 }
 
-PreviewDesk::Desk& PreviewDesk::at(std::uint64_t picture) {
-  const auto found = open_.find(picture);
-  if (found == open_.end()) refuse_order("picture", "one that was begun", std::to_string(picture));
+PreviewDesk::Desk& PreviewDesk::at(std::uint64_t decoded_image) {
+  const auto found = open_.find(decoded_image);
+  if (found == open_.end()) refuse_order("picture", "one that was begun", std::to_string(decoded_image));
   return found->second;
 }
 
-Painting PreviewDesk::begin_picture(PreviewBegin&& begin, std::uint64_t number) {
-  if (open_.contains(begin.picture))
-    refuse_order("picture", "a new one", std::to_string(begin.picture));
-  if (open_.size() >= kMostPictures) {
-    refuse_order("pictures", "at most " + std::to_string(kMostPictures) + " at once", "one more");
+Generation PreviewDesk::begin_image(PreviewBegin&& begin, std::uint64_t number) {
+  if (open_.contains(begin.image))
+    refuse_order("picture", "a new one", std::to_string(begin.image));
+  if (open_.size() >= kMaxImages) {
+    refuse_order("pictures", "at most " + std::to_string(kMaxImages) + " at once", "one more");
   }
   std::uint64_t pixels = std::uint64_t{begin.width} * begin.height;
   for (const auto& [id, desk] : open_) {
@@ -71,27 +71,27 @@ Painting PreviewDesk::begin_picture(PreviewBegin&& begin, std::uint64_t number) 
   }
   if (pixels > kPreviewPixels)
     refuse_order("pixels", "at most 16 megapixels", std::to_string(pixels));
-  const std::uint64_t picture = begin.picture;
-  Desk& desk = open_[picture];
-  Painting& painting = desk.painting;
-  painting.number = number;
-  painting.state = PaintState::kPainting;
-  painting.from = from_;
-  painting.settings.prompt = painting.facts.prompt =
+  const std::uint64_t decoded_image = begin.image;
+  Desk& desk = open_[decoded_image];
+  Generation& generation = desk.generation;
+  generation.number = number;
+  generation.state = GenerateState::kGeneration;
+  generation.from = from_;
+  generation.settings.prompt = generation.facts.prompt =
       escape_for_terminal(begin.prompt, kPreviewTextBytes);
-  painting.settings.model = painting.facts.model = escape_for_terminal(begin.model);
-  painting.settings.seed = painting.facts.seed = begin.seed;
-  painting.settings.width = painting.facts.width = begin.width;
-  painting.settings.height = painting.facts.height = begin.height;
-  painting.grid_rows = begin.grid_rows;
-  painting.grid_columns = begin.grid_columns;
+  generation.settings.model = generation.facts.model = escape_for_terminal(begin.model);
+  generation.settings.seed = generation.facts.seed = begin.seed;
+  generation.settings.width = generation.facts.width = begin.width;
+  generation.settings.height = generation.facts.height = begin.height;
+  generation.grid_rows = begin.grid_rows;
+  generation.grid_columns = begin.grid_columns;
   desk.begin = std::move(begin);
-  return painting;
+  return generation;
 }
 
-Painting PreviewDesk::take_rows(PreviewRows&& rows) {
-  Desk& desk = at(rows.picture);
-  Painting& painting = desk.painting;
+Generation PreviewDesk::take_rows(PreviewRows&& rows) {
+  Desk& desk = at(rows.image);
+  Generation& generation = desk.generation;
   const std::size_t row_bytes = std::size_t{desk.begin.width} * 3;
   if (rows.rgb.size() != row_bytes * rows.rows) {
     refuse_order("pixels", std::to_string(row_bytes * rows.rows) + " bytes",
@@ -114,50 +114,50 @@ Painting PreviewDesk::take_rows(PreviewRows&& rows) {
     }
     desk.rgb.insert(desk.rgb.end(), rows.rgb.begin(), rows.rgb.end());
     if (rows.last) {
-      painting.image = image_of(desk.rgb, desk.begin);
-      painting.image_rows = rows.rows_done;
+      generation.image = image_of(desk.rgb, desk.begin);
+      generation.image_rows = rows.rows_done;
       desk.rgb = {};
     }
   }
-  painting.rows_done = rows.rows_done;
-  painting.facts.passes = rows.passes;
-  painting.facts.tokens = rows.tokens;
-  painting.seconds = rows.seconds;
-  if (rows.seconds > 0) painting.tokens_per_second = rows.tokens / rows.seconds;
+  generation.rows_done = rows.rows_done;
+  generation.facts.passes = rows.passes;
+  generation.facts.tokens = rows.tokens;
+  generation.seconds = rows.seconds;
+  if (rows.seconds > 0) generation.tokens_per_second = rows.tokens / rows.seconds;
   const double all = static_cast<double>(desk.begin.grid_rows) * desk.begin.grid_columns;
-  if (painting.tokens_per_second > 0) {
-    painting.seconds_left = std::max(0.0, all - rows.tokens) / painting.tokens_per_second;
+  if (generation.tokens_per_second > 0) {
+    generation.seconds_left = std::max(0.0, all - rows.tokens) / generation.tokens_per_second;
   }
-  return painting;
+  return generation;
 }
 
-Painting PreviewDesk::end_picture(const PreviewEnd& end) {
-  Painting painting = std::move(at(end.picture).painting);
-  open_.erase(end.picture);
-  painting.seconds_left = 0;
-  painting.state = end.state == PreviewState::kDone      ? PaintState::kDone
-                   : end.state == PreviewState::kStopped ? PaintState::kStopped
-                                                         : PaintState::kFailed;
-  if (painting.state == PaintState::kFailed) {
-    painting.error = {.kind = ErrorKind::kGeneral,
+Generation PreviewDesk::end_image(const PreviewEnd& end) {
+  Generation generation = std::move(at(end.image).generation);
+  open_.erase(end.image);
+  generation.seconds_left = 0;
+  generation.state = end.state == PreviewState::kDone      ? GenerateState::kDone
+                   : end.state == PreviewState::kStopped ? GenerateState::kStopped
+                                                         : GenerateState::kFailed;
+  if (generation.state == GenerateState::kFailed) {
+    generation.error = {.kind = ErrorKind::kGeneral,
                       .code = "E_PREVIEW_FAILED",
                       .where = from_,
-                      .expected = "a picture",
-                      .found = "its painting failed there"};
+                      .expected = "an image",
+                      .found = "its generation failed there"};
   }
-  return painting;
+  return generation;
 }
 
-std::vector<Painting> PreviewDesk::close() {
-  std::vector<Painting> out;
+std::vector<Generation> PreviewDesk::close() {
+  std::vector<Generation> out;
   for (auto& [id, desk] : open_) {
-    Painting& painting = out.emplace_back(std::move(desk.painting));
-    painting.state = PaintState::kFailed;
-    painting.seconds_left = 0;
-    painting.error = {.kind = ErrorKind::kGeneral,
+    Generation& generation = out.emplace_back(std::move(desk.generation));
+    generation.state = GenerateState::kFailed;
+    generation.seconds_left = 0;
+    generation.error = {.kind = ErrorKind::kGeneral,
                       .code = "E_PREVIEW_GONE",
                       .where = from_,
-                      .expected = "the end of the picture",
+                      .expected = "the end of the image",
                       .found = "the sender has gone"};
   }
   open_.clear();

@@ -1,4 +1,4 @@
-// One sender's messages as pictures of the Snapshot: what does not follow from what it said before
+// One sender's messages as images of the Snapshot: what does not follow from what it said before
 // is refused, and what it makes us hold is bounded by what it sent.
 #pragma once
 
@@ -14,27 +14,27 @@ namespace tessera {
 
 class PreviewDesk {
  public:
-  static constexpr std::size_t kMostPictures = 16;  // at work at once
+  static constexpr std::size_t kMaxImages = 16;  // at work at once
 
   // `from`: who sends, for people.
   explicit PreviewDesk(std::string from) : from_(std::move(from)) {}
 
-  // The picture that a message changed. `number`: for a picture that begins. Error kGeneral
-  // (E_PREVIEW_ORDER) for a picture that nobody began, one too many, rows that are not its own.
-  Painting take(PreviewMessage&& message, std::uint64_t number);
-  // Pictures that were at work, as failed: the sender has gone.
-  std::vector<Painting> close();
+  // The image that a message changed. `number`: for an image that begins. Error kGeneral
+  // (E_PREVIEW_ORDER) for an image that nobody began, one too many, rows that are not its own.
+  Generation take(PreviewMessage&& message, std::uint64_t number);
+  // Images that were at work, as failed: the sender has gone.
+  std::vector<Generation> close();
 
  private:
   struct Desk {
     PreviewBegin begin;
-    Painting painting;
+    Generation generation;
     std::vector<std::uint8_t> rgb;  // of the image that is coming in
   };
-  Painting begin_picture(PreviewBegin&& begin, std::uint64_t number);
-  Painting take_rows(PreviewRows&& rows);
-  Painting end_picture(const PreviewEnd& end);
-  Desk& at(std::uint64_t picture);
+  Generation begin_image(PreviewBegin&& begin, std::uint64_t number);
+  Generation take_rows(PreviewRows&& rows);
+  Generation end_image(const PreviewEnd& end);
+  Desk& at(std::uint64_t image);
 
   std::string from_;
   std::map<std::uint64_t, Desk> open_;

@@ -79,7 +79,7 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
     inner_.on_preview(progress, images);
   }
   const double from = monotonic_seconds();  // what the other listener took is not the viewer's
-  // Images of failed pictures are left out; which is whose is known when there are none.
+  // Images of failed images are left out; which is whose is known when there are none.
   if (!drawn_roughly_ && images.size() == shown_.size()) {
     auto image = images.begin();
     for (auto& [index, one] : shown_) {
@@ -89,21 +89,21 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
   budget_.count(rows_of(progress), decoding + monotonic_seconds() - from);
 }
 
-void PreviewListener::on_image(GeneratedImage&& picture) {
-  if (const auto found = shown_.find(picture.index); found != shown_.end()) {
-    const PreviewState state = picture.status == ImageStatus::kDone      ? PreviewState::kDone
-                               : picture.status == ImageStatus::kStopped ? PreviewState::kStopped
+void PreviewListener::on_image(GeneratedImage&& decoded_image) {
+  if (const auto found = shown_.find(decoded_image.index); found != shown_.end()) {
+    const PreviewState state = decoded_image.status == ImageStatus::kDone      ? PreviewState::kDone
+                               : decoded_image.status == ImageStatus::kStopped ? PreviewState::kStopped
                                                                          : PreviewState::kFailed;
-    const PreviewProgress progress{picture.rows_done, picture.facts.passes, picture.facts.tokens,
-                                   picture.seconds};
+    const PreviewProgress progress{decoded_image.rows_done, decoded_image.facts.passes, decoded_image.facts.tokens,
+                                   decoded_image.seconds};
     std::shared_ptr<const Image> image;
-    if (!picture.image.rgb.empty()) image = std::make_shared<const Image>(picture.image);
+    if (!decoded_image.image.rgb.empty()) image = std::make_shared<const Image>(decoded_image.image);
     sender_.end(found->second.number, state, progress, std::move(image));
     shown_.erase(found);
   }
   // Asked for by the viewer alone.
-  if (picture.status == ImageStatus::kStopped && inner_.preview_rows() == 0) picture.image = {};
-  inner_.on_image(std::move(picture));
+  if (decoded_image.status == ImageStatus::kStopped && inner_.preview_rows() == 0) decoded_image.image = {};
+  inner_.on_image(std::move(decoded_image));
 }
 
 }  // namespace tessera

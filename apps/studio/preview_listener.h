@@ -1,4 +1,4 @@
-// Goes between a task and its listener, and shows a viewer every picture on its way.
+// Goes between a task and its listener, and shows a viewer every image on its way.
 // Images that only the viewer sees keep to the budget of previews.
 #pragma once
 
@@ -18,7 +18,7 @@ class PreviewListener final : public GenerateListener {
   // `task` generates the images. All are borrowed.
   PreviewListener(GenerateListener& inner, PreviewSender& sender, const GenerateTask& task)
       : inner_(inner), sender_(sender), patches_(task.code_patches()), grid_(task.spec().model) {}
-  // Pictures that an error left on their way have failed.
+  // Images that an error left on their way have failed.
   ~PreviewListener() override;
   PreviewListener(const PreviewListener&) = delete;
 
@@ -27,7 +27,7 @@ class PreviewListener final : public GenerateListener {
   Flow on_progress(const GenerateProgress& progress) override;
   std::int64_t preview_rows() const override { return preview_rows_; }
   void on_preview(const GenerateProgress& progress, const std::vector<Image>& images) override;
-  void on_image(GeneratedImage&& picture) override;
+  void on_image(GeneratedImage&& image) override;
   void on_over(bool whole) override { inner_.on_over(whole); }
 
  private:

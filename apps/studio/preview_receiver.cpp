@@ -56,7 +56,7 @@ PreviewReceiver::PreviewReceiver(const PreviewReceiverOptions& options, EventQue
   socklen_t size = sizeof address;
   const bool bound =
       ::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      ::listen(listener_, static_cast<int>(kMostSenders)) == 0 &&
+      ::listen(listener_, static_cast<int>(kMaxSenders)) == 0 &&
       ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
       ::pipe2(wake_, O_CLOEXEC) == 0;
   if (!bound) {
@@ -111,7 +111,7 @@ void PreviewReceiver::admit() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) ::usleep(100000);
     return;
   }
-  if (senders_.size() >= kMostSenders) {
+  if (senders_.size() >= kMaxSenders) {
     ::close(socket);
     return;
   }
@@ -132,7 +132,7 @@ bool PreviewReceiver::serve(Sender& sender) {
     sender.reader.feed({piece, static_cast<std::size_t>(got)});
     while (std::optional<PreviewMessage> message = sender.reader.next()) {
       sender.heard = sender.began = now;
-      events_.push(PaintingEvent{sender.desk.take(std::move(*message), ++last_number_)});
+      events_.push(GenerationEvent{sender.desk.take(std::move(*message), ++last_number_)});
     }
   } catch (const std::exception& error) {  // the boundary of one sender
     ErrorInfo info = info_of(error, "preview");
@@ -150,7 +150,7 @@ bool PreviewReceiver::late(const Sender& sender, double now) const {
 }
 
 void PreviewReceiver::let_go(Sender& sender) {
-  for (Painting& painting : sender.desk.close()) events_.push(PaintingEvent{std::move(painting)});
+  for (Generation& generation : sender.desk.close()) events_.push(GenerationEvent{std::move(generation)});
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Listens on the loopback for other programs that show what they paint. Senders are strangers: each
+// Listens on the loopback for other programs that show what they generate. Senders are strangers: each
 // gets bounded buffers and its patience, what is not understood ends its connection, and there are
 // few of them at once.
 #pragma once
@@ -23,8 +23,8 @@ struct PreviewReceiverOptions {
 
 class PreviewReceiver {
  public:
-  static constexpr std::size_t kMostSenders = 8;
-  // Numbers of received pictures begin here, so that they meet none of this program's own.
+  static constexpr std::size_t kMaxSenders = 8;
+  // Numbers of received images begin here, so that they meet none of this program's own.
   static constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 32;
 
   // Binds 127.0.0.1. Error kUsage (E_LISTEN). The queue of events is borrowed and must be closed

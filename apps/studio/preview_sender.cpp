@@ -27,7 +27,7 @@ constexpr double kLastSeconds = 1;    // for what is left when the program ends
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_PREVIEW_TO",
                .where = "--preview-to",
-               .expected = "127.0.0.1:PORT or localhost:PORT; pictures and prompts travel in the "
+               .expected = "127.0.0.1:PORT or localhost:PORT; images and prompts travel in the "
                            "clear, so they stay on this machine",
                .found = escape_for_terminal(text) + " (" + std::move(found) + ")"});
 }
@@ -82,19 +82,19 @@ PreviewSender::~PreviewSender() {
   disconnect();
 }
 
-PreviewSender::Pending* PreviewSender::find(std::uint64_t picture) {
+PreviewSender::Pending* PreviewSender::find(std::uint64_t number) {
   for (Pending& one : pending_) {
-    if (one.begin.picture == picture) return &one;
+    if (one.begin.image == number) return &one;
   }
   return nullptr;
 }
 
-// A viewer lets go of a sender that never ends what it began: such pictures keep their end, without
+// A viewer lets go of a sender that never ends what it began: such images keep their end, without
 // the image. False: there is no room, all are at work before its eyes.
 bool PreviewSender::make_room() {
   const auto count = std::count_if(pending_.begin(), pending_.end(),
                                    [](const Pending& one) { return !one.let_go; });
-  if (count < static_cast<std::ptrdiff_t>(kMostPictures)) return true;
+  if (count < static_cast<std::ptrdiff_t>(kMaxImages)) return true;
   const auto oldest = [&](auto is) { return std::find_if(pending_.begin(), pending_.end(), is); };
   auto unknown = oldest([](const Pending& one) { return !one.begun && one.state.has_value(); });
   if (unknown == pending_.end()) unknown = oldest([](const Pending& one) { return !one.begun; });
@@ -122,12 +122,12 @@ bool PreviewSender::may_send(const Pending& one) const {
     ++open;
     pixels += pixels_of(other);
   }
-  return open <= kMostPictures && pixels <= kPreviewPixels;
+  return open <= kMaxImages && pixels <= kPreviewPixels;
 }
 
 std::uint64_t PreviewSender::begin(PreviewBegin begin) {
   const std::lock_guard lock(mutex_);
-  begin.picture = ++last_;
+  begin.image = ++last_;
   const std::uint64_t pixels = std::uint64_t{begin.width} * begin.height;
   const bool fits = std::max(begin.width, begin.height) <= kPreviewSide && pixels <= kPreviewPixels;
   if (!fits) return last_;  // more than a viewer takes
@@ -141,10 +141,10 @@ std::uint64_t PreviewSender::begin(PreviewBegin begin) {
   return last_;
 }
 
-void PreviewSender::show(std::uint64_t picture, const PreviewProgress& progress,
+void PreviewSender::show(std::uint64_t number, const PreviewProgress& progress,
                          std::shared_ptr<const Image> image) {
   const std::lock_guard lock(mutex_);
-  Pending* one = find(picture);
+  Pending* one = find(number);
   if (one == nullptr) return;
   one->progress = progress;
   if (image) one->image = std::move(image);
@@ -152,10 +152,10 @@ void PreviewSender::show(std::uint64_t picture, const PreviewProgress& progress,
   changed_.notify_all();
 }
 
-void PreviewSender::end(std::uint64_t picture, PreviewState state, const PreviewProgress& progress,
+void PreviewSender::end(std::uint64_t number, PreviewState state, const PreviewProgress& progress,
                         std::shared_ptr<const Image> image) {
   const std::lock_guard lock(mutex_);
-  Pending* one = find(picture);
+  Pending* one = find(number);
   if (one == nullptr) return;
   one->progress = progress;
   if (image) one->image = std::move(image);
@@ -164,7 +164,7 @@ void PreviewSender::end(std::uint64_t picture, PreviewState state, const Preview
   changed_.notify_all();
 }
 
-// The next picture of which there is something to say; false at the end. Waits between tries to
+// The next image of which there is something to say; false at the end. Waits between tries to
 // reach a viewer.
 bool PreviewSender::take(Pending& out) {
   std::unique_lock lock(mutex_);
@@ -197,17 +197,17 @@ void PreviewSender::work() {
     if (sent) {
       if (what.state) {
         std::erase_if(pending_, [&](const Pending& other) {
-          return other.begin.picture == what.begin.picture;
+          return other.begin.image == what.begin.image;
         });
       }
       continue;
     }
     disconnect();
     next_try_ = monotonic_seconds() + kRetrySeconds;
-    // Pictures begin anew over the next connection, with what is known of them by then.
+    // Images begin anew over the next connection, with what is known of them by then.
     std::erase_if(pending_, [](const Pending& other) { return other.let_go; });
     for (Pending& other : pending_) other.begun = false;
-    if (Pending* one = find(what.begin.picture)) {
+    if (Pending* one = find(what.begin.image)) {
       if (!one->image) one->image = what.image;
       one->changed = true;
     }
@@ -218,12 +218,12 @@ bool PreviewSender::send(const Pending& what) {
   if (!what.begun && !send_bytes(encode_preview(what.begin))) return false;
   if (!send_image(what)) return false;
   if (!what.state) return true;
-  return send_bytes(encode_preview(PreviewEnd{what.begin.picture, *what.state}));
+  return send_bytes(encode_preview(PreviewEnd{what.begin.image, *what.state}));
 }
 
 bool PreviewSender::send_image(const Pending& what) {
   PreviewRows rows;
-  rows.picture = what.begin.picture;
+  rows.image = what.begin.image;
   rows.rows_done = narrow(what.progress.rows_done, kPreviewGridSide);
   rows.passes = narrow(what.progress.passes, UINT32_MAX);
   rows.tokens = narrow(what.progress.tokens, UINT32_MAX);
@@ -261,11 +261,11 @@ bool PreviewSender::connect_now() {
     connected_ = error == 0;
     if (error == 0) return true;
   }
-  if (!told_) {
+  if (!heard_) {
     notice_("--preview-to: nobody listens at 127.0.0.1:" + std::to_string(port_) +
-            "; painting goes on");
+            "; generating goes on");
   }
-  told_ = true;
+  heard_ = true;
   return false;
 }
 

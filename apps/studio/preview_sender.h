@@ -1,6 +1,6 @@
-// Shows another program on this machine what is being painted. Painting never waits for it: a
+// Shows another program on this machine what is being generated. Generating never waits for it: a
 // thread of its own sends, what is newer takes the place of what was not sent yet, and a viewer
-// that is slow or not there costs pictures on its screen, nothing else.
+// that is slow or not there costs images on its screen, nothing else.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 namespace tessera {
 
 // "127.0.0.1:7861", "localhost:7861": the port. Error kUsage (E_PREVIEW_TO) for anything that is
-// not this machine's loopback: pictures and prompts travel without a key or a check of who listens.
+// not this machine's loopback: images and prompts travel without a key or a check of who listens.
 std::uint16_t parse_preview_address(const std::string& text);
 
 struct PreviewProgress {
@@ -33,7 +33,7 @@ class PreviewSender {
  public:
   // That wait or are open at the viewer. Then older ones that it does not know of are left out,
   // and where it knows of all, the new one.
-  static constexpr std::size_t kMostPictures = 16;
+  static constexpr std::size_t kMaxImages = 16;
 
   // Connects when there is something to show. `notice` is called once, from the sender's thread,
   // when there is nobody.
@@ -44,22 +44,22 @@ class PreviewSender {
 
   // Whether a viewer took something, and has not gone since. From any thread.
   bool connected() const { return connected_; }
-  // Returns the picture's number. Texts beyond the limits of the wire are cut.
+  // Returns the image's number. Texts beyond the limits of the wire are cut.
   std::uint64_t begin(PreviewBegin begin);
   // `image` null: progress alone.
-  void show(std::uint64_t picture, const PreviewProgress& progress,
+  void show(std::uint64_t number, const PreviewProgress& progress,
             std::shared_ptr<const Image> image);
-  // The whole picture, or what there is of it; may be null.
-  void end(std::uint64_t picture, PreviewState state, const PreviewProgress& progress,
+  // The whole image, or what there is of it; may be null.
+  void end(std::uint64_t number, PreviewState state, const PreviewProgress& progress,
            std::shared_ptr<const Image> image);
 
  private:
-  // What has not been sent of one picture.
+  // What has not been sent of one image.
   struct Pending {
     PreviewBegin begin;
     bool begun = false;  // over this connection: the viewer holds it open
     bool changed = false;
-    bool let_go = false;  // only its end is still to be told
+    bool let_go = false;  // only its end is still to be notified
     PreviewProgress progress;
     std::shared_ptr<const Image> image;
     std::optional<PreviewState> state;
@@ -75,7 +75,7 @@ class PreviewSender {
   bool wait_for(short event, double until);
   bool connect_now();
   void disconnect();
-  Pending* find(std::uint64_t picture);
+  Pending* find(std::uint64_t number);
 
   std::uint16_t port_;
   std::function<void(std::string_view)> notice_;
@@ -88,7 +88,7 @@ class PreviewSender {
   std::atomic<bool> connected_ = false;
   // Of the thread alone.
   int socket_ = -1;
-  bool told_ = false;
+  bool heard_ = false;
   double next_try_ = 0;
   std::thread thread_;
 };

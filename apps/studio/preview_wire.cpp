@@ -99,7 +99,7 @@ std::uint32_t within(Cursor& from, const char* what, std::uint32_t least, std::u
 
 PreviewBegin read_begin(Cursor from) {
   PreviewBegin out;
-  out.picture = from.number<std::uint64_t>("picture");
+  out.image = from.number<std::uint64_t>("picture");
   out.seed = from.number<std::uint64_t>("seed");
   out.width = within(from, "width", 1, kPreviewSide);
   out.height = within(from, "height", 1, kPreviewSide);
@@ -117,7 +117,7 @@ PreviewBegin read_begin(Cursor from) {
 
 PreviewRows read_rows(Cursor from) {
   PreviewRows out;
-  out.picture = from.number<std::uint64_t>("picture");
+  out.image = from.number<std::uint64_t>("picture");
   out.first = within(from, "first row", 0, kPreviewSide);
   out.rows = within(from, "rows", 0, kPreviewSide);
   if (out.first + out.rows > kPreviewSide) {
@@ -131,7 +131,7 @@ PreviewRows read_rows(Cursor from) {
   out.tokens = from.number<std::uint32_t>("tokens");
   out.seconds = from.real("seconds");
   if (!std::isfinite(out.seconds) || out.seconds < 0) refuse_frame("seconds", "a time", "none");
-  // Whose width it is only the picture's beginning tells: whole pixels, as many in each row.
+  // Whose width it is only the image's beginning tells: whole pixels, as many in each row.
   const std::size_t bytes = from.left();
   const std::size_t row_bytes = std::size_t{out.rows} * 3;
   const bool whole = out.rows == 0 ? bytes == 0 : bytes > 0 && bytes % row_bytes == 0;
@@ -145,7 +145,7 @@ PreviewRows read_rows(Cursor from) {
 
 PreviewEnd read_end(Cursor from) {
   PreviewEnd out;
-  out.picture = from.number<std::uint64_t>("picture");
+  out.image = from.number<std::uint64_t>("picture");
   const auto state = from.number<std::uint8_t>("state");
   if (state > static_cast<std::uint8_t>(PreviewState::kFailed)) {
     refuse_frame("state", "0, 1 or 2", std::to_string(state));
@@ -167,7 +167,7 @@ PreviewMessage read_message(std::uint8_t type, std::string_view body) {
   refuse_frame("frame", "begin, rows or end", "type " + std::to_string(type));
 }
 
-// Bytes behind the head of the frame that begins here; none while the head is not whole.
+// Bytes after the head of the frame that begins here; none while the head is not whole.
 std::optional<std::size_t> body_bytes(std::string_view frame) {
   if (frame.substr(0, kMagic.size()) != kMagic.substr(0, std::min(frame.size(), kMagic.size()))) {
     refuse_frame("frame", "TSV1", escape_for_terminal(frame.substr(0, kMagic.size())));
@@ -187,7 +187,7 @@ struct Encoder {
     expects(begin.model.size() <= kPreviewNameBytes && begin.prompt.size() <= kPreviewTextBytes,
             "texts fit their limits");
     Writer out;
-    out.put(begin.picture);
+    out.put(begin.image);
     out.put(begin.seed);
     for (const std::uint32_t side :
          {begin.width, begin.height, begin.grid_rows, begin.grid_columns}) {
@@ -201,7 +201,7 @@ struct Encoder {
   }
   std::string operator()(const PreviewRows& rows) const {
     Writer out;
-    out.put(rows.picture);
+    out.put(rows.image);
     out.put(rows.first);
     out.put(rows.rows);
     out.put(static_cast<std::uint8_t>(rows.last ? 1 : 0));
@@ -214,7 +214,7 @@ struct Encoder {
   }
   std::string operator()(const PreviewEnd& end) const {
     Writer out;
-    out.put(end.picture);
+    out.put(end.image);
     out.put(static_cast<std::uint8_t>(end.state));
     return out.frame(FrameType::kEnd);
   }

@@ -1,13 +1,13 @@
-// How one program shows another a picture that it paints: frames over a local connection, numbers
+// How one program shows another an image that it paints: frames over a local connection, numbers
 // little-endian. Whoever writes them is a stranger: a frame is bounded and checked as a whole
 // before anything is believed, and nothing is allocated because of a number that it names.
 //
 //   frame   "TSV1", u8 type, u32 bytes of what follows
-//   begin   u64 picture, u64 seed, u32 width, u32 height (pixels), u32 rows, u32 columns (tokens),
+//   begin   u64 image, u64 seed, u32 width, u32 height (pixels), u32 rows, u32 columns (tokens),
 //           u16 n, model[n], u32 n, prompt[n]
-//   rows    u64 picture, u32 first row (pixels), u32 rows, u8 last of this image, u32 rows_done
+//   rows    u64 image, u32 first row (pixels), u32 rows, u8 last of this image, u32 rows_done
 //           (tokens), u32 passes, u32 tokens, f64 seconds, RGB[rows * width * 3]
-//   end     u64 picture, u8 state: 0 done, 1 stopped, 2 failed
+//   end     u64 image, u8 state: 0 done, 1 stopped, 2 failed
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace tessera {
 
-inline constexpr std::size_t kPreviewFrameBytes = std::size_t{1} << 20;  // behind the frame's head
+inline constexpr std::size_t kPreviewFrameBytes = std::size_t{1} << 20;  // after the frame's head
 inline constexpr std::size_t kPreviewHeadBytes = 9;
 inline constexpr std::uint64_t kPreviewPixels = std::uint64_t{16} << 20;
 inline constexpr std::uint32_t kPreviewSide = 16384;     // pixels
@@ -29,14 +29,14 @@ inline constexpr std::size_t kPreviewTextBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kPreviewNameBytes = 256;
 
 struct PreviewBegin {
-  std::uint64_t picture = 0, seed = 0;
+  std::uint64_t image = 0, seed = 0;
   std::uint32_t width = 0, height = 0, grid_rows = 0, grid_columns = 0;
   std::string model, prompt;  // UTF-8
   bool operator==(const PreviewBegin&) const = default;
 };
 // Pixels may be none: progress alone.
 struct PreviewRows {
-  std::uint64_t picture = 0;
+  std::uint64_t image = 0;
   std::uint32_t first = 0, rows = 0;
   bool last = true;
   std::uint32_t rows_done = 0, passes = 0, tokens = 0;
@@ -46,7 +46,7 @@ struct PreviewRows {
 };
 enum class PreviewState : std::uint8_t { kDone, kStopped, kFailed };
 struct PreviewEnd {
-  std::uint64_t picture = 0;
+  std::uint64_t image = 0;
   PreviewState state = PreviewState::kDone;
   bool operator==(const PreviewEnd&) const = default;
 };

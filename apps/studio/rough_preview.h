@@ -1,5 +1,5 @@
-// Pictures of what stands so far, drawn from the patches of their codes
-// (apps/runtime/code_patches.h) after every pass, within a share of the painting's time.
+// Images of what stands so far, drawn from the patches of their codes
+// (apps/runtime/code_patches.h) after every pass, within a share of the generation's time.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@ namespace tessera {
 
 class RoughPreview {
  public:
-  static constexpr double kShare = 0.01;       // of a painting's seconds
+  static constexpr double kShare = 0.01;       // of a generated image's seconds
   static constexpr double kKnownShare = 0.75;  // of the codes that stand, at least
 
   // The patches are borrowed.
   RoughPreview(const CodePatches& patches, std::int64_t rows, std::int64_t columns)
       : patches_(patches), rows_(rows), columns_(columns) {}
 
-  // `seconds` into the painting. Null: nothing stands, too few patches are known, or it is too
+  // `seconds` into the generation. Null: nothing stands, too few patches are known, or it is too
   // early for another one.
   std::shared_ptr<const Image> draw(const ImageTrace& trace, double seconds);
   double spent() const { return spent_; }  // CPU seconds

@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-PaintSettings settings_of(const ImageFacts& facts) {
-  PaintSettings settings;
+GenerateSettings settings_of(const ImageFacts& facts) {
+  GenerateSettings settings;
   settings.model = facts.model;
   settings.prompt = facts.prompt;
   settings.negative_prompt = facts.negative_prompt;
-  settings.sampling = values_of(facts.law);
+  settings.sampling = values_of(facts.dist);
   settings.method = facts.method;
   settings.draft_model = facts.draft_model;
   for (const DType storage : {DType::kF32, DType::kBF16}) {
@@ -36,11 +36,11 @@ std::uint64_t random_seed() {
   return bits & 0xffffffffu;
 }
 
-std::string picture_slug(std::string_view prompt) {
-  constexpr std::size_t kMost = 48;
+std::string image_slug(std::string_view prompt) {
+  constexpr std::size_t kMax = 48;
   std::string slug;
   for (const char c : prompt) {
-    if (slug.size() >= kMost) break;
+    if (slug.size() >= kMax) break;
     const char low = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     const bool stands = (low >= 'a' && low <= 'z') || (low >= '0' && low <= '9');
     if (stands) {

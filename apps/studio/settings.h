@@ -1,4 +1,4 @@
-// What decides a picture, to and from the shapes that other parts know it in: what a picture
+// What decides an image, to and from the shapes that other parts know it in: what an image
 // records, what the pipeline is asked, the name of the file.
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace tessera {
 
-// Every field that a picture records, ready to be painted again with the same bytes as result.
-PaintSettings settings_of(const ImageFacts& facts);
+// Every field that an image records, ready to be generated again with the same bytes as result.
+GenerateSettings settings_of(const ImageFacts& facts);
 
-// 32 bits by lot: easy to read and type, and enough to be different. Error kGeneral (E_RANDOM).
+// 32 bits at random: easy to read and type, and enough to be different. Error kGeneral (E_RANDOM).
 std::uint64_t random_seed();
 
 // "a-red-ball-on-a-table": letters and digits of ASCII, at most 48 of them; "picture" where there
 // are none.
-std::string picture_slug(std::string_view prompt);
+std::string image_slug(std::string_view prompt);
 
 }  // namespace tessera

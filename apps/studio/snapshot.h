@@ -21,12 +21,12 @@
 namespace tessera {
 
 // kLoading: the model's weights are read, or another model's are let go.
-enum class PaintState : std::uint8_t { kQueued, kLoading, kPainting, kDone, kStopped, kFailed };
+enum class GenerateState : std::uint8_t { kQueued, kLoading, kGeneration, kDone, kStopped, kFailed };
 
-struct Painting {
-  std::uint64_t number = 0;  // counts up; the same picture keeps it for ever
-  PaintState state = PaintState::kQueued;
-  PaintSettings settings;                        // as asked for; a seed drawn by lot is filled in
+struct Generation {
+  std::uint64_t number = 0;  // counts up; the same image keeps it for ever
+  GenerateState state = GenerateState::kQueued;
+  GenerateSettings settings;                        // as asked for; a seed random is filled in
   ImageFacts facts;                            // settled; tokens and passes grow
   std::shared_ptr<const Image> image;            // whole, or so far; null before the first row
   std::int64_t grid_rows = 0, grid_columns = 0;  // tokens; of a video, of the grid that is written
@@ -34,26 +34,26 @@ struct Painting {
   std::int64_t rows_done = 0;                    // whole rows of tokens that stand
   std::int64_t image_rows = 0;                   // of them, those that image shows
   bool image_is_rough = false;                   // drawn from patches of its codes, not decoded
-  // [grid_rows * grid_columns] row by row; null where nobody told (another program's picture).
+  // [grid_rows * grid_columns] row by row; null where nobody told (another program's image).
   std::shared_ptr<const std::vector<TokenMark>> marks;
-  // Tokens that came to stand in each pass, from pass 1.
+  // Tokens that was committed in each pass, from pass 1.
   std::shared_ptr<const std::vector<std::int32_t>> committed;
-  double seconds = 0;       // of painting, so far
-  double seconds_left = 0;  // while painting; 0 = not known yet
+  double seconds = 0;       // of generating, so far
+  double seconds_left = 0;  // while generating; 0 = not known yet
   double tokens_per_second = 0;
-  double acceptance = 0;       // guesses accepted / tested, 0..1, when done
-  double preview_seconds = 0;  // of seconds, what images while painting cost
+  double acceptance = 0;       // drafts accepted / tested, 0..1, when done
+  double preview_seconds = 0;  // of seconds, what images while generating cost
   // Passes that ended between the wish to stop and the end; -1 = nobody wished it.
   std::int64_t passes_after_stop = -1;
-  std::filesystem::path file;  // once saved; a stopped picture's partial is saved too
-  std::string from;            // who sent it, for pictures that another program paints
+  std::filesystem::path file;  // once saved; a stopped image's partial is saved too
+  std::string from;            // who sent it, for images that another program generates
   ErrorInfo error;             // kFailed
 };
 
-// A picture or a clip of the output folder. thumbnail null and problem empty: not read yet.
+// An image or a video of the output folder. thumbnail null and problem empty: not read yet.
 struct GalleryEntry {
   std::filesystem::path path;
-  bool clip = false;                       // the thumbnail is its first frame
+  bool video = false;                       // the thumbnail is its first frame
   std::shared_ptr<const Image> thumbnail;  // at most kThumbnailSide a side
   std::int64_t width = 0, height = 0;      // pixels of the file
   std::optional<ImageFacts> facts;       // what it records of its making
@@ -65,7 +65,7 @@ inline constexpr std::int64_t kThumbnailSide = 160;
 // One tile of visual tokens as a pruner saw it. Row by row; score is relative, 0..1, NaN = none.
 struct VisualTile {
   std::int64_t rows = 0, columns = 0;
-  double left = 0, top = 0, width = 1, height = 1;  // where on the picture, in shares of it
+  double left = 0, top = 0, width = 1, height = 1;  // where on the image, in shares of it
   std::vector<float> scores;
   std::vector<std::uint8_t> kept;  // 1 = kept
 };
@@ -83,14 +83,14 @@ struct CaptionEntry {
   ErrorInfo error;
 };
 
-// A picture opened at full size, for zoom, compare and captions.
-struct OpenedPicture {
+// An image opened at full size, for zoom, compare and captions.
+struct OpenedImage {
   std::filesystem::path path;
   std::shared_ptr<const Image> image;  // null: problem says why
   std::string problem;
 };
 
-// One of the small pictures along a clip.
+// One of the small images along a video.
 struct FilmThumbnail {
   std::int64_t frame = -1;             // number of the frame it shows; -1 = not read yet
   std::shared_ptr<const Image> image;  // at most kThumbnailSide a side; null: problem says why
@@ -98,14 +98,14 @@ struct FilmThumbnail {
 };
 inline constexpr std::size_t kFilmThumbnails = 24;  // at most, evenly over the whole length
 
-// A damage that is looked for: it lies behind `good`, which is whole, and not behind `bad`.
+// A damage that is looked for: it lies after `good`, which is whole, and not after `bad`.
 struct FilmSearch {
   std::int64_t good = 0, bad = 0;
 };
 
 enum class FilmState : std::uint8_t { kOpening, kPaused, kPlaying, kFailed };
 
-// The clip that is watched. Frames are counted from 0, in order of time.
+// The video that is watched. Frames are counted from 0, in order of time.
 struct Film {
   std::uint64_t number = 0;  // counts up: every opening has its own
   std::filesystem::path path;
@@ -122,10 +122,10 @@ struct Film {
   bool loop = true;
   double speed = 1;              // of kFilmSpeeds
   std::uint64_t kept_bytes = 0;  // decoded frames that are kept around the shown one
-  std::uint64_t asked = 0;       // orders that were posted to this clip
+  std::uint64_t asked = 0;       // orders that were posted to this video
   std::uint64_t taken = 0;       // those of them that all else here knows of
   std::vector<FilmThumbnail> strip;
-  // kFailed: the last good frame stays. In another state: of the damage that the clip ends before.
+  // kFailed: the last good frame stays. In another state: of the damage that the video ends before.
   ErrorInfo error;
   std::optional<FilmSearch> search;  // while the place of a damage is looked for
   int probes = 0;                    // frames that were tried for the one looked for last
@@ -145,60 +145,60 @@ inline constexpr double kFilmSpeeds[] = {0.25, 0.5, 1, 2, 4};
 struct Recalled {
   std::uint64_t request = 0;  // its number
   std::filesystem::path path;
-  // Every field, ready to be painted again; none where the file records none that can be read.
-  std::optional<PaintSettings> settings;
+  // Every field, ready to be generated again; none where the file records none that can be read.
+  std::optional<GenerateSettings> settings;
   std::vector<std::string> warnings;
 };
 
-// How far a whole folder is described, in pictures.
+// How far a whole folder is described, in images.
 struct FolderCaptions {
   bool listing = false;        // the folder is being looked through
   std::int64_t asked = 0;      // to be described
   std::int64_t waiting = 0;    // of them, those that no text was queued for yet
   std::int64_t described = 0;  // passed over, for they have a text
-  std::int64_t left_out = 0;   // beyond kMostFolderCaptions
+  std::int64_t left_out = 0;   // beyond kMaxFolderCaptions
 };
-inline constexpr std::size_t kMostFolderCaptions = 10000;
+inline constexpr std::size_t kMaxFolderCaptions = 10000;
 
 struct StatusFacts {
   std::string device;  // "cpu-avx2, 2 threads"
   std::string model, dtype;
   std::uint64_t resident_bytes = 0;  // of the program
   std::uint64_t planned_bytes = 0;   // the model's memory plan
-  std::string listening;             // "127.0.0.1:7861" while other programs may send pictures
+  std::string listening;             // "127.0.0.1:7861" while other programs may send images
 };
 
 struct Snapshot {
   std::uint64_t revision = 0;      // counts up whenever anything changed
-  std::vector<FoundModel> models;  // that paint; empty until they were looked for
+  std::vector<FoundModel> models;  // that generate; empty until they were looked for
   bool models_known = false;
-  std::vector<Painting> paintings;  // oldest first: finished, the running one, queued ones
-  // Pair of a comparison: numbers of two paintings, 0 = none.
+  std::vector<Generation> generations;  // oldest first: finished, the running one, queued ones
+  // Pair of a comparison: numbers of two generated images, 0 = none.
   std::uint64_t compare_left = 0, compare_right = 0;
   std::filesystem::path folder;       // of the gallery and of what is saved
   std::vector<GalleryEntry> gallery;  // newest first
   std::int64_t gallery_left_out = 0;  // files beyond what is shown at once
   std::vector<CaptionEntry> captions;
   FolderCaptions folder_captions;
-  std::vector<OpenedPicture> opened;  // by OpenCommand, newest last, a few
-  KeepCommand kept;                   // what neither more paintings nor more opened ones push out
+  std::vector<OpenedImage> opened;  // by OpenCommand, newest last, a few
+  KeepCommand kept;                   // what neither more generated images nor more opened ones push out
   std::optional<Recalled> recalled;
   std::optional<Film> film;  // by OpenFilmCommand
   StatusFacts status;
-  std::vector<ErrorInfo> problems;  // what went wrong outside any picture, newest last
+  std::vector<ErrorInfo> problems;  // what went wrong outside any image, newest last
 
   // Null when there is none of that number.
-  const Painting* painting(std::uint64_t number) const {
-    for (const Painting& one : paintings) {
+  const Generation* generation(std::uint64_t number) const {
+    for (const Generation& one : generations) {
       if (one.number == number) return &one;
     }
     return nullptr;
   }
-  // The one that is loading or painting here; other programs' pictures do not count.
-  const Painting* running() const {
-    for (const Painting& one : paintings) {
+  // The one that is loading or generating here; other programs' images do not count.
+  const Generation* running() const {
+    for (const Generation& one : generations) {
       if (!one.from.empty()) continue;
-      if (one.state == PaintState::kLoading || one.state == PaintState::kPainting) return &one;
+      if (one.state == GenerateState::kLoading || one.state == GenerateState::kGeneration) return &one;
     }
     return nullptr;
   }

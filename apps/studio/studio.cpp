@@ -11,7 +11,7 @@
 #include "apps/studio/event_queue.h"
 #include "apps/studio/film_worker.h"
 #include "apps/studio/folder_worker.h"
-#include "apps/studio/paint_worker.h"
+#include "apps/studio/generate_worker.h"
 #include "apps/studio/preview_receiver.h"
 #include "apps/studio/settings.h"
 
@@ -19,15 +19,15 @@ namespace tessera {
 
 namespace {
 
-constexpr std::size_t kMostEvents = 256;
-// Pictures of a folder that are queued ahead of the one at work.
+constexpr std::size_t kMaxEvents = 256;
+// Images of a folder that are queued ahead of the one at work.
 constexpr std::size_t kCaptionsAhead = 16;
 // What a flag and a file can say.
 constexpr auto kMaxSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
-PainterOptions painter_options(const StudioOptions& options) {
+GeneratorOptions generator_options(const StudioOptions& options) {
   return {options.model,   options.device,  options.cuda,
-          options.threads, options.storage, options.clip_helper};
+          options.threads, options.storage, options.video_helper};
 }
 
 CaptionerOptions captioner_options(const StudioOptions& options) {
@@ -40,30 +40,30 @@ CaptionerOptions captioner_options(const StudioOptions& options) {
 struct Studio::State {
   explicit State(const StudioOptions& given)
       : options(given),
-        events(kMostEvents),
+        events(kMaxEvents),
         receiver(given.listen ? std::make_unique<PreviewReceiver>(
                                     PreviewReceiverOptions{.port = *given.listen}, events)
                               : nullptr),
-        files(given.folder, {given.helper, given.clip_helper}, events),
-        films({.program = given.clip_helper}, events),
-        painter(painter_options(given), events),
+        files(given.folder, {given.helper, given.video_helper}, events),
+        films({.program = given.video_helper}, events),
+        generator(generator_options(given), events),
         captioner(captioner_options(given), events) {
     apply(snapshot, FolderEvent{given.folder});
   }
-  // The queue first: none may wait for room. Then all are told before one is waited for.
+  // The queue first: none may wait for room. Then all are notified before one is waited for.
   ~State() {
     events.close();
     captioner.end();
-    painter.end();
+    generator.end();
     files.end();
     films.end();
   }
 
-  bool take(const PaintCommand& command);
+  bool take(const GenerateCommand& command);
   bool take(const CompareCommand& command);
   bool take(const CompareExistingCommand& command);
   bool take(const StopCommand& command);
-  bool take(const DropPaintingCommand& command);
+  bool take(const DropGenerationCommand& command);
   bool take(const FolderCommand& command);
   bool take(const OpenCommand& command) { return files.post(command); }
   bool take(const SaveCaptionCommand& command) { return files.post(command); }
@@ -81,8 +81,8 @@ struct Studio::State {
   bool take(const CloseFilmCommand& command);
   bool tell_film(const FilmOrder& order);
 
-  bool queue(const std::vector<PaintSettings>& pictures);
-  void begin_folder(FolderPicturesEvent&& found);
+  bool queue(const std::vector<GenerateSettings>& images);
+  void begin_folder(FolderImagesEvent&& found);
   void queue_more_captions();
   void save_more_captions();
 
@@ -99,39 +99,39 @@ struct Studio::State {
   std::unique_ptr<PreviewReceiver> receiver;  // null: nobody listens
   FolderWorker files;
   FilmWorker films;
-  PaintWorker painter;
+  GenerateWorker generator;
   CaptionWorker captioner;
 };
 
-// Numbers are given, and queued pictures shown, on the drawing thread: a picture is in the Snapshot
+// Numbers are given, and queued images shown, on the drawing thread: an image is in the Snapshot
 // before any worker can tell of it.
-bool Studio::State::queue(const std::vector<PaintSettings>& pictures) {
-  std::vector<PaintJob> jobs;
-  for (const PaintSettings& settings : pictures) {
+bool Studio::State::queue(const std::vector<GenerateSettings>& images) {
+  std::vector<GenerateJob> jobs;
+  for (const GenerateSettings& settings : images) {
     jobs.push_back({last_number + jobs.size() + 1, settings, snapshot.folder});
     jobs.back().settings.seed &= kMaxSeed;
   }
-  if (!painter.queue(jobs)) return false;
+  if (!generator.queue(jobs)) return false;
   last_number += jobs.size();
-  for (PaintJob& job : jobs) {
-    Painting painting;
-    painting.number = job.number;
-    painting.settings = std::move(job.settings);
-    apply(snapshot, PaintingEvent{std::move(painting)});
+  for (GenerateJob& job : jobs) {
+    Generation generation;
+    generation.number = job.number;
+    generation.settings = std::move(job.settings);
+    apply(snapshot, GenerationEvent{std::move(generation)});
   }
   return true;
 }
 
-bool Studio::State::take(const PaintCommand& command) {
-  if (command.count < 1 || command.count > static_cast<std::int64_t>(PaintWorker::kMostQueued)) {
+bool Studio::State::take(const GenerateCommand& command) {
+  if (command.count < 1 || command.count > static_cast<std::int64_t>(GenerateWorker::kMaxQueued)) {
     return false;
   }
-  std::vector<PaintSettings> pictures(static_cast<std::size_t>(command.count), command.settings);
-  for (std::size_t i = 0; i < pictures.size(); ++i) {
-    if (command.seed_mode == SeedMode::kRandom) pictures[i].seed = random_seed();
-    if (command.seed_mode == SeedMode::kPlusOne) pictures[i].seed += i;
+  std::vector<GenerateSettings> images(static_cast<std::size_t>(command.count), command.settings);
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    if (command.seed_mode == SeedMode::kRandom) images[i].seed = random_seed();
+    if (command.seed_mode == SeedMode::kPlusOne) images[i].seed += i;
   }
-  return queue(pictures);
+  return queue(images);
 }
 
 bool Studio::State::take(const CompareCommand& command) {
@@ -145,18 +145,18 @@ bool Studio::State::take(const CompareExistingCommand& command) {
   return true;
 }
 
-// The picture that the user saw running, so that a late wish ends no other one.
+// The image that the user saw running, so that a late wish ends no other one.
 bool Studio::State::take(const StopCommand&) {
-  const Painting* running = snapshot.running();
-  if (running != nullptr) painter.stop(running->number);
+  const Generation* running = snapshot.running();
+  if (running != nullptr) generator.stop(running->number);
   return true;
 }
 
-bool Studio::State::take(const DropPaintingCommand& command) {
-  const Painting* painting = snapshot.painting(command.number);
-  if (painting == nullptr) return true;
-  if (is_final(painting->state) || painter.drop(command.number)) {
-    apply(snapshot, PaintingDroppedEvent{command.number});
+bool Studio::State::take(const DropGenerationCommand& command) {
+  const Generation* generation = snapshot.generation(command.number);
+  if (generation == nullptr) return true;
+  if (is_final(generation->state) || generator.drop(command.number)) {
+    apply(snapshot, GenerationDroppedEvent{command.number});
   }
   return true;
 }
@@ -169,8 +169,8 @@ bool Studio::State::take(const FolderCommand& command) {
 
 bool Studio::State::take(const CaptionCommand& command) {
   if (!captioner.queue(command)) return false;
-  for (const std::filesystem::path& picture : command.pictures) {
-    apply(snapshot, CaptionEvent{{.path = picture, .prune = command.prune_method}});
+  for (const std::filesystem::path& image : command.images) {
+    apply(snapshot, CaptionEvent{{.path = image, .prune = command.prune_method}});
   }
   return true;
 }
@@ -182,7 +182,7 @@ bool Studio::State::take(const KeepCommand& command) {
 
 bool Studio::State::take(const CaptionFolderCommand& command) {
   FolderWorker::ListCommand list{folder_order + 1, command.how};
-  list.how.pictures.clear();
+  list.how.images.clear();
   if (!files.post(std::move(list))) return false;
   ++folder_order;
   folder_waiting.clear();
@@ -191,7 +191,7 @@ bool Studio::State::take(const CaptionFolderCommand& command) {
 }
 
 // What was described, or is about to be, without a file of its text counts as described.
-void Studio::State::begin_folder(FolderPicturesEvent&& found) {
+void Studio::State::begin_folder(FolderImagesEvent&& found) {
   if (found.order != folder_order || !snapshot.folder_captions.listing) return;  // stopped
   std::unordered_set<std::string_view> known;
   for (const CaptionEntry& one : snapshot.captions) {
@@ -199,10 +199,10 @@ void Studio::State::begin_folder(FolderPicturesEvent&& found) {
   }
   FolderCaptions counts;
   counts.described = found.described;
-  for (std::filesystem::path& path : found.how.pictures) {
+  for (std::filesystem::path& path : found.how.images) {
     if (known.contains(path.native())) {
       ++counts.described;
-    } else if (folder_waiting.size() >= kMostFolderCaptions) {
+    } else if (folder_waiting.size() >= kMaxFolderCaptions) {
       ++counts.left_out;
     } else {
       folder_waiting.push_back(std::move(path));
@@ -220,7 +220,7 @@ void Studio::State::queue_more_captions() {
                     [](const CaptionEntry& one) { return !is_final(one.state); }));
   FolderCaptions counts = snapshot.folder_captions;
   for (; ahead < kCaptionsAhead && !folder_waiting.empty(); ++ahead) {
-    folder_how.pictures = {folder_waiting.front()};
+    folder_how.images = {folder_waiting.front()};
     if (!take(folder_how)) break;
     folder_waiting.pop_front();
   }
@@ -296,7 +296,7 @@ bool Studio::post(Command command) {
 
 const Snapshot& Studio::update() {
   for (Event& event : state_->events.take()) {
-    if (auto* found = std::get_if<FolderPicturesEvent>(&event)) {
+    if (auto* found = std::get_if<FolderImagesEvent>(&event)) {
       state_->begin_folder(std::move(*found));
     } else {
       apply(state_->snapshot, std::move(event));

@@ -1,4 +1,4 @@
-// The viewer without a window: workers that paint, describe, read pictures, play clips and listen,
+// The viewer without a window: workers that generate, describe, read images, play videos and listen,
 // a bounded queue of what they tell, and the Snapshot that the drawing thread folds it into.
 #pragma once
 
@@ -14,17 +14,17 @@
 namespace tessera {
 
 struct StudioOptions {
-  std::string model;  // painted with unless settings name another; empty = the bundled default
+  std::string model;  // generated with unless settings name another; empty = the bundled default
   std::string captioner;
   std::string device = "auto";
   CudaOptions cuda;
   int threads = 0;  // 0 = one per core
   std::optional<DType> storage;
-  std::filesystem::path folder = "out";  // made when the first picture is saved
+  std::filesystem::path folder = "out";  // made when the first image is saved
   std::optional<std::uint16_t>
-      listen;  // port of 127.0.0.1 for pictures of other programs; 0 = any free one
-  std::filesystem::path helper;       // the picture reader; empty = beside the program
-  std::filesystem::path clip_helper;  // the same for clips
+      listen;  // port of 127.0.0.1 for images of other programs; 0 = any free one
+  std::filesystem::path helper;       // the image reader; empty = next to the program
+  std::filesystem::path video_helper;  // the same for videos
 };
 
 class Studio {

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "apps/runtime/clip_facts.h"
+#include "apps/runtime/video_facts.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/studio/settings.h"
@@ -26,7 +26,7 @@ bool same_task(const GenerateOptions& a, const GenerateOptions& b) {
 
 // "{slug}_{seed}.mkv", with _2, _3 ... where that is taken.
 fs::path free_name(const fs::path& folder, const ImageFacts& facts) {
-  const std::string stem = picture_slug(facts.prompt) + "_" + std::to_string(facts.seed);
+  const std::string stem = image_slug(facts.prompt) + "_" + std::to_string(facts.seed);
   for (std::int64_t count = 1;; ++count) {
     const fs::path path =
         folder / (stem + (count == 1 ? "" : "_" + std::to_string(count)) + ".mkv");
@@ -37,12 +37,12 @@ fs::path free_name(const fs::path& folder, const ImageFacts& facts) {
 }  // namespace
 
 struct VideoWatch::State {
-  Painting& painting;
-  StopWish& wish;
+  Generation& generation;
+  StopRequest& stop_request;
   const VideoTask& task;
   std::string path;
-  ClipProcessOptions process;
-  std::function<void(const Painting&)> tell;
+  VideoProcessOptions process;
+  std::function<void(const Generation&)> tell;
   PreviewBudget budget = PreviewBudget();
   std::unique_ptr<FrameSink> sink = nullptr;      // from the first frame on
   std::shared_ptr<const Image> newest = nullptr;  // frame
@@ -55,15 +55,15 @@ struct VideoWatch::State {
   void put(std::int64_t index, const Image& frame);
 };
 
-VideoWatch::VideoWatch(Painting& painting, StopWish& wish, const VideoTask& task, std::string path,
-                       const ClipProcessOptions& process, std::function<void(const Painting&)> tell)
+VideoWatch::VideoWatch(Generation& generation, StopRequest& stop_request, const VideoTask& task, std::string path,
+                       const VideoProcessOptions& process, std::function<void(const Generation&)> tell)
     : state_(std::make_unique<State>(
-          State{painting, wish, task, std::move(path), process, std::move(tell)})) {}
+          State{generation, stop_request, task, std::move(path), process, std::move(tell)})) {}
 VideoWatch::~VideoWatch() = default;
 
 void VideoWatch::State::put(std::int64_t index, const Image& frame) {
   if (sink == nullptr) {
-    const ClipTexts texts = clip_texts(painting.facts, {{"fps", task.rate()}}, RecordFacts::kAll);
+    const VideoTexts texts = video_texts(generation.facts, {{"fps", task.rate()}}, RecordFacts::kAll);
     ensure_output_folder(fs::path(path).parent_path());
     sink = open_frame_sink(path,
                            {.width = frame.width,
@@ -77,27 +77,27 @@ void VideoWatch::State::put(std::int64_t index, const Image& frame) {
 
 Flow VideoWatch::on_progress(const VideoProgress& progress) {
   State& state = *state_;
-  Painting& painting = state.painting;
+  Generation& generation = state.generation;
   const std::int64_t grid = state.task.tokens_of(1);
   const std::int64_t whole = state.grids * grid;
   const std::int64_t within = progress.tokens_done % grid;
-  painting.facts.tokens = whole + within;
-  painting.facts.passes = progress.passes;
+  generation.facts.tokens = whole + within;
+  generation.facts.passes = progress.passes;
   const bool between = within == 0 && state.grids > 0;  // a grid was just committed
-  painting.rows_done = between ? state.grid_rows() : within * state.grid_rows() / grid;
+  generation.rows_done = between ? state.grid_rows() : within * state.grid_rows() / grid;
   state.rows = state.grids * state.grid_rows() + within * state.grid_rows() / grid;
-  painting.frames_done = progress.frames_done;
-  painting.seconds = progress.seconds;
-  if (progress.seconds > 0 && painting.facts.tokens > 0) {
-    painting.tokens_per_second = static_cast<double>(painting.facts.tokens) / progress.seconds;
-    const std::int64_t all = state.task.spec().clip->grids_for(painting.frames) * grid;
-    painting.seconds_left =
-        static_cast<double>(std::max<std::int64_t>(all - painting.facts.tokens, 0)) /
-        painting.tokens_per_second;
+  generation.frames_done = progress.frames_done;
+  generation.seconds = progress.seconds;
+  if (progress.seconds > 0 && generation.facts.tokens > 0) {
+    generation.tokens_per_second = static_cast<double>(generation.facts.tokens) / progress.seconds;
+    const std::int64_t all = state.task.spec().video->grids_for(generation.frames) * grid;
+    generation.seconds_left =
+        static_cast<double>(std::max<std::int64_t>(all - generation.facts.tokens, 0)) /
+        generation.tokens_per_second;
   }
-  state.tell(painting);
-  const std::optional<std::int64_t> since = state.wish.asked(progress.passes);
-  if (since) painting.passes_after_stop = *since;
+  state.tell(generation);
+  const std::optional<std::int64_t> since = state.stop_request.asked(progress.passes);
+  if (since) generation.passes_after_stop = *since;
   const bool allowed = state.budget.allows(state.rows, progress.seconds);
   state.preview_rows = allowed ? 1 : std::numeric_limits<std::int32_t>::max();
   state.preview_from = monotonic_seconds();
@@ -108,11 +108,11 @@ std::int64_t VideoWatch::preview_rows() const { return state_->preview_rows; }
 
 void VideoWatch::on_preview(const VideoProgress&, const Image& frame) {
   State& state = *state_;
-  state.painting.image = std::make_shared<const Image>(frame);
-  state.painting.image_rows = state.painting.rows_done;
+  state.generation.image = std::make_shared<const Image>(frame);
+  state.generation.image_rows = state.generation.rows_done;
   state.budget.count(state.rows, monotonic_seconds() - state.preview_from);
-  state.painting.preview_seconds = state.budget.spent();
-  state.tell(state.painting);
+  state.generation.preview_seconds = state.budget.spent();
+  state.tell(state.generation);
 }
 
 Flow VideoWatch::on_grid(const VideoGrid&) {
@@ -123,22 +123,22 @@ Flow VideoWatch::on_grid(const VideoGrid&) {
 void VideoWatch::on_frame(std::int64_t index, const Image& frame) {
   State& state = *state_;
   state.put(index, frame);
-  state.painting.image = state.newest = std::make_shared<const Image>(frame);
-  state.painting.image_rows = state.grid_rows();
-  state.painting.frames_done = index + 1;
+  state.generation.image = state.newest = std::make_shared<const Image>(frame);
+  state.generation.image_rows = state.grid_rows();
+  state.generation.frames_done = index + 1;
 }
 
 // Whole frames are kept, also of a video that was stopped or failed.
 void VideoWatch::on_over(GeneratedVideo&& video) {
   State& state = *state_;
-  Painting& painting = state.painting;
-  painting.facts = video.facts;
-  painting.seconds = video.seconds;
-  painting.acceptance = video.meters.acceptance();
-  painting.frames_done = video.frames;
-  painting.rows_done = painting.image_rows = video.frames > 0 ? state.grid_rows() : 0;
-  painting.image = state.newest;  // not the grid that came
-  painting.error = video.error;
+  Generation& generation = state.generation;
+  generation.facts = video.facts;
+  generation.seconds = video.seconds;
+  generation.acceptance = video.meters.acceptance();
+  generation.frames_done = video.frames;
+  generation.rows_done = generation.image_rows = video.frames > 0 ? state.grid_rows() : 0;
+  generation.image = state.newest;  // not the grid that came
+  generation.error = video.error;
   if (state.sink != nullptr) {
     if (!state.sink->finish(video.frames, Publish::kNew)) {
       throw Error({.kind = ErrorKind::kStorage,
@@ -147,10 +147,10 @@ void VideoWatch::on_over(GeneratedVideo&& video) {
                    .expected = "a name that is free",
                    .found = "a file of that name"});
     }
-    painting.file = state.path;
+    generation.file = state.path;
   }
-  painting.state =
-      video.status == ImageStatus::kStopped ? PaintState::kStopped : PaintState::kDone;
+  generation.state =
+      video.status == ImageStatus::kStopped ? GenerateState::kStopped : GenerateState::kDone;
 }
 
 bool VideoWorker::writes(const std::string& model) {
@@ -158,7 +158,7 @@ bool VideoWorker::writes(const std::string& model) {
   asked_ = model;
   writes_ = false;
   try {
-    writes_ = open_model(resolve_model(model).open_name).spec.clip.has_value();
+    writes_ = open_model(resolve_model(model).open_name).spec.video.has_value();
   } catch (const Error&) {  // whoever opens it next tells
   }
   return writes_;
@@ -177,8 +177,8 @@ void VideoWorker::open_for(const GenerateOptions& options) {
   opened_ = options;
 }
 
-void VideoWorker::write(const GenerateOptions& options, const PaintJob& job, Painting& painting,
-                        StopWish& wish) {
+void VideoWorker::write(const GenerateOptions& options, const GenerateJob& job, Generation& generation,
+                        StopRequest& stop_request) {
   const bool loaded = task_ != nullptr && same_task(opened_, options);
   open_for(options);
   VideoRequest request{.prompt = job.settings.prompt,
@@ -188,23 +188,23 @@ void VideoWorker::write(const GenerateOptions& options, const PaintJob& job, Pai
                        .frames = job.settings.frames};
   PreparedVideo video = task_->prepare(std::move(request));
   const StreamModelConfig& config = task_->spec().model;
-  painting.facts = video.facts;
-  painting.grid_rows = config.grid_rows;
-  painting.grid_columns = config.grid_cols;
-  painting.frames = video.frames;
+  generation.facts = video.facts;
+  generation.grid_rows = config.grid_rows;
+  generation.grid_columns = config.grid_cols;
+  generation.frames = video.frames;
   const MemoryPlan plan = task_->plan(video);
   // Once loaded, most of the plan is there already and no longer free.
   if (!loaded) check_memory(plan, task_->model_name());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = options.threads > 0 ? options.threads : cores;
-  events_.push(PainterEvent{task_->backend().name() + ", " + std::to_string(threads) +
+  events_.push(GeneratorEvent{task_->backend().name() + ", " + std::to_string(threads) +
                                 (threads == 1 ? " thread" : " threads"),
                             task_->model_name(), std::string(dtype_name(task_->storage())),
                             plan.total()});
-  const auto tell = [this](const Painting& now) { events_.push(PaintingEvent{now}); };
-  painting.state = PaintState::kPainting;
-  tell(painting);
-  VideoWatch watch(painting, wish, *task_, free_name(job.folder, video.facts).string(), process_,
+  const auto tell = [this](const Generation& now) { events_.push(GenerationEvent{now}); };
+  generation.state = GenerateState::kGeneration;
+  tell(generation);
+  VideoWatch watch(generation, stop_request, *task_, free_name(job.folder, video.facts).string(), process_,
                    tell);
   generate_video(*task_, std::move(video), watch);
 }

@@ -9,8 +9,8 @@
 
 #include "apps/runtime/video_task.h"
 #include "apps/studio/event_queue.h"
-#include "apps/studio/paint_job.h"
-#include "video/clip_process.h"
+#include "apps/studio/generate_job.h"
+#include "video/video_process.h"
 
 namespace tessera {
 
@@ -18,8 +18,8 @@ namespace tessera {
 class VideoWatch final : public VideoListener {
  public:
   // `tell` is called with the video as it is; all others are borrowed.
-  VideoWatch(Painting& painting, StopWish& wish, const VideoTask& task, std::string path,
-             const ClipProcessOptions& process, std::function<void(const Painting&)> tell);
+  VideoWatch(Generation& generation, StopRequest& stop_request, const VideoTask& task, std::string path,
+             const VideoProcessOptions& process, std::function<void(const Generation&)> tell);
   ~VideoWatch() override;
 
   Flow on_progress(const VideoProgress& progress) override;
@@ -37,15 +37,15 @@ class VideoWatch final : public VideoListener {
 class VideoWorker {
  public:
   // The queue of events is borrowed.
-  VideoWorker(EventQueue& events, ClipProcessOptions process)
+  VideoWorker(EventQueue& events, VideoProcessOptions process)
       : events_(events), process_(std::move(process)) {}
 
   // Whether a model of that name writes videos. It is opened for that, once for a name.
   bool writes(const std::string& model);
   // Writes the video to its end, or to the wish to stop; whole frames are kept then. Opens and
   // loads the model where another one was open. Error kUsage, kModel, kMemory, kStorage, kGeneral.
-  void write(const GenerateOptions& options, const PaintJob& job, Painting& painting,
-             StopWish& wish);
+  void write(const GenerateOptions& options, const GenerateJob& job, Generation& generation,
+             StopRequest& stop_request);
   // Lets the model go.
   void close();
 
@@ -53,7 +53,7 @@ class VideoWorker {
   void open_for(const GenerateOptions& options);
 
   EventQueue& events_;
-  ClipProcessOptions process_;
+  VideoProcessOptions process_;
   std::string asked_;  // the last name, and what is known of it
   bool writes_ = false;
   std::unique_ptr<Runtime> runtime_;

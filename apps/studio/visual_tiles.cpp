@@ -18,7 +18,7 @@ bool on_tile(const VisualToken& token) {
   return token.kind == TokenKind::kPatch && token.tile >= 0 && token.row >= 0 && token.column >= 0;
 }
 
-// A tile of the map of tiles covers its part of the picture, any other view all of it.
+// A tile of the map of tiles covers its part of the image, any other view all of it.
 void lay_out(VisualTile& tile, std::int32_t id, const TileGrid& grid) {
   const std::int32_t number = id - grid.first_tile;
   if (id == grid.base_tile || number < 0 || number >= grid.rows * grid.columns) return;

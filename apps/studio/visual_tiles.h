@@ -1,4 +1,4 @@
-// A picture's visual tokens as tiles that a viewer draws over it: which were kept, and how each
+// An image's visual tokens as tiles that a viewer draws over it: which were kept, and how each
 // scored.
 #pragma once
 

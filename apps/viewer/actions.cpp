@@ -13,28 +13,28 @@ namespace tessera {
 namespace {
 
 constexpr KeyRow kKeys[] = {
-    {Action::kPaint, "Ctrl+Enter", "Painting", "paint with these settings"},
+    {Action::kGenerate, "Ctrl+Enter", "Painting", "paint with these settings"},
     {Action::kStop, "x", "Painting", "stop after this pass, keep what there is"},
     {Action::kCompareMethods, "e", "Painting", "paint exact and grouped at one seed"},
     {Action::kPrompt, "p", "Painting", "write the prompt"},
     {Action::kSeedMode, "m", "Painting", "seed: locked, plus one, random"},
     {Action::kSeedNext, "n", "Painting", "next seed", true},
-    {Action::kSeedRandom, "N", "Painting", "a seed by lot"},
-    {Action::kRecall, "r", "Painting", "recall the settings of the shown picture"},
-    {Action::kPrevious, "[", "Pictures", "previous picture", true},
-    {Action::kNext, "]", "Pictures", "next picture", true},
-    {Action::kFollow, "f", "Pictures", "follow what is being painted"},
+    {Action::kSeedRandom, "N", "Painting", "a seed at random"},
+    {Action::kRecall, "r", "Painting", "recall the settings of the shown image"},
+    {Action::kPrevious, "[", "Pictures", "previous image", true},
+    {Action::kNext, "]", "Pictures", "next image", true},
+    {Action::kFollow, "f", "Pictures", "follow what is being generated"},
     {Action::kZoomIn, "+", "Pictures", "closer; at 48 and more, pixel values", true},
     {Action::kZoomOut, "-", "Pictures", "further away", true},
-    {Action::kFit, "0", "Pictures", "whole picture"},
+    {Action::kFit, "0", "Pictures", "whole image"},
     {Action::kActual, "1", "Pictures", "one screen pixel a pixel"},
     {Action::kPanLeft, "a", "Pictures", "look left", true},
     {Action::kPanRight, "d", "Pictures", "look right", true},
     {Action::kPanUp, "w", "Pictures", "look up", true},
     {Action::kPanDown, "s", "Pictures", "look down", true},
-    {Action::kCompareView, "v", "Comparing", "side by side, or one picture"},
-    {Action::kSideA, "A", "Comparing", "the shown picture becomes side A"},
-    {Action::kSideB, "B", "Comparing", "the shown picture becomes side B"},
+    {Action::kCompareView, "v", "Comparing", "side by side, or one image"},
+    {Action::kSideA, "A", "Comparing", "the shown image becomes side A"},
+    {Action::kSideB, "B", "Comparing", "the shown image becomes side B"},
     {Action::kDifference, "D", "Comparing", "show where the two differ"},
     {Action::kSplitLeft, "<", "Comparing", "move the split left", true},
     {Action::kSplitRight, ">", "Comparing", "move the split right", true},
@@ -44,20 +44,20 @@ constexpr KeyRow kKeys[] = {
     {Action::kTokenDown, "j", "Tokens", "token below", true},
     {Action::kTokenUp, "k", "Tokens", "token above", true},
     {Action::kTokenRight, "l", "Tokens", "token to the right", true},
-    {Action::kDescribe, "c", "Captions", "describe the shown picture"},
+    {Action::kDescribe, "c", "Captions", "describe the shown image"},
     {Action::kCaptions, "C", "Captions", "captions, or details"},
     {Action::kFilmPlay, "P", "Clips", "play, or pause"},
     {Action::kFilmBack, ",", "Clips", "one frame back", true},
     {Action::kFilmOn, ".", "Clips", "one frame on", true},
-    {Action::kFilmJumpBack, "J", "Clips", "a 24th of the clip back", true},
-    {Action::kFilmJumpOn, "K", "Clips", "a 24th of the clip on", true},
+    {Action::kFilmJumpBack, "J", "Clips", "a 24th of the video back", true},
+    {Action::kFilmJumpOn, "K", "Clips", "a 24th of the video on", true},
     {Action::kFilmStart, "b", "Clips", "first frame"},
     {Action::kFilmEnd, "E", "Clips", "last frame"},
     {Action::kFilmLoop, "L", "Clips", "round and round, or once"},
     {Action::kFilmSlower, "S", "Clips", "slower"},
     {Action::kFilmFaster, "F", "Clips", "faster"},
-    {Action::kFilmView, "V", "Clips", "look at the open clip"},
-    {Action::kFilmClose, "X", "Clips", "close the clip"},
+    {Action::kFilmView, "V", "Clips", "look at the open video"},
+    {Action::kFilmClose, "X", "Clips", "close the video"},
     {Action::kLeftNarrower, "(", "Panels", "left side narrower", true},
     {Action::kLeftWider, ")", "Panels", "left side wider", true},
     {Action::kRightNarrower, "{", "Panels", "right side narrower", true},
@@ -68,29 +68,29 @@ constexpr KeyRow kKeys[] = {
     {Action::kQueueHigher, "Q", "Panels", "queue higher", true},
     {Action::kTheme, "t", "Window", "dark or light"},
     {Action::kHelp, "?", "Window", "this key map"},
-    {Action::kQuit, "Ctrl+Q", "Window", "close; a running picture is stopped and kept"},
+    {Action::kQuit, "Ctrl+Q", "Window", "close; a running image is stopped and kept"},
 };
 
 void move_cursor(UiState& state, const Snapshot& snapshot, std::int64_t down, std::int64_t right) {
-  const StagePicture picture = look_up(snapshot, shown_ref(state, snapshot));
-  if (picture.painting == nullptr || picture.painting->grid_rows == 0) return;
+  const StageImage image = look_up(snapshot, shown_ref(state, snapshot));
+  if (image.generation == nullptr || image.generation->grid_rows == 0) return;
   if (!state.cursor) {
     state.cursor = CellPosition{0, 0};
     return;
   }
   state.cursor->row =
-      std::clamp<std::int64_t>(state.cursor->row + down, 0, picture.painting->grid_rows - 1);
+      std::clamp<std::int64_t>(state.cursor->row + down, 0, image.generation->grid_rows - 1);
   state.cursor->column =
-      std::clamp<std::int64_t>(state.cursor->column + right, 0, picture.painting->grid_columns - 1);
+      std::clamp<std::int64_t>(state.cursor->column + right, 0, image.generation->grid_columns - 1);
 }
 
 void pan(UiState& state, double dx, double dy) {
-  const auto& shown = state.report.picture ? state.report.picture : state.report.left;
+  const auto& shown = state.report.image ? state.report.image : state.report.left;
   if (shown) state.view = panned(state.view, *shown, dx, dy);
 }
 
 void zoom(UiState& state, int steps) {
-  const auto& shown = state.report.picture ? state.report.picture : state.report.left;
+  const auto& shown = state.report.image ? state.report.image : state.report.left;
   if (!shown) return;
   const Rect& area = state.report.area;
   state.view = zoomed(state.view, area, *shown, steps, (area.left + area.right) / 2,
@@ -98,8 +98,8 @@ void zoom(UiState& state, int steps) {
 }
 
 void next_overlay(UiState& state, const Snapshot& snapshot) {
-  const StagePicture picture = look_up(snapshot, shown_ref(state, snapshot));
-  const bool tiles = picture.caption != nullptr && !picture.caption->tiles.empty();
+  const StageImage image = look_up(snapshot, shown_ref(state, snapshot));
+  const bool tiles = image.caption != nullptr && !image.caption->tiles.empty();
   constexpr Overlay kOrder[] = {Overlay::kNone,    Overlay::kPass,        Overlay::kAccepted,
                                 Overlay::kEntropy, Overlay::kProbability, Overlay::kVisual};
   const auto* here = std::find(std::begin(kOrder), std::end(kOrder), state.overlay);
@@ -120,11 +120,11 @@ void compare(UiState& state, const Poster& post) {
   state.notice = post(exact_against_grouped(state.settings)) ? "" : "the queue is full";
 }
 
-void paint(UiState& state, const Poster& post) {
+void generate(UiState& state, const Poster& post) {
   if (!has_prompt(state)) return;
   state.follow = true;
-  state.mode = StageMode::kPicture;
-  if (!post(PaintCommand{state.settings, state.seed_mode, state.count})) {
+  state.mode = StageMode::kImage;
+  if (!post(GenerateCommand{state.settings, state.seed_mode, state.count})) {
     state.notice = "the queue is full";
     return;
   }
@@ -147,41 +147,41 @@ bool ask_settings(const std::filesystem::path& path, UiState& state, const Poste
 void look_at(const std::filesystem::path& path, UiState& state) {
   state.shown = {0, path};
   state.follow = false;
-  state.mode = StageMode::kPicture;
+  state.mode = StageMode::kImage;
 }
 
 void recall(UiState& state, const Snapshot& snapshot, const Poster& post) {
-  const PictureRef ref = shown_ref(state, snapshot);
-  const StagePicture picture = look_up(snapshot, ref);
-  if (picture.film != nullptr) {
-    state.notice = "a clip records no settings";
-  } else if (picture.painting != nullptr) {
-    take_settings(state, picture.painting->settings);
-    state.notice = "settings recalled from the picture";
-  } else if (!picture.file.empty()) {
-    ask_settings(picture.file, state, post);
+  const ImageRef ref = shown_ref(state, snapshot);
+  const StageImage image = look_up(snapshot, ref);
+  if (image.film != nullptr) {
+    state.notice = "a video records no settings";
+  } else if (image.generation != nullptr) {
+    take_settings(state, image.generation->settings);
+    state.notice = "settings recalled from the image";
+  } else if (!image.file.empty()) {
+    ask_settings(image.file, state, post);
   } else {
-    state.notice = "no picture is shown whose settings could be recalled";
+    state.notice = "no image is shown whose settings could be recalled";
   }
 }
 
 void describe(UiState& state, const Snapshot& snapshot, const Poster& post) {
-  const StagePicture picture = look_up(snapshot, shown_ref(state, snapshot));
+  const StageImage image = look_up(snapshot, shown_ref(state, snapshot));
   state.tab = SideTab::kCaptions;
-  if (is_clip_name(picture.file)) {
-    state.notice = "the captioner describes pictures; a text for a clip can be written";
+  if (is_video_name(image.file)) {
+    state.notice = "the captioner describes images; a text for a video can be written";
     return;
   }
-  if (picture.file.empty()) {
-    state.notice = "a picture can be described once it is a file";
+  if (image.file.empty()) {
+    state.notice = "an image can be described once it is a file";
     return;
   }
   CaptionCommand command;
-  command.pictures = {picture.file};
+  command.images = {image.file};
   command.prompt = state.caption_prompt;
   command.prune_method = state.prune_method;
   command.prune_rate = state.prune_method.empty() ? 0 : state.prune_rate;
-  state.caption_chosen = picture.file;
+  state.caption_chosen = image.file;
   if (!post(std::move(command))) state.notice = "the queue is full";
 }
 
@@ -275,10 +275,10 @@ bool look(Action action, UiState& state, const Snapshot& snapshot) {
       return true;
     case Action::kFollow:
       state.follow = true;
-      state.mode = StageMode::kPicture;
+      state.mode = StageMode::kImage;
       return true;
     case Action::kCompareView:
-      state.mode = state.mode == StageMode::kPicture ? StageMode::kCompare : StageMode::kPicture;
+      state.mode = state.mode == StageMode::kImage ? StageMode::kCompare : StageMode::kImage;
       return true;
     case Action::kSideA:
       state.side_a = shown_ref(state, snapshot);
@@ -327,17 +327,17 @@ const KeyRow* row_of_character(char32_t character) {
 }
 
 void show_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
-  const Command open = is_clip_name(path) ? Command(OpenFilmCommand{path}) : OpenCommand{path};
+  const Command open = is_video_name(path) ? Command(OpenFilmCommand{path}) : OpenCommand{path};
   if (!post(open)) {
     state.notice = "the queue is full";
     return;
   }
-  state.recall_asked = 0;  // of a picture that was turned away from
+  state.recall_asked = 0;  // of an image that was turned away from
   look_at(path, state);
 }
 
 void open_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
-  if (is_clip_name(path)) return show_file(path, state, post);
+  if (is_video_name(path)) return show_file(path, state, post);
   if (ask_settings(path, state, post)) look_at(path, state);
 }
 
@@ -345,12 +345,12 @@ void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& 
   if (look(action, state, snapshot) || size_panels(action, state.sizes)) return;
   if (use_film(action, state, snapshot, post)) return;
   switch (action) {
-    case Action::kPaint:
-      paint(state, post);
+    case Action::kGenerate:
+      generate(state, post);
       break;
     case Action::kStop:
       if (snapshot.running() == nullptr)
-        state.notice = "nothing is being painted";
+        state.notice = "nothing is being generated";
       else if (!post(StopCommand{}))
         state.notice = "the queue is full";
       break;

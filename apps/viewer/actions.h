@@ -17,7 +17,7 @@ namespace tessera {
 using Poster = std::function<bool(Command)>;
 
 enum class Action : std::uint8_t {
-  kPaint,
+  kGenerate,
   kStop,
   kCompareMethods,
   kRecall,
@@ -92,10 +92,10 @@ const KeyRow* row_of_character(char32_t character);
 
 void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& post);
 
-// Opens a picture or a clip and looks at it; the settings stay as they are.
+// Opens an image or a video and looks at it; the settings stay as they are.
 void show_file(const std::filesystem::path& path, UiState& state, const Poster& post);
-// A file that was dropped on the window, or named: opens it; the settings of a picture fill the
-// fields. What is a clip is told by its name.
+// A file that was dropped on the window, or named: opens it; the settings of an image fill the
+// fields. What is a video is notified by its name.
 void open_file(const std::filesystem::path& path, UiState& state, const Poster& post);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Keys and buttons of the open clip.
+// Keys and buttons of the open video.
 #include "apps/viewer/film_actions.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ double next_speed(double now, int steps) {
 void look_at_film(UiState& state, const Snapshot& snapshot) {
   state.shown = {0, snapshot.film->path};
   state.follow = false;
-  state.mode = StageMode::kPicture;
+  state.mode = StageMode::kImage;
 }
 
 void close_film(UiState& state, const Snapshot& snapshot, const Poster& post) {
@@ -40,7 +40,7 @@ void close_film(UiState& state, const Snapshot& snapshot, const Poster& post) {
   state.follow = true;
 }
 
-// What the open clip is told. Empty for other actions.
+// What the open video is notified. Empty for other actions.
 std::optional<Command> film_command(Action action, const Film& film) {
   switch (action) {
     case Action::kFilmPlay:
@@ -74,7 +74,7 @@ bool use_film(Action action, UiState& state, const Snapshot& snapshot, const Pos
   const bool whole = action == Action::kFilmView || action == Action::kFilmClose;
   if (!whole && !film_command(action, Film{})) return false;
   if (!snapshot.film) {
-    state.notice = "no clip is open: drop one here, or choose one of the gallery";
+    state.notice = "no video is open: drop one here, or choose one of the gallery";
     return true;
   }
   if (action == Action::kFilmClose) {
@@ -82,10 +82,10 @@ bool use_film(Action action, UiState& state, const Snapshot& snapshot, const Pos
     return true;
   }
   if (!whole && snapshot.film->state == FilmState::kFailed) {
-    state.notice = "this clip cannot be played; see the problems";
+    state.notice = "this video cannot be played; see the problems";
     return true;
   }
-  // Whoever uses the clip sees it.
+  // Whoever uses the video sees it.
   if (whole || !film_in_sight(state, snapshot)) look_at_film(state, snapshot);
   if (!whole && !post(*film_command(action, *snapshot.film))) state.notice = "the queue is full";
   return true;

@@ -1,4 +1,4 @@
-// Pictures as OpenGL textures. Needs a current context.
+// Images as OpenGL textures. Needs a current context.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Texture {
   unsigned int name_ = 0;
 };
 
-// One texture for each picture that was drawn lately. Pictures beyond the device's limit are
+// One texture for each image that was drawn lately. Images beyond the device's limit are
 // thinned until they fit.
 class GlTextures final : public TextureSource {
  public:

@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kPlayingWait = 1.0 / 120, kPaintingWait = 1.0 / 30, kIdleWait = 0.1,
+constexpr double kPlayingWait = 1.0 / 120, kGenerationWait = 1.0 / 30, kIdleWait = 0.1,
                  kTestWait = 1.0 / 100;  // seconds between looks at the workers
 constexpr double kBlink = 0.4;           // redraws a field's cursor
 constexpr std::size_t kMaxScript = std::size_t{1} << 20;
@@ -51,7 +51,7 @@ class Program {
   bool run() {
     while (!over()) {
       const bool soon = at_work(studio_.snapshot()) || viewer_.unsettled();
-      const double pace = plays(studio_.snapshot()) ? kPlayingWait : kPaintingWait;
+      const double pace = plays(studio_.snapshot()) ? kPlayingWait : kGenerationWait;
       const double patience = soon ? pace : kIdleWait;
       const bool lively = window_.wait(test_ ? kTestWait : patience);
       viewer_.drop(window_.take_dropped());
@@ -62,7 +62,7 @@ class Program {
       const bool hovers = viewer_.unsettled();
       if (!lively && !news && !blink && !hovers && !test_) continue;
       if (test_ && !test_->wants_frame(snapshot)) continue;
-      // While pictures are painted, the processors are the painter's.
+      // While images are generated, the processors are the generator's.
       if (!lively && !test_ && now - drawn_ < pace) continue;
       seen_ = snapshot.revision;
       drawn_ = now;
@@ -94,7 +94,7 @@ class Program {
   double drawn_ = 0;
 };
 
-// As the program that paints without a window does: memory that is freed goes back.
+// As the program that generates without a window does: memory that is freed goes back.
 void keep_memory_predictable() {
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 20);

@@ -1,4 +1,4 @@
-// Heat maps over the token grid, visual tokens, and the difference of two pictures.
+// Heat maps over the token grid, visual tokens, and the difference of two images.
 #include "apps/viewer/overlay.h"
 
 #include <algorithm>
@@ -60,10 +60,10 @@ double OverlayRange::share(double value) const {
 
 bool of_tokens(Overlay overlay) { return overlay != Overlay::kNone && overlay != Overlay::kVisual; }
 
-TokenGrid tokens_of(const Painting& painting) {
+TokenGrid tokens_of(const Generation& generation) {
   TokenGrid grid;
-  if (painting.marks != nullptr) grid.marks = *painting.marks;
-  if (painting.committed != nullptr) grid.committed = *painting.committed;
+  if (generation.marks != nullptr) grid.marks = *generation.marks;
+  if (generation.committed != nullptr) grid.committed = *generation.committed;
   return grid;
 }
 
@@ -155,13 +155,13 @@ std::optional<VisualSpot> visual_token_at(const std::vector<VisualTile>& tiles, 
 
 std::string describe_visual_token(const VisualSpot& token) {
   char text[120];
-  const char* fate = token.kept ? "kept" : "pruned";
+  const char* outcome = token.kept ? "kept" : "pruned";
   if (std::isnan(token.score)) {
     std::snprintf(text, sizeof text, "visual token row %lld, column %lld: %s",
-                  static_cast<long long>(token.row), static_cast<long long>(token.column), fate);
+                  static_cast<long long>(token.row), static_cast<long long>(token.column), outcome);
   } else {
     std::snprintf(text, sizeof text, "visual token row %lld, column %lld: %s, score %.3f",
-                  static_cast<long long>(token.row), static_cast<long long>(token.column), fate,
+                  static_cast<long long>(token.row), static_cast<long long>(token.column), outcome,
                   static_cast<double>(token.score));
   }
   return text;

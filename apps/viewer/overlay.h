@@ -1,5 +1,5 @@
 // Colours of the token grid: what a token tells (pass, entropy, probability), as a heat map over
-// the picture, and the range that its legend names. Pure; no ImGui.
+// the image, and the range that its legend names. Pure; no ImGui.
 #pragma once
 
 #include <cstdint>
@@ -35,17 +35,17 @@ struct OverlayRange {
   double share(double value) const;
 };
 
-// Whether it colours the tokens of a painting: all but kNone and kVisual.
+// Whether it colours the tokens of a generated image: all but kNone and kVisual.
 bool of_tokens(Overlay overlay);
 
-// The tokens of a painting, as overlays look at them. committed: how many came to stand in each
+// The tokens of a generated image, as overlays look at them. committed: how many was committed in each
 // pass, from pass 1; empty = unknown.
 struct TokenGrid {
   std::span<const TokenMark> marks;
   std::span<const std::int32_t> committed;
 };
 // Empty where nobody told of tokens.
-TokenGrid tokens_of(const Painting& painting);
+TokenGrid tokens_of(const Generation& generation);
 
 // What this overlay shows of one token of the grid. Expects of_tokens(overlay).
 double overlay_value(const TokenGrid& grid, const TokenMark& mark, Overlay overlay);
@@ -56,7 +56,7 @@ OverlayRange overlay_range(const TokenGrid& grid, Overlay overlay);
 std::string describe_token(const TokenGrid& grid, const TokenMark& mark, std::int64_t row,
                            std::int64_t column);
 
-// The visual token at a share of the picture (0..1), by the smallest tile that covers it.
+// The visual token at a share of the image (0..1), by the smallest tile that covers it.
 struct VisualSpot {
   const VisualTile* tile = nullptr;
   std::int64_t row = 0, column = 0;
@@ -66,7 +66,7 @@ struct VisualSpot {
 std::optional<VisualSpot> visual_token_at(const std::vector<VisualTile>& tiles, double x, double y);
 std::string describe_visual_token(const VisualSpot& token);
 
-// Where two pictures differ: |a - b| of each channel, `gain` times, black where they are equal. As
+// Where two images differ: |a - b| of each channel, `gain` times, black where they are equal. As
 // large as both; empty when their sizes differ.
 std::optional<Image> difference_image(const Image& a, const Image& b, int gain);
 

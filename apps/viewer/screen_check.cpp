@@ -1,4 +1,4 @@
-// Pixels of a rendered frame against pictures.
+// Pixels of a rendered frame against images.
 #include "apps/viewer/screen_check.h"
 
 #include <algorithm>
@@ -7,24 +7,24 @@
 
 namespace tessera {
 
-PixelCheck check_pixels(const Image& screen, const Image& picture, const Placement& placed,
-                        const Rect& clip) {
+PixelCheck check_pixels(const Image& screen, const Image& image, const Placement& placed,
+                        const Rect& video) {
   PixelCheck out;
-  if (placed.zoom < 1 || placed.zoom != std::floor(placed.zoom) || placed.width != picture.width ||
-      placed.height != picture.height) {
+  if (placed.zoom < 1 || placed.zoom != std::floor(placed.zoom) || placed.width != image.width ||
+      placed.height != image.height) {
     return out;  // nothing compared
   }
-  for (std::int64_t y = 0; y < picture.height; ++y) {
-    for (std::int64_t x = 0; x < picture.width; ++x) {
+  for (std::int64_t y = 0; y < image.height; ++y) {
+    for (std::int64_t x = 0; x < image.width; ++x) {
       const double left = placed.left + static_cast<double>(x) * placed.zoom;
       const double top = placed.top + static_cast<double>(y) * placed.zoom;
-      const bool whole = left >= clip.left && left + placed.zoom <= clip.right && top >= clip.top &&
-                         top + placed.zoom <= clip.bottom;
+      const bool whole = left >= video.left && left + placed.zoom <= video.right && top >= video.top &&
+                         top + placed.zoom <= video.bottom;
       const auto at_x = static_cast<std::int64_t>(left + placed.zoom / 2);
       const auto at_y = static_cast<std::int64_t>(top + placed.zoom / 2);
       if (!whole || at_x >= screen.width || at_y >= screen.height || at_x < 0 || at_y < 0) continue;
       ++out.compared;
-      if (std::equal(picture.at(x, y), picture.at(x, y) + 3, screen.at(at_x, at_y))) continue;
+      if (std::equal(image.at(x, y), image.at(x, y) + 3, screen.at(at_x, at_y))) continue;
       if (out.different++ == 0) {
         out.first_x = x;
         out.first_y = y;

@@ -1,4 +1,4 @@
-// Looks at a rendered frame: whether pixels on the screen are those of a picture, and which colours
+// Looks at a rendered frame: whether pixels on the screen are those of an image, and which colours
 // tokens have. Pure; whole zooms only.
 #pragma once
 
@@ -13,14 +13,14 @@
 namespace tessera {
 
 struct PixelCheck {
-  std::int64_t compared = 0, different = 0;  // pixels of the picture
+  std::int64_t compared = 0, different = 0;  // pixels of the image
   std::int64_t first_x = -1, first_y = -1;   // the first that differs
   bool good() const { return compared > 0 && different == 0; }
 };
 
-// Compares the middle of every pixel of the picture that is wholly within `clip` with the screen.
-PixelCheck check_pixels(const Image& screen, const Image& picture, const Placement& placed,
-                        const Rect& clip);
+// Compares the middle of every pixel of the image that is wholly within `video` with the screen.
+PixelCheck check_pixels(const Image& screen, const Image& image, const Placement& placed,
+                        const Rect& video);
 // Colours in the middle of every cell of the grid, row by row.
 std::vector<Colour> cell_colours(const Image& screen, const Placement& placed, std::int64_t rows,
                                  std::int64_t columns);

@@ -21,7 +21,7 @@ enum class Order : std::uint8_t {
   kMethod,
   kSampling,  // a sampling setting, by its word
   kCount,
-  kPaint,
+  kGenerate,
   kStopAfterRows,
   kWaitDone,
   kWaitRows,
@@ -66,13 +66,13 @@ enum class Order : std::uint8_t {
 struct ScriptLine {
   int line = 0;  // from 1
   Order order = Order::kFrames;
-  std::string text;                // all behind the order, of orders that take a text
+  std::string text;                // all after the order, of orders that take a text
   std::vector<std::string> words;  // the others' arguments
   std::vector<double> numbers;     // those of them that are numbers, in order
 };
 
 // How an order is written: arguments as letters, n = whole number, x = number, w = word, t = the
-// rest of the line; behind `?` they may be left out. `choices`, joined by |, are what w may be.
+// rest of the line; after `?` they may be left out. `choices`, joined by |, are what w may be.
 struct OrderRow {
   Order order;
   std::string_view name, arguments, choices, does;

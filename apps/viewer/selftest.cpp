@@ -21,7 +21,7 @@ namespace {
 // the next order must not come late.
 int settling(Order order) {
   switch (order) {
-    case Order::kPaint:
+    case Order::kGenerate:
     case Order::kPrompt:
     case Order::kSeed:
     case Order::kMethod:
@@ -40,7 +40,7 @@ int settling(Order order) {
       return 2;
   }
 }
-constexpr double kStill = 0.25;  // longest without a frame while a picture is waited for
+constexpr double kStill = 0.25;  // longest without a frame while an image is waited for
 
 struct NamedKey {
   std::string_view name;
@@ -80,8 +80,8 @@ DecodeMethod another_method(const std::string& name) {
 }
 
 // Another value for every field.
-PaintSettings changed(const PaintSettings& from) {
-  PaintSettings out;
+GenerateSettings changed(const GenerateSettings& from) {
+  GenerateSettings out;
   out.model = from.model + "?";
   out.prompt = from.prompt + "?";
   out.negative_prompt = from.negative_prompt.value_or("") + "?";
@@ -106,9 +106,9 @@ SelfTest::SelfTest(std::vector<ScriptLine> script, Viewer& viewer, Poster post)
 bool SelfTest::finished() const { return at_ >= script_.size() && settle_ == 0 && !look_due_; }
 
 bool SelfTest::wants_frame(const Snapshot& snapshot) const {
-  const Painting* running = snapshot.running();
+  const Generation* running = snapshot.running();
   if (settle_ > 0 || look_due_ || line_new_ || at_ >= script_.size()) return true;
-  if (running == nullptr || running->state != PaintState::kPainting) return true;
+  if (running == nullptr || running->state != GenerateState::kGeneration) return true;
   if (running->number != watched_ || running->rows_done != growth_.rows()) return true;
   return monotonic_seconds() - frame_drawn_ > kStill;
 }
@@ -141,7 +141,7 @@ void SelfTest::after_frame(const Snapshot& snapshot, const Window& window) {
   frame_drawn_ = monotonic_seconds();
   ImGuiIO& io = ImGui::GetIO();
   for (const int key : std::exchange(held_, {})) io.KeysDown[key] = io.KeyCtrl = false;
-  watch_painting(snapshot, window);
+  watch_generation(snapshot, window);
   watch_film(snapshot, window);
   if (!std::exchange(look_due_, false)) return;
   const ScriptLine& line = script_[at_++];
@@ -153,9 +153,9 @@ void SelfTest::after_frame(const Snapshot& snapshot, const Window& window) {
   }
 }
 
-void SelfTest::watch_painting(const Snapshot& snapshot, const Window& window) {
-  const Painting* running = snapshot.running();
-  if (running == nullptr || running->state != PaintState::kPainting) return;
+void SelfTest::watch_generation(const Snapshot& snapshot, const Window& window) {
+  const Generation* running = snapshot.running();
+  if (running == nullptr || running->state != GenerateState::kGeneration) return;
   if (running->number != watched_) {
     watched_ = running->number;
     growth_ = {};
@@ -167,10 +167,10 @@ void SelfTest::watch_painting(const Snapshot& snapshot, const Window& window) {
   std::optional<bool> exact;
   // The frame must show these rows, not only know of them.
   const StageReport& report = viewer_.state().report;
-  const bool plain = viewer_.state().overlay == Overlay::kNone && report.picture;
-  if (drawn > growth_.image_rows() && plain && report.picture->zoom >= 1) {
+  const bool plain = viewer_.state().overlay == Overlay::kNone && report.image;
+  if (drawn > growth_.image_rows() && plain && report.image->zoom >= 1) {
     exact =
-        check_pixels(window.read_pixels(), *running->image, *report.picture, report.area).good();
+        check_pixels(window.read_pixels(), *running->image, *report.image, report.area).good();
   }
   growth_.frame(running->rows_done, drawn, exact);
 }
@@ -180,8 +180,8 @@ bool SelfTest::run_line(const ScriptLine& line, const Snapshot& snapshot, Window
   if (set_field(line) || change_view(line, window)) return true;
   if (line.order >= Order::kFilm && line.order <= Order::kWaitFilm) return use_film(line, snapshot);
   switch (line.order) {
-    case Order::kPaint:
-      act(Action::kPaint, state, snapshot, post_);
+    case Order::kGenerate:
+      act(Action::kGenerate, state, snapshot, post_);
       return true;
     case Order::kKey:
     case Order::kType:
@@ -218,7 +218,7 @@ bool SelfTest::run_line(const ScriptLine& line, const Snapshot& snapshot, Window
 
 bool SelfTest::set_field(const ScriptLine& line) {
   UiState& state = viewer_.state();
-  PaintSettings& settings = state.settings;
+  GenerateSettings& settings = state.settings;
   switch (line.order) {
     case Order::kModel:
       settings.model = line.words.front();
@@ -282,7 +282,7 @@ bool SelfTest::change_view(const ScriptLine& line, Window& window) {
       state.overlay_strength = static_cast<float>(std::min(1.0, line.numbers[0]));
       return true;
     case Order::kView:
-      state.mode = line.words[0] == "compare" ? StageMode::kCompare : StageMode::kPicture;
+      state.mode = line.words[0] == "compare" ? StageMode::kCompare : StageMode::kImage;
       return true;
     case Order::kZoom:
       state.view.zoom = std::clamp(line.numbers[0], 1.0, kMaxZoom);
@@ -332,7 +332,7 @@ void SelfTest::tell(const ScriptLine& line, const Verdict& verdict) {
     if (row.order == line.order) what = row.name;
   }
   if (line.order == Order::kExpect) what = line.words.front();
-  ++told_;
+  ++heard_;
   if (!verdict.good) ++failed_;
   print({{"line", line.line},
          {"expect", what},
@@ -346,7 +346,7 @@ bool SelfTest::report() const {
   std::vector<double> own;
   for (std::size_t i = 0; i < build_.size(); ++i) own.push_back(build_[i] + submit_[i]);
   print({{"selftest", failed_ == 0 ? "passed" : "failed"},
-         {"expectations", told_},
+         {"expectations", heard_},
          {"failed", failed_},
          {"frames", frames_},
          {"frames_while_painting", build_.size()},

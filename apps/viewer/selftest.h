@@ -21,7 +21,7 @@ class SelfTest {
  public:
   SelfTest(std::vector<ScriptLine> script, Viewer& viewer, Poster post);
 
-  // False while it waits for a picture that has no new rows to show: frames are drawn when there is
+  // False while it waits for an image that has no new rows to show: frames are drawn when there is
   // something new, at the latest after a moment.
   bool wants_frame(const Snapshot& snapshot) const;
   // Before a frame: carries out the lines that are due. May ask for another size.
@@ -48,11 +48,11 @@ class SelfTest {
   bool use_film(const ScriptLine& line, const Snapshot& snapshot);
   bool wait_film(const ScriptLine& line, const Snapshot& snapshot);
   void watch_film(const Snapshot& snapshot, const Window& window);
-  void watch_painting(const Snapshot& snapshot, const Window& window);
+  void watch_generation(const Snapshot& snapshot, const Window& window);
 
   Verdict check(const ScriptLine& line, const Snapshot& snapshot, const Window& window) const;
-  Verdict check_painting(const ScriptLine& line, const Snapshot& snapshot) const;
-  Verdict check_file(const Snapshot& snapshot, const Window& window, PaintState wanted) const;
+  Verdict check_generation(const ScriptLine& line, const Snapshot& snapshot) const;
+  Verdict check_file(const Snapshot& snapshot, const Window& window, GenerateState wanted) const;
   Verdict check_shown(const std::string& path, const Window& window) const;
   Verdict check_heat(const Snapshot& snapshot, const Window& window, double more_than) const;
   Verdict check_split(const Snapshot& snapshot, const Window& window) const;
@@ -73,15 +73,15 @@ class SelfTest {
   int settle_ = 0;  // frames to draw before the next line
   double line_started_ = 0;
   bool line_new_ = true, stop_posted_ = false, look_due_ = false;
-  int told_ = 0, failed_ = 0, frames_ = 0;
-  PaintSettings wanted_;       // before `forget`
+  int heard_ = 0, failed_ = 0, frames_ = 0;
+  GenerateSettings wanted_;       // before `forget`
   std::vector<int> held_;      // keys that are down in this frame
   double frame_drawn_ = 0;     // seconds of the monotonic clock
-  std::uint64_t watched_ = 0;  // the painting that runs, or ran last
+  std::uint64_t watched_ = 0;  // the generation that runs, or ran last
   GrowthWatch growth_;         // of it
-  // Frames of clips that changed on the screen while one played, and those with other pixels.
+  // Frames of videos that changed on the screen while one played, and those with other pixels.
   std::int64_t film_number_ = -1, film_shown_ = 0, film_wrong_ = 0;
-  std::vector<double> build_, submit_, swap_;  // milliseconds, of frames while painting
+  std::vector<double> build_, submit_, swap_;  // milliseconds, of frames while generating
 };
 
 }  // namespace tessera

@@ -37,12 +37,12 @@ Rect free_part(Rect area) {
   return area;
 }
 
-const Painting* newest(const Snapshot& snapshot) {
-  return snapshot.paintings.empty() ? nullptr : &snapshot.paintings.back();
+const Generation* newest(const Snapshot& snapshot) {
+  return snapshot.generations.empty() ? nullptr : &snapshot.generations.back();
 }
 
-// What the picture recorded, as settings; apart from the code that recalls them.
-std::vector<std::string> unlike_record(const PaintSettings& settings, const ImageFacts& facts) {
+// What the image recorded, as settings; apart from the code that recalls them.
+std::vector<std::string> unlike_record(const GenerateSettings& settings, const ImageFacts& facts) {
   std::vector<std::string> out;
   const auto check = [&out](bool same, std::string_view name) {
     if (!same) out.emplace_back(name);
@@ -50,15 +50,15 @@ std::vector<std::string> unlike_record(const PaintSettings& settings, const Imag
   check(settings.model == facts.model, "model");
   check(settings.prompt == facts.prompt, "prompt");
   check(settings.negative_prompt == facts.negative_prompt, "negative prompt");
-  for (const auto& bound : LawSettings::rows()) {
+  for (const auto& bound : DistributionSettings::rows()) {
     const SettingValue* value = settings.sampling.find(*bound.row);
-    check(value != nullptr && *value == value_of(facts.law, bound), bound.row->shown_word());
+    check(value != nullptr && *value == value_of(facts.dist, bound), bound.row->shown_word());
   }
   check(settings.method.name == facts.method.name, "method");
   check(settings.method.adaptive || settings.method.window == facts.method.window, "window");
   check(settings.method.rule == facts.method.rule, "rule");
   check(settings.method.drafter == facts.method.drafter, "drafter");
-  check(settings.method.tail == facts.method.tail, "tail");
+  check(settings.method.redraft_policy == facts.method.redraft_policy, "tail");
   check(settings.draft_model == facts.draft_model, "draft model");
   check(settings.storage && dtype_name(*settings.storage) == facts.dtype, "storage");
   check(settings.seed == facts.seed, "seed");
@@ -82,8 +82,8 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
   const auto at_least = [&](double found) {
     return Verdict{found >= wanted, "at least " + count_text(wanted), count_text(found)};
   };
-  if (what == "partial_equals_file") return check_file(snapshot, window, PaintState::kStopped);
-  if (what == "picture_equals_file") return check_file(snapshot, window, PaintState::kDone);
+  if (what == "partial_equals_file") return check_file(snapshot, window, GenerateState::kStopped);
+  if (what == "picture_equals_file") return check_file(snapshot, window, GenerateState::kDone);
   if (what == "shows") return check_shown(line.words[1], window);
   if (what == "heat_map") return check_heat(snapshot, window, wanted);
   if (what == "split_shows_both") return check_split(snapshot, window);
@@ -105,7 +105,7 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
   if (what == "models") {
     return at_least(static_cast<double>(
         std::count_if(snapshot.models.begin(), snapshot.models.end(), [](const FoundModel& one) {
-          return one.problem.empty() && !one.draft && !one.clips && one.width > 0;
+          return one.problem.empty() && !one.draft && !one.videos && one.width > 0;
         })));
   }
   if (what == "no_problems") {
@@ -116,21 +116,21 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
   if (what.starts_with("caption") || what == "tokens_pruned") {
     return check_caption(line, snapshot, window);
   }
-  return check_painting(line, snapshot);
+  return check_generation(line, snapshot);
 }
 
-SelfTest::Verdict SelfTest::check_painting(const ScriptLine& line, const Snapshot& snapshot) const {
+SelfTest::Verdict SelfTest::check_generation(const ScriptLine& line, const Snapshot& snapshot) const {
   const std::string& what = line.words.front();
   const double wanted = line.numbers.empty() ? 0 : line.numbers.front();
   if (what == "paintings") {
-    const auto found = static_cast<double>(snapshot.paintings.size());
+    const auto found = static_cast<double>(snapshot.generations.size());
     return {found == wanted, count_text(wanted), count_text(found)};
   }
-  const Painting* one = newest(snapshot);
-  if (one == nullptr) return {false, "a painting", "none"};
+  const Generation* one = newest(snapshot);
+  if (one == nullptr) return {false, "a generated image", "none"};
   if (what == "state") {
     const std::string found(state_text(one->state));
-    const bool failed = one->state == PaintState::kFailed;
+    const bool failed = one->state == GenerateState::kFailed;
     return {found == line.words[1], line.words[1],
             failed ? found + ": " + format_error(one->error) : found};
   }
@@ -156,31 +156,31 @@ SelfTest::Verdict SelfTest::check_painting(const ScriptLine& line, const Snapsho
 }
 
 SelfTest::Verdict SelfTest::check_file(const Snapshot& snapshot, const Window& window,
-                                       PaintState wanted) const {
+                                       GenerateState wanted) const {
   const std::string expected = "pixels on the screen equal to the saved file's";
-  const StagePicture shown = look_up(snapshot, shown_ref(viewer_.state(), snapshot));
-  const Painting* one = shown.painting;
+  const StageImage shown = look_up(snapshot, shown_ref(viewer_.state(), snapshot));
+  const Generation* one = shown.generation;
   if (one == nullptr || one->state != wanted || one->file.empty()) {
     return {false, expected,
-            one == nullptr ? "no painting is shown"
+            one == nullptr ? "no generating is shown"
                            : std::string(state_text(one->state)) + ", file " + one->file.string()};
   }
-  const auto& placed = viewer_.state().report.picture;
-  if (!placed) return {false, expected, "no picture is drawn"};
+  const auto& placed = viewer_.state().report.image;
+  if (!placed) return {false, expected, "no image is drawn"};
   const Image file = read_own_png(one->file);
   const PixelCheck check =
       check_pixels(window.read_pixels(), file, *placed, viewer_.state().report.area);
   const bool whole = check.compared == file.width * file.height;
-  const bool partial = wanted != PaintState::kStopped || one->rows_done < one->grid_rows;
+  const bool partial = wanted != GenerateState::kStopped || one->rows_done < one->grid_rows;
   return {check.good() && whole && partial, expected,
           pixels_text(check) + (whole ? "" : "; not all of it is in sight") +
               (partial ? "" : "; it is whole, nothing was stopped")};
 }
 
 SelfTest::Verdict SelfTest::check_shown(const std::string& path, const Window& window) const {
-  const auto& placed = viewer_.state().report.picture;
+  const auto& placed = viewer_.state().report.image;
   if (!placed || !file_exists(path)) {
-    return {false, "the pixels of " + path, placed ? "no such file" : "no picture is drawn"};
+    return {false, "the pixels of " + path, placed ? "no such file" : "no image is drawn"};
   }
   const PixelCheck check =
       check_pixels(window.read_pixels(), read_own_png(path), *placed, viewer_.state().report.area);
@@ -190,21 +190,21 @@ SelfTest::Verdict SelfTest::check_shown(const std::string& path, const Window& w
 SelfTest::Verdict SelfTest::check_heat(const Snapshot& snapshot, const Window& window,
                                        double more_than) const {
   const UiState& state = viewer_.state();
-  const StagePicture shown = look_up(snapshot, shown_ref(state, snapshot));
+  const StageImage shown = look_up(snapshot, shown_ref(state, snapshot));
   const std::string expected =
       "more than " + count_text(more_than) + " colours over the tokens, each its value's";
-  if (shown.painting == nullptr || shown.painting->marks == nullptr || !state.report.picture) {
+  if (shown.generation == nullptr || shown.generation->marks == nullptr || !state.report.image) {
     return {false, expected, "no tokens are drawn"};
   }
   if (!of_tokens(state.overlay) || state.overlay_strength < 1) {
     return {false, expected,
             "overlay " + std::string(overlay_name(state.overlay)) + " at strength " +
                 number_text(static_cast<double>(state.overlay_strength), 2) +
-                ": no colour can be told"};
+                ": no colour can be notified"};
   }
-  const Painting& one = *shown.painting;
+  const Generation& one = *shown.generation;
   const auto colours =
-      cell_colours(window.read_pixels(), *state.report.picture, one.grid_rows, one.grid_columns);
+      cell_colours(window.read_pixels(), *state.report.image, one.grid_rows, one.grid_columns);
   if (colours.size() != one.marks->size()) return {false, expected, "tokens are out of sight"};
   const HeatCheck check = check_heat_map(colours, tokens_of(one), state.overlay);
   return {static_cast<double>(check.kinds) > more_than && check.wrong == 0, expected,
@@ -216,7 +216,7 @@ SelfTest::Verdict SelfTest::check_split(const Snapshot& snapshot, const Window& 
   const UiState& state = viewer_.state();
   const StageReport& report = state.report;
   const std::string expected = "A's pixels left of the slider, B's right of it";
-  const StagePicture a = look_up(snapshot, state.side_a), b = look_up(snapshot, state.side_b);
+  const StageImage a = look_up(snapshot, state.side_a), b = look_up(snapshot, state.side_b);
   if (!report.left || !report.right || a.image == nullptr || b.image == nullptr) {
     return {false, expected, "the two are not drawn"};
   }
@@ -234,8 +234,8 @@ SelfTest::Verdict SelfTest::check_split(const Snapshot& snapshot, const Window& 
 SelfTest::Verdict SelfTest::check_difference(const Snapshot& snapshot, const Window& window) const {
   const UiState& state = viewer_.state();
   const std::string expected = "4 |A - B| on the screen, not black everywhere";
-  const StagePicture a = look_up(snapshot, state.side_a), b = look_up(snapshot, state.side_b);
-  if (!state.report.picture || a.image == nullptr || b.image == nullptr) {
+  const StageImage a = look_up(snapshot, state.side_a), b = look_up(snapshot, state.side_b);
+  if (!state.report.image || a.image == nullptr || b.image == nullptr) {
     return {false, expected, "no difference is drawn"};
   }
   Image want(a.image->width, a.image->height);
@@ -246,13 +246,13 @@ SelfTest::Verdict SelfTest::check_difference(const Snapshot& snapshot, const Win
     black = black && apart == 0;
   }
   const PixelCheck check =
-      check_pixels(window.read_pixels(), want, *state.report.picture, free_part(state.report.area));
+      check_pixels(window.read_pixels(), want, *state.report.image, free_part(state.report.area));
   return {check.good() && !black, expected, pixels_text(check) + (black ? ", all black" : "")};
 }
 
 SelfTest::Verdict SelfTest::check_settings(const Snapshot& snapshot, bool equal) const {
   const UiState& state = viewer_.state();
-  const StagePicture shown = look_up(snapshot, shown_ref(state, snapshot));
+  const StageImage shown = look_up(snapshot, shown_ref(state, snapshot));
   std::vector<std::string> differ;
   if (!equal) {
     differ = differing_fields(state.settings, wanted_);
@@ -260,14 +260,14 @@ SelfTest::Verdict SelfTest::check_settings(const Snapshot& snapshot, bool equal)
     return {differ.size() == 15, "15 fields changed",
             std::to_string(differ.size()) + " changed, " + std::to_string(fields) + " set"};
   }
-  if (shown.painting != nullptr) {
-    differ = differing_fields(state.settings, shown.painting->settings);
+  if (shown.generation != nullptr) {
+    differ = differing_fields(state.settings, shown.generation->settings);
   } else {
     const auto entry =
         std::find_if(snapshot.gallery.begin(), snapshot.gallery.end(),
                      [&](const GalleryEntry& one) { return one.path == shown.file; });
     if (entry == snapshot.gallery.end() || !entry->facts) {
-      return {false, "the record of the shown picture", "none"};
+      return {false, "the record of the shown image", "none"};
     }
     differ = unlike_record(state.settings, *entry->facts);
   }
@@ -277,7 +277,7 @@ SelfTest::Verdict SelfTest::check_settings(const Snapshot& snapshot, bool equal)
 SelfTest::Verdict SelfTest::check_caption(const ScriptLine& line, const Snapshot& snapshot,
                                           const Window& window) const {
   const std::string& what = line.words.front();
-  const StagePicture shown = look_up(snapshot, shown_ref(viewer_.state(), snapshot));
+  const StageImage shown = look_up(snapshot, shown_ref(viewer_.state(), snapshot));
   if (what == "caption_saved") {
     std::filesystem::path sidecar = viewer_.state().caption_chosen;
     sidecar.replace_extension(".txt");
@@ -286,7 +286,7 @@ SelfTest::Verdict SelfTest::check_caption(const ScriptLine& line, const Snapshot
     if (!found.empty() && found.back() == '\n') found.pop_back();
     return {found == want && !want.empty(), want, found};
   }
-  if (shown.caption == nullptr) return {false, "a text of the shown picture", "none"};
+  if (shown.caption == nullptr) return {false, "a text of the shown image", "none"};
   const CaptionEntry& one = *shown.caption;
   if (what == "caption_text") {
     return {one.state == CaptionState::kDone && !one.text.empty(), "a finished text",
@@ -294,11 +294,11 @@ SelfTest::Verdict SelfTest::check_caption(const ScriptLine& line, const Snapshot
   }
   expects(what == "tokens_pruned", "every expectation is checked somewhere");
   const std::string expected = "fewer tokens kept than there are, darker on the screen";
-  if (one.tiles.empty() || !viewer_.state().report.picture || shown.image == nullptr) {
+  if (one.tiles.empty() || !viewer_.state().report.image || shown.image == nullptr) {
     return {false, expected, "no visual tokens are drawn"};
   }
   const Image screen = window.read_pixels();
-  const Placement& placed = *viewer_.state().report.picture;
+  const Placement& placed = *viewer_.state().report.image;
   std::int64_t darker = 0, looked = 0;
   for (std::int64_t y = 0; y < shown.image->height; ++y) {
     for (std::int64_t x = 0; x < shown.image->width; ++x) {

@@ -1,4 +1,4 @@
-// Orders and expectations of the self-test that are of clips. What a frame must look like is read
+// Orders and expectations of the self-test that are of videos. What a frame must look like is read
 // from the file again, apart from the worker that plays it.
 #include <algorithm>
 
@@ -42,7 +42,7 @@ bool stands(const Snapshot& snapshot) {
          });
 }
 
-// Without the frame around the picture, which is drawn over one that fills it.
+// Without the frame around the image, which is drawn over one that fills it.
 Rect inner_part(Rect area) {
   const double edge = ImGui::GetStyle().ChildRounding + 1.0;
   return {area.left + edge, area.top + edge, area.right - edge, area.bottom - edge};
@@ -79,7 +79,7 @@ bool SelfTest::wait_film(const ScriptLine& line, const Snapshot& snapshot) {
   if (line.order == Order::kFilm ? opened(snapshot) : stands(snapshot)) return true;
   const double limit = line.numbers.empty() ? kPatience : line.numbers.front();
   if (monotonic_seconds() - line_started_ < limit) return false;
-  fail(line, "a clip that stands within " + number_text(limit, 0) + " s",
+  fail(line, "a video that stands within " + number_text(limit, 0) + " s",
        std::string(state_name(snapshot)));
   return true;
 }
@@ -88,10 +88,10 @@ void SelfTest::watch_film(const Snapshot& snapshot, const Window& window) {
   if (!plays(snapshot) || snapshot.film->frame == film_number_) return;
   film_number_ = snapshot.film->frame;
   const StageReport& report = viewer_.state().report;
-  if (!report.picture || report.picture->zoom < 1) return;
+  if (!report.image || report.image->zoom < 1) return;
   ++film_shown_;
   const PixelCheck check = check_pixels(window.read_pixels(), *snapshot.film->image,
-                                        *report.picture, inner_part(report.area));
+                                        *report.image, inner_part(report.area));
   film_wrong_ += check.good() ? 0 : 1;
 }
 
@@ -111,7 +111,7 @@ SelfTest::Verdict SelfTest::check_film(const ScriptLine& line, const Snapshot& s
             std::to_string(film_shown_) + " frames, " + std::to_string(film_wrong_) +
                 " with other pixels"};
   }
-  if (!snapshot.film) return {false, "an open clip", "none"};
+  if (!snapshot.film) return {false, "an open video", "none"};
   if (what == "film_frame") {
     return check_film_frame(*snapshot.film, static_cast<std::int64_t>(wanted), window);
   }
@@ -122,7 +122,7 @@ SelfTest::Verdict SelfTest::check_film(const ScriptLine& line, const Snapshot& s
 SelfTest::Verdict SelfTest::check_film_frame(const Film& film, std::int64_t wanted,
                                              const Window& window) const {
   const std::string expected = "frame " + std::to_string(wanted) + " of the file on the screen";
-  const auto& placed = viewer_.state().report.picture;
+  const auto& placed = viewer_.state().report.image;
   if (film.frame != wanted || !placed) {
     return {false, expected, placed ? "frame " + std::to_string(film.frame) : "no frame is drawn"};
   }
@@ -138,13 +138,13 @@ SelfTest::Verdict SelfTest::check_film_frame(const Film& film, std::int64_t want
       std::to_string(check.different) + " of " + std::to_string(check.compared) + " pixels differ"};
 }
 
-// Small pictures are scaled on the screen: those that are there must not be of one colour.
+// Small images are scaled on the screen: those that are there must not be of one colour.
 SelfTest::Verdict SelfTest::check_film_strip(const Film& film, double at_least,
                                              const Window& window) const {
   const auto there = std::count_if(film.strip.begin(), film.strip.end(),
                                    [](const auto& one) { return one.image != nullptr; });
   const auto& strip = viewer_.state().report.film_strip;
-  const std::string expected = "at least " + number_text(at_least, 0) + " small pictures, drawn";
+  const std::string expected = "at least " + number_text(at_least, 0) + " small images, drawn";
   if (!strip) return {false, expected, "no strip is drawn"};
   const Image screen = window.read_pixels();
   std::vector<Colour> colours;
@@ -156,7 +156,7 @@ SelfTest::Verdict SelfTest::check_film_strip(const Film& film, double at_least,
   }
   const std::int64_t kinds = distinct(colours);
   return {static_cast<double>(there) >= at_least && kinds > there, expected,
-          std::to_string(there) + " pictures, " + std::to_string(kinds) + " colours across them"};
+          std::to_string(there) + " images, " + std::to_string(kinds) + " colours across them"};
 }
 
 }  // namespace tessera

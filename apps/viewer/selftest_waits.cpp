@@ -11,10 +11,10 @@ namespace {
 
 constexpr double kPatience = 180;  // seconds a line may wait
 
-bool painting_now(const Snapshot& snapshot) {
-  return std::any_of(snapshot.paintings.begin(), snapshot.paintings.end(), [](const auto& one) {
-    return one.state == PaintState::kQueued || one.state == PaintState::kLoading ||
-           one.state == PaintState::kPainting;
+bool generation_now(const Snapshot& snapshot) {
+  return std::any_of(snapshot.generations.begin(), snapshot.generations.end(), [](const auto& one) {
+    return one.state == GenerateState::kQueued || one.state == GenerateState::kLoading ||
+           one.state == GenerateState::kGeneration;
   });
 }
 
@@ -33,12 +33,12 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
   std::string found;
   switch (line.order) {
     case Order::kWaitDone:
-      here = !snapshot.paintings.empty() && !painting_now(snapshot);
-      found = std::to_string(snapshot.paintings.size()) + " paintings, some not done";
+      here = !snapshot.generations.empty() && !generation_now(snapshot);
+      found = std::to_string(snapshot.generations.size()) + " generated images, some not done";
       break;
     case Order::kWaitRows: {
-      const Painting* one = snapshot.running();
-      if (one == nullptr && !snapshot.paintings.empty()) one = &snapshot.paintings.back();
+      const Generation* one = snapshot.running();
+      if (one == nullptr && !snapshot.generations.empty()) one = &snapshot.generations.back();
       here = one != nullptr && static_cast<double>(one->rows_done) >= count;
 
       found = "fewer rows";
@@ -54,7 +54,7 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
         read += one.thumbnail != nullptr || !one.problem.empty() ? 1 : 0;
       }
       here = static_cast<double>(read) >= count;
-      found = std::to_string(read) + " pictures";
+      found = std::to_string(read) + " images";
       break;
     }
     case Order::kWaitCaption:
@@ -65,7 +65,7 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
     case Order::kDrop:
       here = look_up(snapshot, viewer_.state().shown).opened != nullptr &&
              (line.order == Order::kOpen || viewer_.state().recall_asked == 0);
-      found = "the picture is not open, or its settings did not come";
+      found = "the image is not open, or its settings did not come";
       break;
     case Order::kRecall:
     case Order::kWaitRecall:
@@ -93,13 +93,13 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
 }
 
 bool SelfTest::stop_after_rows(const ScriptLine& line, const Snapshot& snapshot) {
-  if (stop_posted_) return !painting_now(snapshot) || wait(line, snapshot);
-  const Painting* running = snapshot.running();
-  if (!painting_now(snapshot)) {
-    fail(line, "a picture that is still painted", "it ended before");
+  if (stop_posted_) return !generation_now(snapshot) || wait(line, snapshot);
+  const Generation* running = snapshot.running();
+  if (!generation_now(snapshot)) {
+    fail(line, "an image that is still generated", "it ended before");
     return true;
   }
-  const bool due = running != nullptr && running->state == PaintState::kPainting &&
+  const bool due = running != nullptr && running->state == GenerateState::kGeneration &&
                    static_cast<double>(running->rows_done) >= line.numbers.front();
   if (!due) return wait(line, snapshot);
   act(Action::kStop, viewer_.state(), snapshot, post_);
@@ -112,7 +112,7 @@ bool SelfTest::use_gallery(const ScriptLine& line, const Snapshot& snapshot) {
   const auto index = static_cast<std::size_t>(line.numbers.front());
   if (index >= snapshot.gallery.size()) {
     fail(line, "picture " + std::to_string(index) + " of the gallery",
-         std::to_string(snapshot.gallery.size()) + " pictures");
+         std::to_string(snapshot.gallery.size()) + " images");
     return true;
   }
   const std::filesystem::path path = snapshot.gallery[index].path;

@@ -14,9 +14,9 @@ constexpr std::string_view kFirstPrompt =
     "a large red shiny sphere, a small blue matte cube and a small green matte cone on a checkered "
     "floor";
 
-bool drawable(const Painting& one) {
-  return one.image != nullptr || one.state == PaintState::kPainting ||
-         one.state == PaintState::kLoading;
+bool drawable(const Generation& one) {
+  return one.image != nullptr || one.state == GenerateState::kGeneration ||
+         one.state == GenerateState::kLoading;
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ UiState first_state(const std::string& model, std::optional<DType> storage) {
   return state;
 }
 
-void take_settings(UiState& state, const PaintSettings& settings) {
+void take_settings(UiState& state, const GenerateSettings& settings) {
   state.settings = settings;
   state.negative_on = settings.negative_prompt.has_value();
   state.seed_mode = SeedMode::kLocked;
@@ -72,12 +72,12 @@ void follow_snapshot(UiState& state, const Snapshot& snapshot) {
     state.side_b = {snapshot.compare_right, {}};
     state.mode = StageMode::kCompare;
   }
-  const auto gone = [&snapshot](const PictureRef& ref) {
-    return ref.painting != 0 && snapshot.painting(ref.painting) == nullptr;
+  const auto gone = [&snapshot](const ImageRef& ref) {
+    return ref.generation != 0 && snapshot.generation(ref.generation) == nullptr;
   };
-  // Of clips the open one alone has frames to compare.
-  const auto closed = [&snapshot](const PictureRef& ref) {
-    return is_clip_name(ref.file) && (!snapshot.film || snapshot.film->path != ref.file);
+  // Of videos the open one alone has frames to compare.
+  const auto closed = [&snapshot](const ImageRef& ref) {
+    return is_video_name(ref.file) && (!snapshot.film || snapshot.film->path != ref.file);
   };
   if (closed(state.side_a)) state.side_a = {};
   if (closed(state.side_b)) state.side_b = {};
@@ -86,7 +86,7 @@ void follow_snapshot(UiState& state, const Snapshot& snapshot) {
   if (gone(state.side_b)) state.side_b = {};
 }
 
-std::vector<std::string> differing_fields(const PaintSettings& a, const PaintSettings& b) {
+std::vector<std::string> differing_fields(const GenerateSettings& a, const GenerateSettings& b) {
   std::vector<std::string> out;
   const auto check = [&out](bool same, std::string_view name) {
     if (!same) out.emplace_back(name);
@@ -108,24 +108,24 @@ std::vector<std::string> differing_fields(const PaintSettings& a, const PaintSet
   return out;
 }
 
-PictureRef shown_ref(const UiState& state, const Snapshot& snapshot) {
+ImageRef shown_ref(const UiState& state, const Snapshot& snapshot) {
   if (!state.follow && !state.shown.empty()) return state.shown;
-  if (const Painting* running = snapshot.running()) return {running->number, {}};
+  if (const Generation* running = snapshot.running()) return {running->number, {}};
   if (!state.shown.empty() && !state.follow) return state.shown;
-  for (auto one = snapshot.paintings.rbegin(); one != snapshot.paintings.rend(); ++one) {
-    const bool failed = one->state == PaintState::kFailed;
+  for (auto one = snapshot.generations.rbegin(); one != snapshot.generations.rend(); ++one) {
+    const bool failed = one->state == GenerateState::kFailed;
     if (one->image != nullptr || failed) return {one->number, {}};
   }
   return state.shown;
 }
 
-StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref) {
-  StagePicture out;
-  if (ref.painting != 0) {
-    out.painting = snapshot.painting(ref.painting);
-    if (out.painting != nullptr) {
-      out.image = out.painting->image;
-      out.file = out.painting->file;
+StageImage look_up(const Snapshot& snapshot, const ImageRef& ref) {
+  StageImage out;
+  if (ref.generation != 0) {
+    out.generation = snapshot.generation(ref.generation);
+    if (out.generation != nullptr) {
+      out.image = out.generation->image;
+      out.file = out.generation->file;
     }
   } else if (!ref.file.empty()) {
     out.file = ref.file;
@@ -134,7 +134,7 @@ StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref) {
       out.image = out.film->image;
       return out;
     }
-    for (const OpenedPicture& one : snapshot.opened) {
+    for (const OpenedImage& one : snapshot.opened) {
       if (one.path == ref.file) out.opened = &one;
     }
     if (out.opened != nullptr) out.image = out.opened->image;
@@ -147,8 +147,8 @@ StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref) {
 }
 
 bool film_in_sight(const UiState& state, const Snapshot& snapshot) {
-  const auto shows = [&](const PictureRef& ref) { return look_up(snapshot, ref).film != nullptr; };
-  if (state.mode == StageMode::kPicture) return shows(shown_ref(state, snapshot));
+  const auto shows = [&](const ImageRef& ref) { return look_up(snapshot, ref).film != nullptr; };
+  if (state.mode == StageMode::kImage) return shows(shown_ref(state, snapshot));
   return shows(state.side_a) || shows(state.side_b);
 }
 
@@ -161,10 +161,10 @@ bool at_work(const Snapshot& snapshot) {
                                       snapshot.film->state == FilmState::kPlaying ||
                                       snapshot.film->frame != snapshot.film->wanted);
   if (film) return true;
-  return std::any_of(snapshot.paintings.begin(), snapshot.paintings.end(),
-                     [](const Painting& one) {
-                       return one.state == PaintState::kLoading ||
-                              one.state == PaintState::kPainting;
+  return std::any_of(snapshot.generations.begin(), snapshot.generations.end(),
+                     [](const Generation& one) {
+                       return one.state == GenerateState::kLoading ||
+                              one.state == GenerateState::kGeneration;
                      }) ||
          std::any_of(
              snapshot.captions.begin(), snapshot.captions.end(), [](const CaptionEntry& one) {
@@ -174,8 +174,8 @@ bool at_work(const Snapshot& snapshot) {
 
 KeepCommand compared(const UiState& state) {
   KeepCommand out;
-  for (const PictureRef* side : {&state.side_a, &state.side_b}) {
-    if (side->painting != 0) out.paintings.push_back(side->painting);
+  for (const ImageRef* side : {&state.side_a, &state.side_b}) {
+    if (side->generation != 0) out.generations.push_back(side->generation);
     if (!side->file.empty()) out.files.push_back(side->file);
   }
   return out;
@@ -183,25 +183,25 @@ KeepCommand compared(const UiState& state) {
 
 void step_shown(UiState& state, const Snapshot& snapshot, int step) {
   std::vector<std::uint64_t> numbers;
-  for (const Painting& one : snapshot.paintings) {
+  for (const Generation& one : snapshot.generations) {
     if (drawable(one)) numbers.push_back(one.number);
   }
   if (numbers.empty()) return;
-  const PictureRef now = shown_ref(state, snapshot);
-  const auto found = std::find(numbers.begin(), numbers.end(), now.painting);
+  const ImageRef now = shown_ref(state, snapshot);
+  const auto found = std::find(numbers.begin(), numbers.end(), now.generation);
   auto at = found == numbers.end() ? static_cast<std::ptrdiff_t>(numbers.size()) - 1
                                    : (found - numbers.begin()) + step;
   at = std::clamp<std::ptrdiff_t>(at, 0, static_cast<std::ptrdiff_t>(numbers.size()) - 1);
   state.shown = {numbers[static_cast<std::size_t>(at)], {}};
   state.follow = false;
-  state.mode = StageMode::kPicture;
+  state.mode = StageMode::kImage;
 }
 
-CompareCommand exact_against_grouped(const PaintSettings& settings) {
+CompareCommand exact_against_grouped(const GenerateSettings& settings) {
   return compare_methods(settings, "sjd", "gsd");
 }
 
-CompareCommand compare_methods(const PaintSettings& settings, std::string_view left,
+CompareCommand compare_methods(const GenerateSettings& settings, std::string_view left,
                                std::string_view right) {
   CompareCommand out{settings, settings};
   choose_method(out.left, left);
@@ -209,7 +209,7 @@ CompareCommand compare_methods(const PaintSettings& settings, std::string_view l
   return out;
 }
 
-void choose_method(PaintSettings& settings, std::string_view name) {
+void choose_method(GenerateSettings& settings, std::string_view name) {
   settings.method = decode_method(name);
 }
 

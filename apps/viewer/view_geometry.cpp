@@ -1,4 +1,4 @@
-// Zoom, pan and split of pictures on the screen.
+// Zoom, pan and split of images on the screen.
 #include "apps/viewer/view_geometry.h"
 
 #include <algorithm>

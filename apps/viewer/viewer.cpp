@@ -77,10 +77,10 @@ void columns(Ui& ui, float high) {
     draw(ui, size);
     ImGui::PopStyleVar();
   };
-  // In a narrow window the sides give way before the picture does.
+  // In a narrow window the sides give way before the image does.
   const float spare = std::max(room - 2 * bar - em() * 16, em() * 20);
-  const float wish = (sizes.left + sizes.right) * em();
-  const float fit = std::min(1.0f, spare / wish);
+  const float stop_request = (sizes.left + sizes.right) * em();
+  const float fit = std::min(1.0f, spare / stop_request);
   const float left = sizes.left * em() * fit, right = sizes.right * em() * fit;
   const float middle = std::max(em() * 8, room - left - right - 2 * bar);
   inner(left_column, ImVec2(left, high));
@@ -111,7 +111,7 @@ void apply_keys(Ui& ui) {
     return ImGui::IsKeyPressed(ImGui::GetKeyIndex(key), false);
   };
   if (io.KeyCtrl && (pressed(ImGuiKey_Enter) || pressed(ImGuiKey_KeyPadEnter))) {
-    ui.act(Action::kPaint);
+    ui.act(Action::kGenerate);
   }
   if (pressed(ImGuiKey_Escape)) ui.state.help = ui.state.problems = false;
   if (io.WantTextInput || io.KeyCtrl) return;
@@ -129,11 +129,11 @@ Viewer::Viewer(UiState state, TextureSource& textures, Poster post)
 
 void Viewer::drop(const std::vector<std::filesystem::path>& files) {
   // Those that the later ones would push out at once are not opened.
-  std::size_t pictures = 0, clips = 0;
+  std::size_t images = 0, videos = 0;
   std::vector<std::filesystem::path> kept;
   for (auto file = files.rbegin(); file != files.rend(); ++file) {
-    const bool clip = is_clip_name(*file);
-    if (clip ? clips++ < 1 : pictures++ < kKeptOpened) kept.push_back(*file);
+    const bool video = is_video_name(*file);
+    if (video ? videos++ < 1 : images++ < kKeptOpened) kept.push_back(*file);
   }
   for (auto file = kept.rbegin(); file != kept.rend(); ++file) open_file(*file, state_, post_);
 }

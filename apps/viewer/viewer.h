@@ -15,7 +15,7 @@ class Viewer {
   void draw(const Snapshot& snapshot);
   // Whether the last frame's end still changes by itself: a hint is about to show.
   bool unsettled() const;
-  // Files dropped on the window: each is opened, the last picture's settings fill the fields.
+  // Files dropped on the window: each is opened, the last image's settings fill the fields.
   void drop(const std::vector<std::filesystem::path>& files);
 
  private:

@@ -27,9 +27,9 @@ void text_dim(std::string_view text) {
 namespace {
 // A stranger's text may have more letters than a list of vertices takes.
 std::string_view beginning(std::string_view text) {
-  constexpr std::size_t kMost = 4000;  // bytes
-  if (text.size() <= kMost) return text;
-  std::size_t end = kMost;
+  constexpr std::size_t kMax = 4000;  // bytes
+  if (text.size() <= kMax) return text;
+  std::size_t end = kMax;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return text.substr(0, end);
 }
@@ -310,36 +310,36 @@ std::string bytes_text(std::uint64_t bytes) {
   return number_text(amount / (1 << 30), 1) + " GiB";
 }
 
-std::string_view state_text(PaintState state) {
+std::string_view state_text(GenerateState state) {
   switch (state) {
-    case PaintState::kQueued:
+    case GenerateState::kQueued:
       return "queued";
-    case PaintState::kLoading:
+    case GenerateState::kLoading:
       return "loading";
-    case PaintState::kPainting:
+    case GenerateState::kGeneration:
       return "painting";
-    case PaintState::kDone:
+    case GenerateState::kDone:
       return "done";
-    case PaintState::kStopped:
+    case GenerateState::kStopped:
       return "stopped";
-    case PaintState::kFailed:
+    case GenerateState::kFailed:
       return "failed";
   }
   return "";
 }
 
-ImU32 state_colour(PaintState state, const Palette& colours) {
+ImU32 state_colour(GenerateState state, const Palette& colours) {
   switch (state) {
-    case PaintState::kQueued:
+    case GenerateState::kQueued:
       return colours.dim;
-    case PaintState::kLoading:
-    case PaintState::kPainting:
+    case GenerateState::kLoading:
+    case GenerateState::kGeneration:
       return colours.accent;
-    case PaintState::kDone:
+    case GenerateState::kDone:
       return colours.good;
-    case PaintState::kStopped:
+    case GenerateState::kStopped:
       return colours.warning;
-    case PaintState::kFailed:
+    case GenerateState::kFailed:
       return colours.bad;
   }
   return colours.dim;

@@ -16,16 +16,16 @@
 
 namespace tessera {
 
-// Pictures as textures; what it returns lives until the end of the frame. Null image: null.
+// Images as textures; what it returns lives until the end of the frame. Null image: null.
 class TextureSource {
  public:
   virtual ~TextureSource() = default;
   virtual ImTextureID texture(const std::shared_ptr<const Image>& image) = 0;
-  // The same for frames of a clip, which come and go: one at a time, none is kept behind the next.
+  // The same for frames of a video, which come and go: one at a time, none is kept after the next.
   virtual ImTextureID moving(const std::shared_ptr<const Image>& frame) = 0;
 };
 
-// The difference of the two pictures that are compared, kept while they stay.
+// The difference of the two images that are compared, kept while they stay.
 struct DifferenceCache {
   std::shared_ptr<const Image> a, b, image;  // image null: sizes differ
 };
@@ -90,7 +90,7 @@ std::string duration_text(double seconds);    // "12 s", "3 min 5 s"
 std::string clock_text(double seconds);       // "0:07.250", "1:02:07.250"
 std::string bytes_text(std::uint64_t bytes);  // "1.2 GiB"
 // A state in a word, and its colour.
-std::string_view state_text(PaintState state);
-ImU32 state_colour(PaintState state, const Palette& colours);
+std::string_view state_text(GenerateState state);
+ImU32 state_colour(GenerateState state, const Palette& colours);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// GLFW and OpenGL behind the window.
+// GLFW and OpenGL after the window.
 #include "apps/viewer/window.h"
 
 #include <backends/imgui_impl_glfw.h>
@@ -75,10 +75,10 @@ struct Window::State {
     int width = static_cast<int>(options.width * scale);
     int height = static_cast<int>(options.height * scale);
     if (monitor != nullptr) {
-      int x = 0, y = 0, most_wide = width, most_high = height;
-      glfwGetMonitorWorkarea(monitor, &x, &y, &most_wide, &most_high);
-      width = std::min(width, most_wide);
-      height = std::min(height, most_high);
+      int x = 0, y = 0, max_wide = width, max_high = height;
+      glfwGetMonitorWorkarea(monitor, &x, &y, &max_wide, &max_high);
+      width = std::min(width, max_wide);
+      height = std::min(height, max_high);
     }
     window = glfwCreateWindow(width, height, "Tessera", nullptr, nullptr);
     if (window == nullptr) {

@@ -3,7 +3,7 @@
 // blocks.
 //
 // Row contract, kept by every backend on the decode path: one output row is one reduction in one
-// fixed order over its inputs. It depends neither on how many rows are computed beside it, nor on
+// fixed order over its inputs. It depends neither on how many rows are computed next to it, nor on
 // the number of threads, nor on rows cached after the ones it may see.
 #pragma once
 
@@ -47,7 +47,7 @@ struct DeviceMemory {
 };
 
 struct Conv2dArgs;    // engine/ops/conv2d.h
-class RowJudgeMaker;  // engine/backend/row_judge.h
+class RowVerifierMaker;  // engine/backend/row_judge.h
 
 class Backend {
  public:
@@ -75,7 +75,7 @@ class Backend {
   // Rows that a model sends through its layers together: longer batches go in parts of so many.
   virtual std::int64_t rows_at_once() const { return 256; }
   // Sampling and acceptance on the device; null where the host does them.
-  virtual RowJudgeMaker* row_judges() { return nullptr; }
+  virtual RowVerifierMaker* row_verifiers() { return nullptr; }
 
   // Rows of several matrices [n_i, k] stacked into one packed weight (QKV, gate and up), or a range
   // of rows of one (an image-only head). Sources in host memory, of any type of storage_types().
@@ -147,7 +147,7 @@ struct CpuOptions {
 
 struct CudaOptions {
   // One family of kernels with one order of summation for every number of rows: a row's result is
-  // the same bits whatever stands beside it. Without, wide products, convolutions and long
+  // the same bits whatever stands next to it. Without, wide products, convolutions and long
   // attention go by faster ways.
   bool deterministic = false;
   bool tf32 = false;    // products, convolutions and attention of f32 may round to tf32 or finer

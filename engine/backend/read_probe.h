@@ -1,4 +1,4 @@
-// What benchmarks ask of a device beside its ops: a kernel that does nothing but read, to divide
+// What benchmarks ask of a device next to its ops: a kernel that does nothing but read, to divide
 // by, and which of its vendor's libraries it goes without.
 #pragma once
 

@@ -58,7 +58,7 @@ class KvCache {
   // `shared`), and moves them together.
   void compact(std::int64_t sequence, std::span<const std::int64_t> kept, std::int64_t shared = 0);
 
-  // Forgets rows [first, first + count) of a sequence that was not cut: those behind them are counted
+  // Forgets rows [first, first + count) of a sequence that was not cut: those after them are counted
   // `count` lower, and so are their positions. Their keys and values are for slide_cache()
   // (engine/model) to move, as rotated keys belong to their positions.
   void slide(std::int64_t sequence, std::int64_t first, std::int64_t count);

@@ -1,7 +1,7 @@
 // A reader for the pickles inside torch.save archives that never runs code. It interprets the
 // opcodes of pickle protocols 2 to 5 that such files use (Python's pickletools documents them) over
 // plain data; the only names it admits are torch's tensor and parameter rebuilders, the storage
-// classes, OrderedDict, and three inert records that training scripts leave beside the weights
+// classes, OrderedDict, and three inert records that training scripts leave next to the weights
 // (torch.Size, torch dtypes, argparse.Namespace). Nothing is ever called: a rebuilder is a pattern
 // that yields a description of a tensor.
 #pragma once

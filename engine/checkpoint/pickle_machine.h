@@ -1,4 +1,4 @@
-// The machine behind pickle.h: values, bounds, and the state of one run. Opcodes are in
+// The machine after pickle.h: values, bounds, and the state of one run. Opcodes are in
 // pickle_machine.cpp, the patterns that stand for calls in pickle_objects.cpp, the search for the
 // state dict in pickle.cpp.
 #pragma once

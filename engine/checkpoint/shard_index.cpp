@@ -1,4 +1,4 @@
-// Reader of the index: a fixed grammar; keys beside weight_map (sizes, notes) are stepped over.
+// Reader of the index: a fixed grammar; keys next to weight_map (sizes, notes) are stepped over.
 #include "engine/checkpoint/shard_index.h"
 
 #include <unordered_map>

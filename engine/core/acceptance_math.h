@@ -50,7 +50,7 @@ constexpr Real cool_factor(double peak, double decay, std::uint32_t depth) {
   return static_cast<Real>(peak * fixed_exp(-decay * depth));
 }
 
-// Grouped acceptance: P(C) / Q(C) of the group as a mass beside the draft's own q, no less than p.
+// Grouped acceptance: P(C) / Q(C) of the group as a mass next to the draft's own q, no less than p.
 // target, draft: P(C) and Q(C); p, q the draft's own.
 template <typename Real>
 constexpr Real group_mass(Real target, Real draft, Real p, Real q) {

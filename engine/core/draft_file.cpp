@@ -12,14 +12,14 @@ using namespace io_layer;
 
 DraftFile::DraftFile(const std::filesystem::path& path)
     : path_(path),
-      temporary_(temporary_beside(path)),
+      temporary_(temporary_next_to(path)),
       file_(layer_open(temporary_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666)) {
   if (!file_) fail("open");
   there_ = true;
 }
 
 DraftFile::~DraftFile() {
-  // The plain call is the second try: a planned fault must not leave rubbish behind.
+  // The plain call is the second try: a planned fault must not leave rubbish after.
   if (there_ && layer_unlink(temporary_) != 0) ::unlink(temporary_.c_str());
 }
 

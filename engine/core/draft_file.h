@@ -14,7 +14,7 @@ namespace tessera {
 
 class DraftFile {
  public:
-  // Makes a temporary beside `path`. Every failure is Error kStorage; after one nothing is left.
+  // Makes a temporary next to `path`. Every failure is Error kStorage; after one nothing is left.
   explicit DraftFile(const std::filesystem::path& path);
   ~DraftFile();  // removes what was not published
   DraftFile(const DraftFile&) = delete;

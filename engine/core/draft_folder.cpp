@@ -14,7 +14,7 @@ namespace tessera {
 using namespace io_layer;
 
 DraftFolder::DraftFolder(const std::filesystem::path& path) {
-  const std::filesystem::path temporary = temporary_beside(path);
+  const std::filesystem::path temporary = temporary_next_to(path);
   if (layer_mkdir(temporary) != 0) fail_storage(path, "making of a folder", errno, 0);
   temporary_ = temporary;
 }

@@ -13,7 +13,7 @@ namespace tessera {
 
 class DraftFolder {
  public:
-  // Makes a temporary folder beside `path`, whose parent is there. Errors of all functions:
+  // Makes a temporary folder next to `path`, whose parent is there. Errors of all functions:
   // kStorage.
   explicit DraftFolder(const std::filesystem::path& path);
   ~DraftFolder();  // removes what was not published

@@ -1,4 +1,4 @@
-// File access. Reads are mapped or whole; writes go to a temporary beside the target and are
+// File access. Reads are mapped or whole; writes go to a temporary next to the target and are
 // renamed over it, so that no reader ever sees half a file. Every system call first asks
 // engine/core/fault.h whether a test wants it to fail.
 #include "engine/core/io.h"
@@ -63,7 +63,7 @@ class TemporaryFile {
 
 }  // namespace
 
-fs::path io_layer::temporary_beside(const fs::path& path) {
+fs::path io_layer::temporary_next_to(const fs::path& path) {
   static std::atomic<std::uint64_t> counter{0};
   const std::string name = "." + path.filename().string().substr(0, kTemporaryNameBytes) + ".tmp-" +
                            std::to_string(::getpid()) + "-" + std::to_string(++counter);
@@ -163,7 +163,7 @@ bool write_and_rename(const fs::path& path, std::span<const std::span<const std:
     errno = EISDIR;
     fail("name");
   }
-  TemporaryFile temporary(temporary_beside(path));
+  TemporaryFile temporary(temporary_next_to(path));
   FileHandle file(layer_open(temporary.path(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
   if (!file) fail("create");
   temporary.arm();
@@ -221,7 +221,7 @@ void ensure_output_folder(const fs::path& folder) {
     if (made != 0 && layer_stat(prefix, info) != 0) fail("create", errno_text(error));
     if (made != 0 && !S_ISDIR(info.st_mode)) fail("create", "a file of that name");
   }
-  TemporaryFile probe(temporary_beside(folder / "probe"));
+  TemporaryFile probe(temporary_next_to(folder / "probe"));
   FileHandle file(layer_open(probe.path(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
   if (!file) fail("write", errno_text(errno));
   probe.arm();

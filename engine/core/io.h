@@ -45,7 +45,7 @@ class MappedFile {
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes,
                       ErrorKind kind = ErrorKind::kModel);
 
-// Writes beside the target, fsyncs file and directory, renames: readers see the old file or the
+// Writes next to the target, fsyncs file and directory, renames: readers see the old file or the
 // whole new one. Any failure removes the temporary and throws Error kStorage naming path, free and
 // needed bytes.
 void write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> data);

@@ -1,4 +1,4 @@
-// The system calls of the program's file access, each behind the fault layer.
+// The system calls of the program's file access, each after the fault layer.
 #include "engine/core/io_layer.h"
 
 #include <fcntl.h>

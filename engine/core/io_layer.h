@@ -71,7 +71,7 @@ bool write_all(int fd, std::span<const std::byte> data);
 bool sync_folder(const std::filesystem::path& folder);
 
 // A name that nothing has, in the same folder; target_of_temporary() knows it again.
-std::filesystem::path temporary_beside(const std::filesystem::path& path);
+std::filesystem::path temporary_next_to(const std::filesystem::path& path);
 std::filesystem::path parent_or_dot(const std::filesystem::path& path);
 std::string errno_text(int error);
 std::string type_name(mode_t mode);

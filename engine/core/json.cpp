@@ -143,8 +143,8 @@ std::optional<std::int64_t> integer_within(const Json& value, std::int64_t low, 
     return std::nullopt;
   }
   const auto number = value.get<std::int64_t>();
-  const bool planted = plant("json_range_off_by_one") && number > high && number - 1 == high;
-  if (number < low || (number > high && !planted)) return std::nullopt;
+  const bool injected = plant("json_range_off_by_one") && number > high && number - 1 == high;
+  if (number < low || (number > high && !injected)) return std::nullopt;
   return number;
 }
 

@@ -98,11 +98,11 @@ enum class Purpose : std::uint32_t {
   kAccept = 1,    // test of a draft
   kResidual = 2,  // draw after a failed test
   kDraft = 3,     // fresh draw of a draft
-  kInit = 4,      // guess for a slot that nothing is known about
+  kInit = 4,      // draft for a slot that nothing is known about
   kWeights = 5,
   kScene = 6,
   kTest = 7,
-  kKeep = 8,    // does a draft stay when its law has moved (maximal coupling)
+  kKeep = 8,    // does a draft stay when its distribution has moved (maximal coupling)
   kMove = 9,    // the draft it becomes when it does not stay
   kMeter = 10,  // probability integral transform
   kSibling = 11,  // a further candidate for one position

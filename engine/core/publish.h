@@ -11,7 +11,7 @@ namespace tessera {
 enum class Publish : std::uint8_t { kNew, kReplace };
 enum class Sync : std::uint8_t { kOn, kOff };  // off gives up safety against power cuts only
 
-// Writes beside the target, syncs, renames, syncs the folder (no syncs if they are off). kNew never replaces: false if the
+// Writes next to the target, syncs, renames, syncs the folder (no syncs if they are off). kNew never replaces: false if the
 // name is taken, and nothing was changed. Error kStorage, E_IO_WRITE; the temporary is removed
 // then.
 bool publish_file(const std::filesystem::path& path, std::string_view text, Publish publish,

@@ -1,6 +1,6 @@
 // The one order in which numbers of a row are summed, however the row is walked: 512 lanes, id i in
 // lane i % 512, each lane from its smallest id up, in double; then the upper half of the lanes is
-// added to the lower one until one is left. Ids that a law dropped add nothing, so a row held id by
+// added to the lower one until one is left. Ids that a distribution dropped add nothing, so a row held id by
 // id and one held as a list of ids give the same bits, on the host and on a device.
 #pragma once
 

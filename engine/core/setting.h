@@ -56,7 +56,7 @@ class Doors {
 };
 constexpr Doors operator|(Door a, Door b) { return Doors(a) | Doors(b); }
 
-// An upper bound that only the model knows, beside the row's own.
+// An upper bound that only the model knows, next to the row's own.
 enum class ModelLimit : std::uint8_t { kNone, kCodes, kRowTokens };
 
 struct Setting {
@@ -75,7 +75,7 @@ struct Setting {
   bool changes_bytes = true;
   std::string_view record = {};  // its key; "tree.width" stands in the object "tree"
   bool late = false;             // records from before it lack it
-  bool refused_unused = false;   // given beside a method that does not read it
+  bool refused_unused = false;   // given next to a method that does not read it
   std::string_view word = {};    // what people call it, for labels and reports; empty = name
   double start = 0, step = 0;    // of the viewer's control: the value when switched on
   // Of a part that changes the distribution: the value at which it does not, whatever the others

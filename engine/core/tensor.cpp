@@ -26,7 +26,7 @@ namespace {
 
 // 64-byte aligned memory cut out of a plain block, whose address stands in front of it. The aligned
 // allocation of glibc before 2.38 does not take its own freed blocks again, so that a run which
-// makes and drops small tensors beside lasting ones would grow for ever.
+// makes and drops small tensors next to lasting ones would grow for ever.
 Buffer allocate_small(std::size_t bytes) {
   void* block = std::malloc(bytes + kAlignment);
   if (block == nullptr) return Buffer(nullptr, +[](void*) {});
@@ -41,7 +41,7 @@ Buffer allocate_small(std::size_t bytes) {
   });
 }
 
-// Pages of their own, given back when they are dropped; a page in front holds how many. From the
+// Pages of their own, released when they are dropped; a page in front holds how many. From the
 // heap, blocks of several sizes at such an alignment would leave holes that nothing fits.
 Buffer allocate_huge(std::size_t bytes) {
   constexpr std::size_t kPage = 4096;

@@ -129,7 +129,7 @@ class Tensor {
 
 // Bump allocator for the activations of one pass: reserve once, reset before each pass, so that two
 // decode steps allocate nothing. take() gives memory of the device, take_host() what the host notes
-// beside it; both count against one plan, and on the host they are one block. Past the end is a
+// next to it; both count against one plan, and on the host they are one block. Past the end is a
 // broken plan and ends the program.
 class Arena {
  public:

@@ -1,7 +1,7 @@
-// The seam for rules that judge a draft against the target's law, and what they share. A rule knows
+// The seam for rules that verify a draft against the target's distribution, and what they share. A rule knows
 // rows and tokens: neither cache nor model nor who drafted.
 //
-// With p the target's law, q the draft's recorded law and a(x) the chance that draft x is accepted,
+// With p the target's distribution, q the draft's recorded distribution and a(x) the chance that draft x is accepted,
 // the output is distributed as p if a = min(1, p/q) and a refused draft is replaced by a draw from
 // norm((p - q a)+) (Leviathan et al. 2023, Chen et al. 2023). For any a >= min(1, p/q) with that
 // residual the total variation between output and p is the mean of a - min(1, p/q), which the
@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/backend/row_judge.h"
+#include "engine/backend/row_verifier.h"
 #include "engine/core/acceptance_math.h"
 #include "engine/decoding/draft_window.h"
 #include "engine/sampling/randomness.h"
@@ -28,36 +28,36 @@ struct TargetRow {
   std::span<const Real> probs;  // [V] softmax of it, 0 outside the support
 };
 
-// One draft under judgement.
+// One draft under verdict.
 template <typename Real>
 struct DraftTest {
   const TargetRow<Real>& target;
-  const DraftLaw<Real>& draft;
+  const DraftDistribution<Real>& draft;
   std::int32_t token = 0;      // the draft
-  std::uint32_t position = 0;  // of the picture's tokens
+  std::uint32_t position = 0;  // of the image's tokens
   std::uint32_t depth = 0;     // drafts before it in this pass
   // What may be accepted beyond the exact rule's chance: what is left of a total-variation budget.
-  Real most_excess = 1;
+  Real max_excess = 1;
 };
 
 template <typename Real>
-struct Judgement {
+struct Decision {
   bool accepted = false;
   std::int32_t token = 0;  // what stands at the position now: the draft, or its replacement
   Real strict = 0;         // min(1, p/q), what the exact rule would accept with
   Real chance = 0;         // what this rule accepts with
 };
 
-// Promises a rule makes about pictures.
-enum class Promise : std::uint8_t {
+// Guarantees a rule makes about images.
+enum class Guarantee : std::uint8_t {
   kSameTokens,  // those of plain decoding, one for one
-  kSameLaw,     // distributed as plain decoding's
+  kLossless,     // distributed as plain decoding's
   kNone,        // another distribution
 };
 
-constexpr std::string_view promise_name(Promise promise) {
-  if (promise == Promise::kSameTokens) return "same tokens";
-  return promise == Promise::kSameLaw ? "same law" : "none";
+constexpr std::string_view guarantee_name(Guarantee guarantee) {
+  if (guarantee == Guarantee::kSameTokens) return "same tokens";
+  return guarantee == Guarantee::kLossless ? "same distribution" : "none";
 }
 
 template <typename Real, typename Random>
@@ -65,19 +65,19 @@ class AcceptanceRule {
  public:
   virtual ~AcceptanceRule() = default;
   virtual std::string_view name() const = 0;
-  virtual Promise promise() const = 0;
-  // Whether judging reads the law of the draft. Without it windows keep tokens alone.
-  virtual bool needs_laws() const { return true; }
-  // Writes down what a device needs to judge by this rule; false where only the host can.
-  virtual bool describe(JudgeMethod&) const { return false; }
+  virtual Guarantee guarantee() const = 0;
+  // Whether verifying reads the distribution of the draft. Without it windows keep tokens alone.
+  virtual bool needs_dists() const { return true; }
+  // Writes down what a device needs to verify by this rule; false where only the host can.
+  virtual bool describe(VerifyMethod&) const { return false; }
   // `scratch` [2 V].
-  virtual Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+  virtual Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                                 std::span<Real> scratch) const = 0;
 };
 
 // Where the stream's grammar forces an id, no rule is asked and nothing is drawn.
 template <typename Real>
-Judgement<Real> judge_forced(std::int32_t draft, std::int32_t forced) {
+Decision<Real> verify_forced(std::int32_t draft, std::int32_t forced) {
   const bool right = draft == forced;
   return {right, forced, right ? Real{1} : Real{0}, right ? Real{1} : Real{0}};
 }
@@ -113,16 +113,16 @@ std::int32_t draw_residual(const TargetRow<Real>& target, const Draw& draw, Take
 // The test and its replacement for a rule whose chance for `test.token` is min(1, chance_mass / q),
 // with the residual norm((p - q)+), as every chance_mass >= p has it.
 template <typename Real, typename Random>
-Judgement<Real> judge_by_ratio(const DraftTest<Real>& test, Real chance_mass, Random& random,
+Decision<Real> verify_by_ratio(const DraftTest<Real>& test, Real chance_mass, Random& random,
                                std::span<Real> scratch) {
   const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
   const Real q = test.draft.prob(test.token);
-  Judgement<Real> out;
+  Decision<Real> out;
   out.strict = strict_chance(test);
   // What the cuts or the mask of the target forbid stays forbidden, however like its neighbours.
   if (!(p > 0)) chance_mass = 0;
-  if (test.most_excess < 1) {
-    chance_mass = bounded_mass(chance_mass, p, q, out.strict, test.most_excess);
+  if (test.max_excess < 1) {
+    chance_mass = bounded_mass(chance_mass, p, q, out.strict, test.max_excess);
   }
   out.chance = chance_of(chance_mass, q);
   out.accepted = random.accepts({Purpose::kAccept, test.position}, chance_mass, q);

@@ -17,9 +17,9 @@ namespace tessera {
 template <typename Real, typename Random>
 class BlockSequence final : public TokenSequence<Real, Random> {
  public:
-  BlockSequence(const LawSettings& law, const VocabularyGrammar& grammar,
+  BlockSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar,
                 const BlockReading& reading, Random random, std::size_t item)
-      : Base(law, grammar, random, item),
+      : Base(dist, grammar, random, item),
         reading_(reading),
         row_numbers_(static_cast<std::size_t>(reading.block)) {
     std::iota(row_numbers_.begin(), row_numbers_.end(), 0);
@@ -48,8 +48,8 @@ class BlockSequence final : public TokenSequence<Real, Random> {
   std::span<const std::int32_t> kept_rows() const override { return {row_numbers_.data(), kept_}; }
   bool bears_broken_rows() const override { return false; }
 
-  void describe(JudgedItem& item, std::vector<JudgedRow>& rows,
-                std::vector<JudgedNode>&) const override {
+  void describe(VerifiedItem& item, std::vector<VerifiedRow>& rows,
+                std::vector<VerifiedNode>&) const override {
     item.position = this->position();
     item.apart = 1;
     for (std::size_t j = 0; j < this->rows(); ++j) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 
 namespace tessera {
 

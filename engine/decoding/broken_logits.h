@@ -1,4 +1,4 @@
-// The error of an item whose logits cannot be judged.
+// The error of an item whose logits cannot be verified.
 #pragma once
 
 #include <cmath>

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/decoding/tail_policy.h"
+#include "engine/decoding/redraft_policy.h"
 #include "engine/decoding/token_sequence.h"
 
 namespace tessera {
@@ -20,11 +20,11 @@ namespace tessera {
 template <typename Real, typename Random>
 struct ChainParts {
   AcceptanceRule<Real, Random>* rule = nullptr;
-  const TailPolicy<Real, Random>* tail = nullptr;
+  const RedraftPolicy<Real, Random>* redraft_policy = nullptr;
   Drafter<Real, Random>* drafter = nullptr;
-  double tv_budget = 0;  // of a whole picture, spent evenly along it; 0 = none
+  double tv_budget = 0;  // of a whole image, spent evenly along it; 0 = none
 
-  bool needs_laws() const { return rule->needs_laws() || tail->needs_laws(); }
+  bool needs_dists() const { return rule->needs_dists() || redraft_policy->needs_dists(); }
 };
 
 template <typename Real, typename Random>
@@ -32,20 +32,20 @@ class ChainSequence final : public TokenSequence<Real, Random> {
  public:
   // `window` rows in a pass at most: one more than the drafts. Distributions of drafts are kept
   // where `side` says, if the parts need them.
-  ChainSequence(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t window,
+  ChainSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar, std::size_t window,
                 const ChainParts<Real, Random>& parts, Random random, std::size_t item,
-                DraftLaws side = DraftLaws::kHere)
-      : Base(law, grammar, random, item),
+                DraftDistributions side = DraftDistributions::kHere)
+      : Base(dist, grammar, random, item),
         parts_(parts),
-        drafts_(window - 1, grammar, parts.needs_laws() ? side : DraftLaws::kForgotten),
+        drafts_(window - 1, grammar, parts.needs_dists() ? side : DraftDistributions::kForgotten),
         row_numbers_(window) {
     std::iota(row_numbers_.begin(), row_numbers_.end(), 0);
     meters_.start(total_, window);
   }
 
-  static std::size_t buffer_bytes(std::size_t vocabulary, std::size_t window, bool laws) {
-    return LawPipeline<Real>::buffer_bytes(static_cast<std::int64_t>(vocabulary)) +
-           (laws ? window + 1 : 2) * vocabulary * sizeof(Real);
+  static std::size_t buffer_bytes(std::size_t vocabulary, std::size_t window, bool dists) {
+    return DistributionPipeline<Real>::buffer_bytes(static_cast<std::int64_t>(vocabulary)) +
+           (dists ? window + 1 : 2) * vocabulary * sizeof(Real);
   }
 
   std::span<const std::int32_t> drafts() const { return drafts_.tokens(); }
@@ -82,7 +82,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     for (; accepted && depth < count && !this->done(); ++depth) {
       const Verdict<Real> verdict = rows.test(depth);
       meters_.count_test(
-          depth, Judgement<Real>{verdict.accepted, verdict.token, verdict.strict, verdict.chance});
+          depth, Decision<Real>{verdict.accepted, verdict.token, verdict.strict, verdict.chance});
       this->commit(verdict, parts_.drafter);
       accepted = verdict.accepted;
     }
@@ -100,24 +100,24 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     this->count_pass(tokens_.size() - before);
   }
 
-  void describe(JudgedItem& item, std::vector<JudgedRow>& rows,
-                std::vector<JudgedNode>&) const override {
+  void describe(VerifiedItem& item, std::vector<VerifiedRow>& rows,
+                std::vector<VerifiedNode>&) const override {
     item.position = this->position();
     item.budget = std::max(0.0, parts_.tv_budget);
     item.spent = meters_.excess;
     item.total = static_cast<std::int64_t>(total_);
     const std::size_t count = this->rows();
     for (std::size_t depth = 0; depth < count; ++depth) {
-      JudgedRow row{.place = static_cast<std::int32_t>(depth)};
+      VerifiedRow row{.place = static_cast<std::int32_t>(depth)};
       const std::optional<std::int32_t> forced = this->grammar().forced(tokens_.size() + depth);
       if (forced) row.forced = *forced;
       if (depth + 1 < count) {
         row.draft = drafts_.token(depth);
         row.kind = draft_kind(drafts_.kind(depth));
-        row.law_row = drafts_.law_row(depth);
-        if (row.law_row < 0) {
+        row.dist_row = drafts_.dist_row(depth);
+        if (row.dist_row < 0) {
           row.kind = DraftKind::kGuest;
-          row.law_row = ~row.law_row;
+          row.dist_row = ~row.dist_row;
         }
       }
       rows.push_back(row);
@@ -136,7 +136,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
 
     Verdict<Real> test(std::size_t depth) override {
       this->target = chain.process(before + depth, this->raw(depth));
-      const Judgement<Real> of_draft = chain.test_draft(this->target, depth);
+      const Decision<Real> of_draft = chain.test_draft(this->target, depth);
       Verdict<Real> out;
       out.accepted = of_draft.accepted;
       out.token = of_draft.token;
@@ -159,12 +159,12 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   }
 
   // Draft `depth`, which stands for the next token, by its row.
-  Judgement<Real> test_draft(const TargetRow<Real>& row, std::size_t depth) {
+  Decision<Real> test_draft(const TargetRow<Real>& row, std::size_t depth) {
     const std::int32_t token = drafts_.token(depth);
     const std::optional<std::int32_t> forced = this->grammar().forced(this->position());
-    if (forced) return judge_forced<Real>(token, *forced);
-    const DraftLaw<Real> draft = drafts_.law(depth);
-    return parts_.rule->judge(
+    if (forced) return verify_forced<Real>(token, *forced);
+    const DraftDistribution<Real> draft = drafts_.dist(depth);
+    return parts_.rule->accept(
         {row, draft, token, this->position(), static_cast<std::uint32_t>(depth), excess_left()},
         random_, this->scratch_);
   }
@@ -172,11 +172,11 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   // The last row has no draft after it.
   Redraft<Real> redraft_row(std::size_t position, const RawRow<Real>& raw, std::size_t j) {
     const bool is_last = j == drafts_.size();
-    const bool with_probs = drafts_.keeps_laws() || parts_.tail->needs_probs();
+    const bool with_probs = drafts_.keeps_dists() || parts_.redraft_policy->needs_probs();
     const TargetRow<Real> row = this->process(position, raw, with_probs);
-    const DraftLaw<Real> old = is_last ? DraftLaw<Real>{} : drafts_.law(j);
+    const DraftDistribution<Real> old = is_last ? DraftDistribution<Real>{} : drafts_.dist(j);
     const std::int32_t token =
-        parts_.tail->redraft(row, is_last ? nullptr : &old, is_last ? -1 : drafts_.token(j),
+        parts_.redraft_policy->redraft(row, is_last ? nullptr : &old, is_last ? -1 : drafts_.token(j),
                              static_cast<std::uint32_t>(position), random_, this->scratch_);
     return {token, row.probs};
   }
@@ -187,7 +187,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   void redraft(Verdicts<Real>& rows, std::size_t before, std::size_t first, std::size_t count) {
     std::size_t kept = 0;
     const std::size_t room = this->missing();
-    if (parts_.tail->keeps()) {
+    if (parts_.redraft_policy->keeps()) {
       for (std::size_t j = first; j <= count && kept < room; ++j, ++kept) {
         expects(before + j == tokens_.size() + kept, "a row speaks of its own position");
         drafts_.replace(kept, rows.redraft(j, before + j));

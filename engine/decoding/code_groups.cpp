@@ -9,7 +9,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int kMostRounds = 50;
+constexpr int kMaxRounds = 50;
 
 struct Means {
   std::int64_t count = 0, width = 0;
@@ -88,7 +88,7 @@ CodeGroups::CodeGroups(const CodeNeighbours& codes, std::int64_t size) {
   const std::int64_t count = (codes.codes() + size - 1) / size;
   group_of_.assign(static_cast<std::size_t>(codes.codes()), -1);
   Means means = first_means(codes, count);
-  for (int round = 0; round < kMostRounds && assign(codes, means, group_of_); ++round) {
+  for (int round = 0; round < kMaxRounds && assign(codes, means, group_of_); ++round) {
     move_means(codes, group_of_, means);
   }
   first_.assign(static_cast<std::size_t>(count) + 1, 0);

@@ -1,4 +1,4 @@
-// A partition of the picture codes into groups that look alike: k-means (Lloyd 1982) over unit code
+// A partition of the image codes into groups that look alike: k-means (Lloyd 1982) over unit code
 // vectors, begun by farthest-first traversal from code 0, so that it is the same on every machine.
 #pragma once
 

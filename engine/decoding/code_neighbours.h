@@ -1,4 +1,4 @@
-// Which picture codes look alike: unit code vectors and, for every code, the others by distance.
+// Which image codes look alike: unit code vectors and, for every code, the others by distance.
 // A plain table; the visual tokenizer makes it.
 #pragma once
 

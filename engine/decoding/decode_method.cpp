@@ -81,7 +81,7 @@ constexpr auto kEveryRow = [](const auto&) { return true; };
 // Those of them that there are; a name that no table knows is nobody.
 std::array<const MethodPart*, 4> parts_of(const DecodeMethod& method) {
   return {find_part(Parts::kRules, method.rule), find_part(Parts::kDrafters, method.drafter),
-          find_part(Parts::kTails, method.tail), find_part(Parts::kTrees, method.tree)};
+          find_part(Parts::kRedrafts, method.redraft_policy), find_part(Parts::kTrees, method.tree)};
 }
 
 template <typename Rows>
@@ -92,7 +92,7 @@ bool is_idle(const Rows& rows, std::string_view name) {
 
 bool equality_of_rule(const DecodeMethod& method) {
   const auto* row = find_row(Parts::kRules, method.rule);
-  return row != nullptr && row->make(method.settings, {})->promise() == Promise::kSameTokens;
+  return row != nullptr && row->make(method.settings, {})->guarantee() == Guarantee::kSameTokens;
 }
 
 [[noreturn]] void refuse(std::string code, std::string where, std::string expected,
@@ -145,7 +145,7 @@ void check_name(const DecodeMethod& method) {
   if (alone && (method.speculative() || method.branches())) {
     refuse("E_DECODE_CONFLICT", flag(setting::kDecode, method.name),
            "no drafter, no redraft policy and no tree",
-           method.drafter + ", " + method.tail + ", " + method.tree,
+           method.drafter + ", " + method.redraft_policy + ", " + method.tree,
            method.branches() ? "choose --decode tree --tree " + method.tree
                              : "choose a method that drafts, for instance --decode gumbel");
   }
@@ -160,20 +160,20 @@ void check_tree(const DecodeMethod& method) {
            "choose another --tree, or --tree none");
   }
   const bool from_model = needs_of(method).draft_model;
-  const TreeLaws laws = find_row(Parts::kTrees, method.tree)->laws;
-  if (from_model && laws == TreeLaws::kWindow) {
+  const TreeDistributions dists = find_row(Parts::kTrees, method.tree)->dists;
+  if (from_model && dists == TreeDistributions::kWindow) {
     refuse("E_DECODE_CONFLICT", flag(setting::kTree, method.tree), "a drafter that is no model",
            method.drafter, "choose --tree rsd");
   }
-  if (!from_model && laws == TreeLaws::kModel) {
+  if (!from_model && dists == TreeDistributions::kModel) {
     refuse("E_DECODE_CONFLICT", flag(setting::kTree, method.tree), "a draft model's distributions",
            "drafter " + method.drafter, "choose --decode draft-tree, or --tree rsd");
   }
-  if (from_model != is_idle(Parts::kTails, method.tail)) {
+  if (from_model != is_idle(Parts::kRedrafts, method.redraft_policy)) {
     refuse("E_DECODE_CONFLICT", flag(setting::kRedraft),
            from_model ? "drop, as a draft model gives a tree its distributions"
                       : "a policy that keeps drafts, which a tree branches from",
-           method.tail,
+           method.redraft_policy,
            from_model ? "choose --decode draft-tree --tree " + method.tree
                       : "choose --decode tree --tree " + method.tree);
   }
@@ -185,9 +185,9 @@ void check_tree(const DecodeMethod& method) {
 
 void check_rows(const DecodeMethod& method, const DecodeAids& aids) {
   const std::string where = flag(setting::kDecode, method.name);
-  if (method.speculative() || method.branches() || rule_with(Promise::kSameLaw) != method.rule) {
+  if (method.speculative() || method.branches() || rule_with(Guarantee::kLossless) != method.rule) {
     refuse("E_DECODE_CONFLICT", where, "no drafter, redraft policy, tree nor rule",
-           method.drafter + ", " + method.tail + ", " + method.tree + ", " + method.rule,
+           method.drafter + ", " + method.redraft_policy + ", " + method.tree + ", " + method.rule,
            "grid rows side by side draft nothing");
   }
   if (method.tv_budget() > 0) {
@@ -214,7 +214,7 @@ void check_range(const DecodeMethod& method, const Setting& row, const Vocabular
 std::span<const BoundSetting<DecodeMethod>> DecodeMethod::rows() {
   static constexpr BoundSetting<DecodeMethod> kRows[] = {
       {&setting::kDecode, &DecodeMethod::name},  {&setting::kDrafter, &DecodeMethod::drafter},
-      {&setting::kRedraft, &DecodeMethod::tail}, {&setting::kAccept, &DecodeMethod::rule},
+      {&setting::kRedraft, &DecodeMethod::redraft_policy}, {&setting::kAccept, &DecodeMethod::rule},
       {&setting::kTree, &DecodeMethod::tree},    {&setting::kWindow, &DecodeMethod::window}};
   return kRows;
 }
@@ -239,7 +239,7 @@ PassShape DecodeMethod::shape() const {
 }
 
 bool DecodeMethod::speculative() const {
-  return !is_idle(Parts::kDrafters, drafter) || !is_idle(Parts::kTails, tail);
+  return !is_idle(Parts::kDrafters, drafter) || !is_idle(Parts::kRedrafts, redraft_policy);
 }
 
 std::int64_t DecodeMethod::row_lead() const { return settings.integer(setting::kRowLead); }
@@ -266,8 +266,8 @@ std::span<const std::string_view> drafter_choices() {
       names_of(Parts::kDrafters, [](const auto& row) { return row.part->stands_for == nullptr; });
   return names;
 }
-std::span<const std::string_view> tail_names() {
-  static const auto names = names_of(Parts::kTails, kEveryRow);
+std::span<const std::string_view> redraft_names() {
+  static const auto names = names_of(Parts::kRedrafts, kEveryRow);
   return names;
 }
 std::span<const std::string_view> rule_names() {
@@ -287,9 +287,9 @@ std::span<const std::string_view> tree_choices() {
   return names;
 }
 
-std::string_view rule_with(Promise promise) {
+std::string_view rule_with(Guarantee guarantee) {
   for (const auto& row : Parts::kRules) {
-    if (row.make({}, {})->promise() == promise) return row.name;
+    if (row.make({}, {})->guarantee() == guarantee) return row.name;
   }
   expects(false, "a rule with each guarantee");
   return "";
@@ -297,7 +297,7 @@ std::string_view rule_with(Promise promise) {
 
 std::string_view rule_of_tree(std::string_view tree) {
   const auto* row = find_row(Parts::kTrees, tree);
-  return rule_with(row != nullptr ? row->make()->promise() : Promise::kSameLaw);
+  return rule_with(row != nullptr ? row->make()->guarantee() : Guarantee::kLossless);
 }
 
 const NamedMethod& named_method(std::string_view name) {
@@ -310,7 +310,7 @@ DecodeMethod decode_method(std::string_view name) {
   DecodeMethod out;
   out.name = row.name;
   out.drafter = row.drafter;
-  out.tail = row.tail;
+  out.redraft_policy = row.redraft_policy;
   out.rule = row.rule;
   out.window = row.window;
   out.adaptive = row.adaptive;
@@ -321,7 +321,7 @@ DecodeMethod decode_method(std::string_view name) {
 
 DecodeMethod text_method(std::string_view name) {
   DecodeMethod method = decode_method(name);
-  if (method.speculative()) method.rule = rule_with(Promise::kSameTokens);
+  if (method.speculative()) method.rule = rule_with(Guarantee::kSameTokens);
   if (method.branches()) method.window = kTextTreeWindow;
   return method;
 }
@@ -333,14 +333,14 @@ DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int
     drafter = find_part(Parts::kDrafters, method.drafter);
   }
   const bool lacks =
-      aids.guesses == nullptr && needs_of(method, aids.grammar).guesses == GuessUse::kNeeded;
+      aids.drafts == nullptr && needs_of(method, aids.grammar).drafts == DraftUse::kNeeded;
   // A draft cannot change a token under equality: another drafter serves as well.
   if (lacks && !drafter->instead.empty() && equality_of_rule(method)) {
     method.drafter = drafter->instead;
   }
   if (!method.speculative()) method.window = 1;
   if (method.row_lead() > 0) {
-    const auto lines = RowSequence<float, KeyedRandom>::most_rows(aids.grammar);
+    const auto lines = RowSequence<float, KeyedRandom>::max_rows(aids.grammar);
     method.window = static_cast<std::int64_t>(lines);
   }
   // The window that comes with a name fits itself to the image; one that was asked for does not.
@@ -358,7 +358,7 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
            "a draft model by " + flag(setting::kModelDraft), "none");
   }
   check_part(setting::kDrafter, method.drafter, drafter_choices());
-  check_part(setting::kRedraft, method.tail, tail_names());
+  check_part(setting::kRedraft, method.redraft_policy, redraft_names());
   check_part(setting::kAccept, method.rule, rule_names());
   if (method.window < 1 || method.window > image_tokens) {
     refuse("E_DECODE_WINDOW", flag(setting::kWindow),
@@ -368,12 +368,12 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
   check_name(method);
   if (method.row_lead() > 0) check_rows(method, aids);
   if (method.branches()) check_tree(method);
-  if (is_idle(Parts::kDrafters, method.drafter) && !is_idle(Parts::kTails, method.tail)) {
+  if (is_idle(Parts::kDrafters, method.drafter) && !is_idle(Parts::kRedrafts, method.redraft_policy)) {
     refuse("E_DECODE_CONFLICT", flag(setting::kDrafter, method.drafter),
-           "a drafter, as " + flag(setting::kRedraft, method.tail) + " keeps drafts",
+           "a drafter, as " + flag(setting::kRedraft, method.redraft_policy) + " keeps drafts",
            method.drafter, "choose a drafter, or " + flag(setting::kRedraft, "drop"));
   }
-  if (needs.guesses == GuessUse::kNeeded && aids.guesses == nullptr) {
+  if (needs.drafts == DraftUse::kNeeded && aids.drafts == nullptr) {
     refuse("E_DECODE_GUESSES", flag(setting::kDrafter, method.drafter),
            "a model with guesses.safetensors", "none", "choose another drafter");
   }
@@ -383,15 +383,15 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
   }
 }
 
-Promise promise_of(const DecodeMethod& method) {
-  if (method.row_lead() > 0) return Promise::kNone;
-  if (is_idle(Parts::kDrafters, method.drafter)) return Promise::kSameTokens;
-  if (const auto* tree = find_row(Parts::kTrees, method.tree)) return tree->make()->promise();
-  return find_row(Parts::kRules, method.rule)->make(method.settings, {})->promise();
+Guarantee guarantee_of(const DecodeMethod& method) {
+  if (method.row_lead() > 0) return Guarantee::kNone;
+  if (is_idle(Parts::kDrafters, method.drafter)) return Guarantee::kSameTokens;
+  if (const auto* tree = find_row(Parts::kTrees, method.tree)) return tree->make()->guarantee();
+  return find_row(Parts::kRules, method.rule)->make(method.settings, {})->guarantee();
 }
 
-bool keeps_laws(const DecodeMethod& method) {
-  return method.window > 1 && OwnedParts<float, KeyedRandom>(method, {}).parts().needs_laws();
+bool keeps_dists(const DecodeMethod& method) {
+  return method.window > 1 && OwnedParts<float, KeyedRandom>(method, {}).parts().needs_dists();
 }
 
 PartNeeds needs_of(const DecodeMethod& method, const VocabularyGrammar& grammar) {
@@ -402,7 +402,7 @@ PartNeeds needs_of(const DecodeMethod& method, const VocabularyGrammar& grammar)
     out.neighbours = out.neighbours || own.neighbours;
     out.nearest = std::max(out.nearest, own.nearest);
     out.group_size = std::max(out.group_size, own.group_size);
-    out.guesses = std::max(out.guesses, own.guesses);
+    out.drafts = std::max(out.drafts, own.drafts);
     out.draft_model = out.draft_model || own.draft_model;
   }
   return out;
@@ -463,7 +463,7 @@ std::span<const SettingGroup> part_groups() {
     add("Trees", setting::kTree, Parts::kTrees);
     add("Rules", setting::kAccept, Parts::kRules);
     add("Drafters", setting::kDrafter, Parts::kDrafters);
-    add("Redraft policies", setting::kRedraft, Parts::kTails);
+    add("Redraft policies", setting::kRedraft, Parts::kRedrafts);
     return out;
   }();
   return groups;

@@ -19,7 +19,7 @@ inline constexpr std::string_view kNoTree = "none";
 
 struct DecodeMethod {
   std::string name = "plain";
-  std::string drafter = "none", tail = "drop", rule = "exact";
+  std::string drafter = "none", redraft_policy = "drop", rule = "exact";
   std::string tree = std::string(kNoTree);  // drafts branch: whose rule accepts siblings
   std::int64_t window = 1;                  // rows of a pass, the last committed token included
   bool adaptive = false;   // the window is the widest one; passes take what pays (WindowController)
@@ -56,7 +56,7 @@ struct DecodeMethod {
 
 // plain, gumbel, sjd, coupled, ...: one line each in decode_method.cpp.
 struct NamedMethod {
-  std::string_view name, drafter, tail, rule;
+  std::string_view name, drafter, redraft_policy, rule;
   std::int64_t window;
   std::string_view does;  // for --help
   bool adaptive = false;
@@ -77,12 +77,12 @@ const NamedMethod& named_method(std::string_view name);
 std::span<const std::string_view> method_names();
 std::span<const std::string_view> text_method_names();  // of `caption`
 std::span<const std::string_view> drafter_names();      // that the table makes
-std::span<const std::string_view> tail_names();
+std::span<const std::string_view> redraft_names();
 std::span<const std::string_view> rule_names();
 std::span<const std::string_view> tree_names();
 // The first rule of single drafts with this guarantee.
-std::string_view rule_with(Promise promise);
-// The rule of single drafts that makes a tree's promise.
+std::string_view rule_with(Guarantee guarantee);
+// The rule of single drafts that makes a tree's guarantee.
 std::string_view rule_of_tree(std::string_view tree);
 // A method by name as texts take it: their tokens are plain decoding's whatever is drafted.
 DecodeMethod text_method(std::string_view name);
@@ -91,10 +91,10 @@ DecodeMethod text_method(std::string_view name);
 // of range, a window beyond the image.
 void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens);
 
-// What the combination promises about images.
-Promise promise_of(const DecodeMethod& method);
-// Whether windows keep the laws of drafts.
-bool keeps_laws(const DecodeMethod& method);
+// What the combination guarantees about images.
+Guarantee guarantee_of(const DecodeMethod& method);
+// Whether windows keep the distributions of drafts.
+bool keeps_dists(const DecodeMethod& method);
 // What its parts ask for; unknown names ask for nothing.
 PartNeeds needs_of(const DecodeMethod& method, const VocabularyGrammar& grammar = {});
 // Whether its drafter asks nothing of a grid.

@@ -174,7 +174,7 @@ Json method_report(const DecodeMethod& method) {
     out[std::string(top_key(*bound.row))] = setting_json(*bound.row, value_of(method, bound));
   }
   out["adaptive"] = method.adaptive;
-  out["promise"] = promise_name(promise_of(method));
+  out["promise"] = guarantee_name(guarantee_of(method));
   return out;
 }
 

@@ -2,28 +2,28 @@
 
 namespace tessera {
 
-JudgedLaw judged_law(const LawSettings& law) {
-  return {.guidance = law.guidance,
-          .temperature = law.temperature,
-          .top_p = law.top_p,
-          .min_p = law.min_p,
-          .typical = law.typical,
-          .top_k = law.top_k};
+VerifiedDistribution verified_dist(const DistributionSettings& dist) {
+  return {.guidance = dist.guidance,
+          .temperature = dist.temperature,
+          .top_p = dist.top_p,
+          .min_p = dist.min_p,
+          .typical = dist.typical,
+          .top_k = dist.top_k};
 }
 
-JudgedItem judged_item(const LawSettings& law, const KeyedRandom& random, std::int32_t first,
+VerifiedItem verified_item(const DistributionSettings& dist, const KeyedRandom& random, std::int32_t first,
                        std::int32_t rows) {
-  return {.law = judged_law(law),
+  return {.dist = verified_dist(dist),
           .key = random.key(),
           .pass = random.pass(),
           .first = first,
           .rows = rows};
 }
 
-JudgedRow judged_row(const LawSettings& law, std::int32_t item, std::int64_t cond,
+VerifiedRow verified_row(const DistributionSettings& dist, std::int32_t item, std::int64_t cond,
                      std::int64_t uncond) {
-  JudgedRow row{.item = item, .cond = static_cast<std::int32_t>(cond)};
-  if (law.guided()) row.uncond = static_cast<std::int32_t>(uncond);
+  VerifiedRow row{.item = item, .cond = static_cast<std::int32_t>(cond)};
+  if (dist.guided()) row.uncond = static_cast<std::int32_t>(uncond);
   return row;
 }
 

@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/backend/row_judge.h"
-#include "engine/sampling/law.h"
+#include "engine/backend/row_verifier.h"
+#include "engine/sampling/dist.h"
 #include "engine/sampling/randomness.h"
 
 namespace tessera {
 
 struct DeviceBatch {
-  std::vector<JudgedItem> items;
-  std::vector<JudgedRow> rows;
-  std::vector<JudgedNode> nodes;  // of trees, one a row
+  std::vector<VerifiedItem> items;
+  std::vector<VerifiedRow> rows;
+  std::vector<VerifiedNode> nodes;  // of trees, one a row
 
   void clear() {
     items.clear();
@@ -22,12 +22,12 @@ struct DeviceBatch {
   }
 };
 
-JudgedLaw judged_law(const LawSettings& law);
+VerifiedDistribution verified_dist(const DistributionSettings& dist);
 // `rows` rows of a pass from `first` on, with the chance of `random`.
-JudgedItem judged_item(const LawSettings& law, const KeyedRandom& random, std::int32_t first,
+VerifiedItem verified_item(const DistributionSettings& dist, const KeyedRandom& random, std::int32_t first,
                        std::int32_t rows);
 // A row of item `item` by logits `cond` and, under guidance, `uncond`.
-JudgedRow judged_row(const LawSettings& law, std::int32_t item, std::int64_t cond,
+VerifiedRow verified_row(const DistributionSettings& dist, std::int32_t item, std::int64_t cond,
                      std::int64_t uncond);
 
 }  // namespace tessera

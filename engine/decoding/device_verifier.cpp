@@ -43,33 +43,33 @@ class RecordVerdicts final : public Verdicts<float> {
 };
 
 // Whether a device knows the rule and the redraft policy; they write down what it needs.
-bool describe(const LoopParts& parts, JudgeMethod& method) {
+bool describe(const LoopParts& parts, VerifyMethod& method) {
   switch (parts.shape()) {
     case PassShape::kRows:
     case PassShape::kBlock:
       return true;
     case PassShape::kTree:
-      return parts.tree.settings.width <= kMostSiblings && parts.tree.rule->describe(method) &&
-             parts.tail->describe(method);
+      return parts.tree.settings.width <= kMaxSiblings && parts.tree.rule->describe(method) &&
+             parts.redraft_policy->describe(method);
     case PassShape::kLine:
       break;
   }
-  return parts.rule->describe(method) && parts.tail->describe(method);
+  return parts.rule->describe(method) && parts.redraft_policy->describe(method);
 }
 
 // Who draws the drafts of a model on the device.
-const RowJudge* guest_of(const LoopParts& parts, const Backend& backend) {
-  if (parts.drafter != nullptr) return parts.drafter->judge_on(backend);
+const RowVerifier* guest_of(const LoopParts& parts, const Backend& backend) {
+  if (parts.drafter != nullptr) return parts.drafter->verify_on(backend);
   const bool by_model = parts.shape() == PassShape::kTree && parts.tree.source != nullptr;
-  return by_model ? parts.tree.source->judge_on(backend) : nullptr;
+  return by_model ? parts.tree.source->verify_on(backend) : nullptr;
 }
 
 }  // namespace
 
-DeviceVerifier::DeviceVerifier(const LoopParts& parts, std::unique_ptr<RowJudge> judge,
-                               const JudgeLimits& limits, std::int64_t window)
+DeviceVerifier::DeviceVerifier(const LoopParts& parts, std::unique_ptr<RowVerifier> verifier,
+                               const VerifyLimits& limits, std::int64_t window)
     : parts_(parts),
-      judge_(std::move(judge)),
+      verifier_(std::move(verifier)),
       width_(static_cast<std::size_t>(limits.width)),
       window_(static_cast<std::size_t>(window)),
       slots_(static_cast<std::size_t>(limits.items)) {
@@ -78,73 +78,73 @@ DeviceVerifier::DeviceVerifier(const LoopParts& parts, std::unique_ptr<RowJudge>
   streams_.reserve(slots_.size());
   draws_.reserve(static_cast<std::size_t>(limits.rows));
   first_draws_.reserve(slots_.size() + 1);
-  if (parts.drafter != nullptr) columns_ = parts.drafter->needs().kept_laws;
+  if (parts.drafter != nullptr) columns_ = parts.drafter->needs().kept_dists;
   for (Slot& slot : slots_) {
-    slot.kept_laws.reserve(std::min(columns_, window_));
+    slot.kept_dists.reserve(std::min(columns_, window_));
     slot.awaited.reserve(window_);
   }
-  if (limits.remembered > 0) kept_laws_.reserve(static_cast<std::size_t>(limits.rows));
+  if (limits.remembered > 0) kept_dists_.reserve(static_cast<std::size_t>(limits.rows));
   if (width_ > 0) batch_.nodes.reserve(static_cast<std::size_t>(limits.rows));
 }
 
 std::unique_ptr<DeviceVerifier> DeviceVerifier::make(Backend& backend, const LoopParts& parts,
                                                      const VocabularyGrammar& grammar,
                                                      std::int64_t items, std::int64_t window) {
-  RowJudgeMaker* maker = backend.row_judges();
+  RowVerifierMaker* maker = backend.row_verifiers();
   if (maker == nullptr) return nullptr;
-  if (parts.judges != nullptr) maker = parts.judges;
+  if (parts.verifiers != nullptr) maker = parts.verifiers;
   const bool tree = parts.shape() == PassShape::kTree;
   const bool by_model = tree && parts.tree.source != nullptr;
-  const RowJudge* const guest = guest_of(parts, backend);
+  const RowVerifier* const guest = guest_of(parts, backend);
   const DraftSignals needs = parts.drafter != nullptr ? parts.drafter->needs() : DraftSignals{};
   std::int64_t kept = 0;  // distributions an item
   if (needs.rows && guest == nullptr && parts.shape() == PassShape::kLine) {
-    kept = static_cast<std::int64_t>(needs.kept_laws);
+    kept = static_cast<std::int64_t>(needs.kept_dists);
   }
   if ((by_model || needs.rows) && guest == nullptr && kept == 0) return nullptr;
-  JudgeMethod method;
+  VerifyMethod method;
   if (!describe(parts, method)) return nullptr;
-  if (grammar.codes > static_cast<std::size_t>(kMostJudgedCodes)) return nullptr;
-  method.laws = window > 1 && parts.needs_laws() && !by_model;
+  if (grammar.codes > static_cast<std::size_t>(kMaxVerifiedCodes)) return nullptr;
+  method.dists = window > 1 && parts.needs_dists() && !by_model;
   method.likeliest = needs.likeliest;
   method.budget = !tree && parts.tv_budget > 0;
-  const JudgeLimits limits{.codes = static_cast<std::int64_t>(grammar.codes),
+  const VerifyLimits limits{.codes = static_cast<std::int64_t>(grammar.codes),
                            .rows = items * window,
                            .items = items,
                            .width = tree ? parts.tree.settings.width : 0,
                            .remembered = items * kept};
-  std::unique_ptr<RowJudge> judge = maker->make(method, limits);
-  if (judge == nullptr) return nullptr;
-  std::unique_ptr<DeviceVerifier> out(new DeviceVerifier(parts, std::move(judge), limits, window));
+  std::unique_ptr<RowVerifier> verifier = maker->make(method, limits);
+  if (verifier == nullptr) return nullptr;
+  std::unique_ptr<DeviceVerifier> out(new DeviceVerifier(parts, std::move(verifier), limits, window));
   out->guest_ = guest;
-  out->memory_ = out->judge_->memory();
+  out->memory_ = out->verifier_->memory();
   if (kept > 0 && out->memory_ == nullptr) return nullptr;
   return out;
 }
 
-std::unique_ptr<LoopSequence> DeviceVerifier::make_sequence(const LawSettings& law,
+std::unique_ptr<LoopSequence> DeviceVerifier::make_sequence(const DistributionSettings& dist,
                                                             const VocabularyGrammar& grammar,
                                                             KeyedRandom random, std::size_t slot) {
   expects(columns_ == 0 || grammar.columns <= columns_, "a device keeps a distribution a column");
   Slot& own = slots_[slot];
   own.tree = nullptr;
-  own.kept_laws.clear();
+  own.kept_dists.clear();
   own.awaited.clear();
   switch (parts_.shape()) {
     case PassShape::kTree: {
-      auto tree = std::make_unique<DeviceTree>(law, grammar, window_, parts_.tree, parts_.tail,
+      auto tree = std::make_unique<DeviceTree>(dist, grammar, window_, parts_.tree, parts_.redraft_policy,
                                                parts_.drafter, random, slot);
       own.tree = tree.get();
       return tree;
     }
     case PassShape::kLine:
-      return std::make_unique<ChainSequence<float, KeyedRandom>>(law, grammar, window_, parts_,
-                                                                 random, slot, DraftLaws::kOfRows);
+      return std::make_unique<ChainSequence<float, KeyedRandom>>(dist, grammar, window_, parts_,
+                                                                 random, slot, DraftDistributions::kOfRows);
     case PassShape::kRows:
     case PassShape::kBlock:
       break;
   }
-  return tessera::make_sequence(law, grammar, window_, parts_, random, slot);
+  return tessera::make_sequence(dist, grammar, window_, parts_, random, slot);
 }
 
 // Drafts that are drawn from distributions that the memory keeps.
@@ -156,20 +156,20 @@ void DeviceVerifier::ask_for_drafts(LoopSequence& sequence) {
     if (drafts->awaited(i) < 0) continue;
     draws_.push_back({.key = sequence.random().key(),
                       .position = sequence.position() + static_cast<std::uint32_t>(i),
-                      .law_row = drafts->awaited(i)});
+                      .dist_row = drafts->awaited(i)});
     awaited.push_back(i);
   }
 }
 
 void DeviceVerifier::complete(std::span<LoopSequence* const> sequences) {
   if (width_ == 0 && memory_ == nullptr) return;
-  kept_laws_.clear();
+  kept_dists_.clear();
   draws_.clear();
   first_draws_.assign(1, 0);
   for (LoopSequence* const sequence : sequences) {
     Slot& slot = slots_[sequence->slot()];
-    kept_laws_.insert(kept_laws_.end(), slot.kept_laws.begin(), slot.kept_laws.end());
-    slot.kept_laws.clear();
+    kept_dists_.insert(kept_dists_.end(), slot.kept_dists.begin(), slot.kept_dists.end());
+    slot.kept_dists.clear();
     if (slot.tree != nullptr) {
       slot.tree->ask(draws_);
     } else {
@@ -178,9 +178,9 @@ void DeviceVerifier::complete(std::span<LoopSequence* const> sequences) {
     first_draws_.push_back(draws_.size());
   }
   std::span<const DrawnId> drawn;
-  if (!kept_laws_.empty()) memory_->keep(kept_laws_);
+  if (!kept_dists_.empty()) memory_->keep(kept_dists_);
   if (!draws_.empty()) {
-    drawn = memory_ != nullptr ? memory_->race(draws_) : judge_->draw(draws_, guest_laws());
+    drawn = memory_ != nullptr ? memory_->race(draws_) : verifier_->draw(draws_, guest_dists());
   }
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Slot& slot = slots_[sequences[i]->slot()];
@@ -207,16 +207,16 @@ void DeviceVerifier::add(const StreamRows& rows) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
   const auto first = static_cast<std::int32_t>(batch_.rows.size());
   slots_[sequence.slot()].first = first;
-  JudgedItem item =
-      judged_item(sequence.law(), sequence.random(), first, static_cast<std::int32_t>(rows.rows));
+  VerifiedItem item =
+      verified_item(sequence.dist(), sequence.random(), first, static_cast<std::int32_t>(rows.rows));
   sequence.describe(item, batch_.rows, batch_.nodes);
   batch_.items.push_back(item);
   for (std::size_t j = 0; j < rows.rows; ++j) {
-    JudgedRow& row = batch_.rows[static_cast<std::size_t>(first) + j];
+    VerifiedRow& row = batch_.rows[static_cast<std::size_t>(first) + j];
     const std::int64_t cond = rows.first + static_cast<std::int64_t>(j);
     row.item = number;
     row.cond = static_cast<std::int32_t>(cond);
-    if (!sequence.law().guided()) continue;
+    if (!sequence.dist().guided()) continue;
     row.uncond = static_cast<std::int32_t>(cond + static_cast<std::int64_t>(rows.rows));
   }
   streams_.push_back(&sequence);
@@ -228,9 +228,9 @@ void DeviceVerifier::read(ModelPass& pass, std::size_t space) {
 }
 
 void DeviceVerifier::read(ConstTensorView logits) {
-  judge_->judge({logits, batch_.items, batch_.rows, batch_.nodes, guest_laws()});
-  row_records_ = judge_->rows();
-  item_records_ = judge_->items();
+  verifier_->verify({logits, batch_.items, batch_.rows, batch_.nodes, guest_dists()});
+  row_records_ = verifier_->rows();
+  item_records_ = verifier_->items();
 }
 
 std::optional<BrokenLogit> DeviceVerifier::settle(std::size_t number) {
@@ -245,33 +245,33 @@ std::optional<BrokenLogit> DeviceVerifier::settle(std::size_t number) {
   const std::size_t before = sequence.tokens().size();
   RecordVerdicts verdicts(records, slots_[sequence.slot()].first);
   sequence.settle(verdicts, sound);
-  note_laws(sequence, before);
+  note_dists(sequence, before);
   return std::nullopt;
 }
 
 // The newest code of a column counts. Row j spoke of the position j places after `before`.
-void DeviceVerifier::note_laws(const LoopSequence& sequence, std::size_t before) {
+void DeviceVerifier::note_dists(const LoopSequence& sequence, std::size_t before) {
   if (columns_ == 0 || parts_.shape() != PassShape::kLine) return;
   Slot& slot = slots_[sequence.slot()];
   const VocabularyGrammar& grammar = sequence.grammar();
-  slot.kept_laws.clear();
+  slot.kept_dists.clear();
   for (std::size_t place = before; place < sequence.tokens().size(); ++place) {
     if (grammar.forced(place)) continue;
-    const KeptLaw law{
+    const KeptDistribution dist{
         slot.first + static_cast<std::int32_t>(place - before),
         static_cast<std::int32_t>(sequence.slot() * columns_ + grammar.column(place))};
-    const auto same = std::find_if(slot.kept_laws.begin(), slot.kept_laws.end(),
-                                   [&](const KeptLaw& other) { return other.to == law.to; });
-    if (same != slot.kept_laws.end()) {
-      same->from = law.from;
+    const auto same = std::find_if(slot.kept_dists.begin(), slot.kept_dists.end(),
+                                   [&](const KeptDistribution& other) { return other.to == dist.to; });
+    if (same != slot.kept_dists.end()) {
+      same->from = dist.from;
     } else {
-      slot.kept_laws.push_back(law);
+      slot.kept_dists.push_back(dist);
     }
   }
 }
 
 std::span<const RowRecord> DeviceVerifier::rows(std::size_t number) const {
-  const JudgedItem& item = batch_.items[number];
+  const VerifiedItem& item = batch_.items[number];
   return row_records_.subspan(static_cast<std::size_t>(item.first),
                               static_cast<std::size_t>(item.rows));
 }

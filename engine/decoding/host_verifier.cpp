@@ -7,10 +7,10 @@ HostVerifier::HostVerifier(const LoopParts& parts, std::int64_t items, std::int6
   streams_.reserve(static_cast<std::size_t>(items));
 }
 
-std::unique_ptr<LoopSequence> HostVerifier::make_sequence(const LawSettings& law,
+std::unique_ptr<LoopSequence> HostVerifier::make_sequence(const DistributionSettings& dist,
                                                           const VocabularyGrammar& grammar,
                                                           KeyedRandom random, std::size_t slot) {
-  return tessera::make_sequence(law, grammar, window_, parts_, random, slot);
+  return tessera::make_sequence(dist, grammar, window_, parts_, random, slot);
 }
 
 void HostVerifier::read(ModelPass& pass, std::size_t space) {
@@ -23,7 +23,7 @@ void HostVerifier::read(ModelPass& pass, std::size_t space) {
 // wrong: they and what follows are left out, where the shape bears that.
 std::optional<BrokenLogit> HostVerifier::settle(std::size_t number) {
   const StreamRows& stream = streams_[number];
-  const bool guided = stream.sequence->law().guided();
+  const bool guided = stream.sequence->dist().guided();
   const auto raw = [&](std::size_t row) {
     const auto cond = stream.first + static_cast<std::int64_t>(row);
     const auto uncond = cond + static_cast<std::int64_t>(stream.rows);

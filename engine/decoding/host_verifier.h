@@ -12,7 +12,7 @@ class HostVerifier final : public Verifier {
   // `window` rows of a stream in a pass at most.
   HostVerifier(const LoopParts& parts, std::int64_t items, std::int64_t window);
 
-  std::unique_ptr<LoopSequence> make_sequence(const LawSettings& law,
+  std::unique_ptr<LoopSequence> make_sequence(const DistributionSettings& dist,
                                               const VocabularyGrammar& grammar, KeyedRandom random,
                                               std::size_t slot) override;
   void complete(std::span<LoopSequence* const>) override {}

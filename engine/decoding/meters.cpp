@@ -16,12 +16,12 @@ void add_counts(std::vector<std::int64_t>& to, const std::vector<std::int64_t>& 
 
 }  // namespace
 
-void DecodeMeters::start(std::size_t most_tokens, std::size_t window) {
+void DecodeMeters::start(std::size_t max_tokens, std::size_t window) {
   *this = DecodeMeters{};
   commit_histogram.assign(window + 1, 0);
   tested.assign(window, 0);
   accepted.assign(window, 0);
-  transforms.reserve(most_tokens);
+  transforms.reserve(max_tokens);
 }
 
 TokenFigures DecodeMeters::count_token(const RowFigures& figures, double uniform) {

@@ -1,11 +1,11 @@
 // What every decoding run measures about itself, cheaply: passes, tokens a pass, acceptance by
 // depth, and two statistics that tell without any reference run whether tokens are distributed as
-// the rows they were judged by. For a method that keeps the law,
+// the rows they were verified by. For a method that keeps the distribution,
 //   z   = sum(log p(token) + entropy) / sqrt(sum of variances) is standard normal (martingale), and
 //   PIT = sqrt(n) times the Kolmogorov distance of n values, each uniform in the token's interval
 //         of the distribution function with ids in descending order of probability, exceeds 1.36
-//         in 5 % of pictures. In natural order of ids most faults would not show.
-// |z| > 4 or PIT > 1.95 on one picture is a defect, or a rule that promises no law.
+//         in 5 % of images. In natural order of ids most faults would not show.
+// |z| > 4 or PIT > 1.95 on one image is a defect, or a rule that guarantees no distribution.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/core/law_math.h"
+#include "engine/core/dist_math.h"
 #include "engine/core/row_tree.h"
 #include "engine/decoding/acceptance.h"
 
@@ -35,7 +35,7 @@ RowFigures figures_of(const TargetRow<Real>& row, std::int32_t token);
 
 struct DecodeMeters {
   static constexpr double kSuspectZ = 4.0;
-  static constexpr double kCriticalPit = 1.36;  // 5 % of sound pictures
+  static constexpr double kCriticalPit = 1.36;  // 5 % of sound images
 
   std::int64_t passes = 0;
   std::int64_t tokens = 0;
@@ -63,9 +63,9 @@ struct DecodeMeters {
     return count_token(figures_of(row, token), uniform);
   }
   template <typename Real>
-  void count_test(std::size_t depth, const Judgement<Real>& judgement);
+  void count_test(std::size_t depth, const Decision<Real>& decision);
   void count_pass(std::size_t committed);
-  // Sums another picture's meters to these; PIT values are pooled.
+  // Sums another image's meters to these; PIT values are pooled.
   void add(const DecodeMeters& other);
 };
 
@@ -95,12 +95,12 @@ RowFigures figures_of(const TargetRow<Real>& row, std::int32_t token) {
 }
 
 template <typename Real>
-void DecodeMeters::count_test(std::size_t depth, const Judgement<Real>& judgement) {
+void DecodeMeters::count_test(std::size_t depth, const Decision<Real>& decision) {
   ++tested[depth];
-  accepted[depth] += judgement.accepted ? 1 : 0;
-  strict_chance += static_cast<double>(judgement.strict);
-  if (judgement.chance > judgement.strict) {
-    excess += static_cast<double>(judgement.chance - judgement.strict);
+  accepted[depth] += decision.accepted ? 1 : 0;
+  strict_chance += static_cast<double>(decision.strict);
+  if (decision.chance > decision.strict) {
+    excess += static_cast<double>(decision.chance - decision.strict);
   }
 }
 

@@ -11,7 +11,7 @@
 #include "engine/core/setting.h"
 #include "engine/decoding/code_groups.h"
 #include "engine/decoding/code_neighbours.h"
-#include "engine/decoding/guess_table.h"
+#include "engine/decoding/draft_table.h"
 #include "engine/sampling/grammar.h"
 
 namespace tessera {
@@ -21,7 +21,7 @@ struct DecodeAids {
   VocabularyGrammar grammar;                         // of the stream
   std::shared_ptr<const CodeNeighbours> neighbours;  // where PartNeeds asks for them
   std::shared_ptr<const CodeGroups> groups;          // likewise
-  std::shared_ptr<const GuessTable> guesses;         // null: the model brings none
+  std::shared_ptr<const DraftTable> drafts;         // null: the model brings none
   bool draft_model = false;                          // there is one
   bool texts = false;                                // the stream is a text, without a grid
 };
@@ -38,13 +38,13 @@ inline constexpr std::string_view kModelDrafter = "model";
 // The drafter that stands for the best one there is.
 inline constexpr std::string_view kBestDrafter = "best";
 
-enum class GuessUse : std::uint8_t { kNone, kIfThere, kNeeded };
+enum class DraftUse : std::uint8_t { kNone, kIfThere, kNeeded };
 
 struct PartNeeds {
   bool neighbours = false;
   std::int64_t nearest = 0;     // of each code, in the table of neighbours
   std::int64_t group_size = 0;  // of a fixed partition of the codes; 0 = none
-  GuessUse guesses = GuessUse::kNone;
+  DraftUse drafts = DraftUse::kNone;
   bool draft_model = false;  // the drafter is made by whoever opens that model
 };
 

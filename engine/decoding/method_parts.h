@@ -8,7 +8,7 @@
 
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/drafters/named_drafters.h"
-#include "engine/decoding/drafters/neighbour_law_drafter.h"
+#include "engine/decoding/drafters/neighbour_dist_drafter.h"
 #include "engine/decoding/rules/exact_rule.h"
 #include "engine/decoding/rules/grouped_rule.h"
 #include "engine/decoding/rules/gumbel_rule.h"
@@ -21,13 +21,13 @@
 namespace tessera {
 
 // Where a tree's candidates come from: the rows that the last pass left, a draft model.
-enum class TreeLaws : std::uint8_t { kEither, kWindow, kModel };
+enum class TreeDistributions : std::uint8_t { kEither, kWindow, kModel };
 
 template <typename Real, typename Random>
 struct MethodParts {
   using Rule = AcceptanceRule<Real, Random>;
-  using Tail = TailPolicy<Real, Random>;
-  using Guesser = Drafter<Real, Random>;
+  using RedraftPolicyKind = RedraftPolicy<Real, Random>;
+  using DrafterOf = Drafter<Real, Random>;
 
   template <typename Part>
   struct Row {
@@ -65,25 +65,25 @@ struct MethodParts {
       row<Rule, LenientRule>(kLenientPart),
   });
 
-  static constexpr auto kTails = std::to_array<Row<Tail>>({
-      row<Tail, DropTail>(kDropPart),
-      row<Tail, ResampleTail>(kResamplePart),
-      row<Tail, MaximalTail>(kMaximalPart),
-      row<Tail, GumbelTail>(kGumbelTailPart),
+  static constexpr auto kRedrafts = std::to_array<Row<RedraftPolicyKind>>({
+      row<RedraftPolicyKind, DropRedraft>(kDropPart),
+      row<RedraftPolicyKind, ResampleRedraft>(kResamplePart),
+      row<RedraftPolicyKind, MaximalRedraft>(kMaximalPart),
+      row<RedraftPolicyKind, GumbelRedraft>(kGumbelRedraftPart),
   });
 
-  static constexpr auto kDrafters = std::to_array<Row<Guesser>>({
-      row<Guesser, NoDrafter>(kNoDrafterPart),
-      row<Guesser, UniformDrafter>(kUniformPart),
-      row<Guesser, LeftDrafter>(kLeftPart),
-      row<Guesser, AboveDrafter>(kAbovePart),
-      row<Guesser, NeighbourLawDrafter>(kNeighbourLawPart),
-      row<Guesser, ContextDrafter>(kContextPart),
-      row<Guesser, LookupDrafter>(kLookupPart),
-      row<Guesser, RecyclingDrafter>(kRecyclingPart),
-      row<Guesser, PreviousFrameDrafter>(kPreviousFramePart),
-      made_elsewhere<Guesser>(kModelPart),
-      made_elsewhere<Guesser>(kBestPart),
+  static constexpr auto kDrafters = std::to_array<Row<DrafterOf>>({
+      row<DrafterOf, NoDrafter>(kNoDrafterPart),
+      row<DrafterOf, UniformDrafter>(kUniformPart),
+      row<DrafterOf, LeftDrafter>(kLeftPart),
+      row<DrafterOf, AboveDrafter>(kAbovePart),
+      row<DrafterOf, NeighbourDistributionDrafter>(kNeighbourDistributionPart),
+      row<DrafterOf, ContextDrafter>(kContextPart),
+      row<DrafterOf, LookupDrafter>(kLookupPart),
+      row<DrafterOf, RecyclingDrafter>(kRecyclingPart),
+      row<DrafterOf, PreviousFrameDrafter>(kPreviousFramePart),
+      made_elsewhere<DrafterOf>(kModelPart),
+      made_elsewhere<DrafterOf>(kBestPart),
   });
 
   // Trees: whose rule accepts siblings, and how the tree grows.
@@ -91,7 +91,7 @@ struct MethodParts {
     std::string_view name;
     const MethodPart* part;
     bool by_value;  // growth: likeliest slot first, or level by level
-    TreeLaws laws;  // where candidates come from
+    TreeDistributions dists;  // where candidates come from
     std::unique_ptr<SiblingRule<Real, Random>> (*make)();
   };
   template <template <typename, typename> class Made>
@@ -103,13 +103,13 @@ struct MethodParts {
     return std::make_unique<RecursiveRule<Real, Random>>(kDistinct);
   }
   static constexpr auto kTrees = std::to_array<TreeRow>({
-      {kRrsPart.name, &kRrsPart, false, TreeLaws::kEither, recursive<false>},
-      {kRsdPart.name, &kRsdPart, false, TreeLaws::kEither, recursive<true>},
-      {kKSeqPart.name, &kKSeqPart, false, TreeLaws::kEither, siblings<KSeqRule>},
-      {kPointsPart.name, &kPointsPart, false, TreeLaws::kEither, siblings<PointsRule>},
-      {kDySpecPart.name, &kDySpecPart, true, TreeLaws::kModel, recursive<true>},
-      {kPacPart.name, &kPacPart, false, TreeLaws::kWindow, recursive<true>},
-      {kGumbelTreePart.name, &kGumbelTreePart, true, TreeLaws::kEither, siblings<EqualityRule>},
+      {kRrsPart.name, &kRrsPart, false, TreeDistributions::kEither, recursive<false>},
+      {kRsdPart.name, &kRsdPart, false, TreeDistributions::kEither, recursive<true>},
+      {kKSeqPart.name, &kKSeqPart, false, TreeDistributions::kEither, siblings<KSeqRule>},
+      {kPointsPart.name, &kPointsPart, false, TreeDistributions::kEither, siblings<PointsRule>},
+      {kDySpecPart.name, &kDySpecPart, true, TreeDistributions::kModel, recursive<true>},
+      {kPacPart.name, &kPacPart, false, TreeDistributions::kWindow, recursive<true>},
+      {kGumbelTreePart.name, &kGumbelTreePart, true, TreeDistributions::kEither, siblings<EqualityRule>},
   });
   static const TreeRow* find_tree(std::string_view name) {
     for (const TreeRow& row : kTrees) {
@@ -136,14 +136,14 @@ class OwnedParts {
   OwnedParts(const DecodeMethod& method, const DecodeAids& aids) {
     using Parts = MethodParts<Real, Random>;
     rule_ = Parts::find(Parts::kRules, method.rule)->make(method.settings, aids);
-    tail_ = Parts::find(Parts::kTails, method.tail)->make(method.settings, aids);
+    redraft_policy_ = Parts::find(Parts::kRedrafts, method.redraft_policy)->make(method.settings, aids);
     const auto* drafter = Parts::find(Parts::kDrafters, method.drafter);
     if (drafter->make != nullptr) drafter_ = drafter->make(method.settings, aids);
     if (const auto* tree = Parts::find_tree(method.tree)) {
       siblings_ = tree->make();
-      // Shapes that follow laws need laws that nothing of outlives the pass, or a rule without
-      // laws.
-      const bool free = tree->laws != TreeLaws::kModel || drafter->make == nullptr;
+      // Shapes that follow distributions need distributions that nothing of outlives the pass, or a rule without
+      // distributions.
+      const bool free = tree->dists != TreeDistributions::kModel || drafter->make == nullptr;
       tree_ = method.get<TreeSettings>();
       tree_.by_value = tree->by_value && free;
     }
@@ -152,12 +152,12 @@ class OwnedParts {
   }
   // The drafter of a method that asks for a draft model; `source` is the same one as trees ask it.
   void set_drafter(std::unique_ptr<Drafter<Real, Random>> drafter,
-                   TreeLawSource<Real>* source = nullptr) {
+                   TreeDistributionSource<Real>* source = nullptr) {
     drafter_ = std::move(drafter);
     source_ = source;
   }
   SequenceParts<Real, Random> parts() const {
-    SequenceParts<Real, Random> out{{rule_.get(), tail_.get(), drafter_.get(), tv_budget_}};
+    SequenceParts<Real, Random> out{{rule_.get(), redraft_policy_.get(), drafter_.get(), tv_budget_}};
     out.row_lead = row_lead_;
     if (siblings_ == nullptr) return out;
     out.tree = {siblings_.get(), source_, tree_};
@@ -167,10 +167,10 @@ class OwnedParts {
 
  private:
   std::unique_ptr<AcceptanceRule<Real, Random>> rule_;
-  std::unique_ptr<TailPolicy<Real, Random>> tail_;
+  std::unique_ptr<RedraftPolicy<Real, Random>> redraft_policy_;
   std::unique_ptr<Drafter<Real, Random>> drafter_;
   std::unique_ptr<SiblingRule<Real, Random>> siblings_;
-  TreeLawSource<Real>* source_ = nullptr;
+  TreeDistributionSource<Real>* source_ = nullptr;
   TreeSettings tree_;
   std::size_t row_lead_ = 0;
   double tv_budget_ = 0;

@@ -11,22 +11,22 @@ namespace tessera {
 namespace {
 
 // Entries of all lines of one pass: themselves, and where lines branch the rows that one of them
-// may see beside those in order.
-std::size_t most_seen(const ModelPass::Limits& limits) {
-  const std::int64_t beside = limits.branch_rows * limits.branch_seen * limits.sequences;
-  return static_cast<std::size_t>(ModelPass::most_rows(limits) + beside);
+// may see next to those in order.
+std::size_t max_seen(const ModelPass::Limits& limits) {
+  const std::int64_t next_to = limits.branch_rows * limits.branch_seen * limits.sequences;
+  return static_cast<std::size_t>(ModelPass::max_rows(limits) + next_to);
 }
 
 // Recorded passes keep their host arrays; one with more of them is busy enough without.
-constexpr std::int64_t kMostArrayBytes = std::int64_t{512} << 10;
+constexpr std::int64_t kMaxArrayBytes = std::int64_t{512} << 10;
 
 bool records(const Backend& backend) { return backend.memory().has_value(); }
 
 // Rows of one pass, those included that are added to it.
 std::int64_t padded_rows(const ModelPass::Limits& limits, const Backend& backend) {
-  const std::int64_t rows = ModelPass::most_rows(limits);
+  const std::int64_t rows = ModelPass::max_rows(limits);
   if (!records(backend)) return rows;
-  return std::max(rows, limits.token_rows + limits.sequences * most_padding(limits.token_rows));
+  return std::max(rows, limits.token_rows + limits.sequences * max_padding(limits.token_rows));
 }
 
 std::int64_t padded_logit_rows(const ModelPass::Limits& limits, const Backend& backend) {
@@ -37,7 +37,7 @@ std::int64_t padded_logit_rows(const ModelPass::Limits& limits, const Backend& b
 
 KvCacheShape cache_shape(const ModelConfig& model, const Backend& backend,
                          const ModelPass::Limits& limits) {
-  const std::int64_t added = records(backend) ? most_padding(limits.token_rows) : 0;
+  const std::int64_t added = records(backend) ? max_padding(limits.token_rows) : 0;
   return {.layers = model.layers,
           .kv_heads = model.kv_heads,
           .head_dim = model.head_dim,
@@ -58,7 +58,7 @@ std::uint64_t next_number() {
 
 }  // namespace
 
-std::int64_t ModelPass::most_rows(const Limits& limits) {
+std::int64_t ModelPass::max_rows(const Limits& limits) {
   return limits.mixed ? limits.token_rows + limits.prompt_rows
                       : std::max(limits.token_rows, limits.prompt_rows);
 }
@@ -94,7 +94,7 @@ ModelPass::ModelPass(const PassModel& model, const Limits& limits)
   tokens_.resize(static_cast<std::size_t>(most));
   row_spaces_.resize(static_cast<std::size_t>(most));
   paths_.reserve(static_cast<std::size_t>(most));
-  seen_.reserve(most_seen(limits));
+  seen_.reserve(max_seen(limits));
   contexts_.resize(static_cast<std::size_t>(limits.sequences), nullptr);
 }
 
@@ -129,7 +129,7 @@ std::size_t ModelPass::cache_bytes(const ModelConfig& model, const Backend& back
 
 std::size_t ModelPass::bytes(const ModelConfig& model, std::int64_t logit_ids,
                              const Backend& backend, const Limits& limits) {
-  const std::int64_t rows = std::max(most_rows(limits), limits.guest_rows);
+  const std::int64_t rows = std::max(max_rows(limits), limits.guest_rows);
   return cache_bytes(model, backend, limits) +
          buffer_bytes(model, logit_ids, Transformer::scratch_bytes(model, rows, backend), backend,
                       limits);
@@ -142,10 +142,10 @@ std::size_t ModelPass::buffer_bytes(const ModelConfig& model, std::int64_t logit
   const std::int64_t matrices = records(backend) ? 3 : 2;
   const std::int64_t floats =
       matrices * rows * model.width + padded_logit_rows(limits, backend) * logit_ids;
-  const auto grown = static_cast<std::size_t>(rows - most_rows(limits));
-  return scratch + scratch / static_cast<std::size_t>(most_rows(limits)) * grown +
+  const auto grown = static_cast<std::size_t>(rows - max_rows(limits));
+  return scratch + scratch / static_cast<std::size_t>(max_rows(limits)) * grown +
          static_cast<std::size_t>(floats) * sizeof(float) +
-         most_seen(limits) * sizeof(std::int32_t) +
+         max_seen(limits) * sizeof(std::int32_t) +
          backend.attention_scratch_bytes(std::min(rows, backend.rows_at_once()), model.heads,
                                          model.head_dim);
 }
@@ -261,7 +261,7 @@ void ModelPass::add_line(std::int32_t sequence, const Line& line) {
   const std::size_t first = seen_.size();
   expects(first + line.seen.size() + line.tokens.size() <= seen_.capacity(), "lines fit the pass");
   for (const std::int32_t row : line.seen) {
-    expects(row < cached + ahead, "a line stands behind rows that are there");
+    expects(row < cached + ahead, "a line stands after rows that are there");
     seen_.push_back(row);
   }
   for (std::int64_t j = 0; j < count; ++j) {
@@ -293,7 +293,7 @@ void ModelPass::plan(const Taps& taps) {
                                paths_.size() * sizeof(AttentionSegment) +
                                seen_.size() * sizeof(std::int32_t);
   const auto layers = static_cast<std::size_t>(model().sizes().layers);
-  if (layers * of_layer > static_cast<std::size_t>(kMostArrayBytes)) return;
+  if (layers * of_layer > static_cast<std::size_t>(kMaxArrayBytes)) return;
   pads_ = !lines_branch_;
   shape_ = key_of_shape();
   recorded_ = !lines_branch_ || ran_lately(shape_);

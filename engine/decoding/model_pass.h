@@ -1,4 +1,4 @@
-// One forward pass over rows of several sequences, built row by row: tokens behind what is cached,
+// One forward pass over rows of several sequences, built row by row: tokens after what is cached,
 // in lines or in trees, and prompts. Owns the cache and the buffers of the pass, and is all that
 // decoding loops and draft models have to do with the model. On a device with memory of its own,
 // passes of tokens alone are recorded (Backend::begin_recorded), padded to few shapes.
@@ -26,7 +26,7 @@ class ModelPass {
     std::int64_t prompt_rows = 1;  // prompt rows of one pass
     bool mixed = false;            // a pass may have both
     std::int64_t guest_rows = 0;   // of a pass that a caller runs by itself in arena()
-    // Rows of one sequence that a pass may feed beside its line, and see beside those in order.
+    // Rows of one sequence that a pass may feed next to its line, and see next to those in order.
     std::int64_t branch_rows = 0, branch_seen = 0;
     DType kv = DType::kF32;
   };
@@ -35,12 +35,12 @@ class ModelPass {
   // kMemory.
   ModelPass(const PassModel& model, const Limits& limits);
 
-  // Bytes beside the cache, for a model of this shape; `scratch` is its scratch_bytes() of
-  // most_rows().
+  // Bytes next to the cache, for a model of this shape; `scratch` is its scratch_bytes() of
+  // max_rows().
   static std::size_t buffer_bytes(const ModelConfig& config, std::int64_t logit_ids,
                                   std::size_t scratch, const Backend& backend,
                                   const Limits& limits);
-  static std::int64_t most_rows(const Limits& limits);  // without padding
+  static std::int64_t max_rows(const Limits& limits);  // without padding
   // The cache, and cache and buffers of a pass over a bare transformer, before one is made.
   static std::size_t cache_bytes(const ModelConfig& config, const Backend& backend,
                                  const Limits& limits);
@@ -53,7 +53,7 @@ class ModelPass {
   std::size_t add_space(const PassModel& space);
   KvCache& cache() { return cache_; }
 
-  // What the rows of a sequence attend to beside themselves, from now on; borrowed.
+  // What the rows of a sequence attend to next to themselves, from now on; borrowed.
   void set_context(std::int32_t sequence, const CrossContext* context) {
     contexts_[static_cast<std::size_t>(sequence)] = context;
   }
@@ -67,14 +67,14 @@ class ModelPass {
 
   // Forgets the rows of the last pass.
   void begin();
-  // A prompt of a sequence. Prompts stand behind the tokens of a pass; the rows of one sequence
+  // A prompt of a sequence. Prompts stand after the tokens of a pass; the rows of one sequence
   // stand together.
   void add_prompt(std::int32_t sequence, std::span<const std::int32_t> ids);
   // The next rows of a prompt that is embedded already: [T, D] f32 on the model's device, and the
   // places of each row in the rotary table, all three alike where it has one axis.
   void add_prompt_rows(std::int32_t sequence, ConstTensorView rows,
                        std::span<const std::array<std::int64_t, 3>> places);
-  // Tokens behind all that the sequence has cached.
+  // Tokens after all that the sequence has cached.
   void add_tokens(std::int32_t sequence, std::span<const std::int32_t> tokens);
   // Tokens in a line, the first one at `position`: they see the first `shared` rows of the
   // sequence, then those of `seen`, then one another. Rows noted earlier in this pass follow the
@@ -105,7 +105,7 @@ class ModelPass {
   void run();
   // Waits, and brings logits of a space to where the host reads them.
   void fetch_logits(std::size_t space = 0);
-  // [logit rows, logit_ids] of a space where they were computed, for work that is enqueued behind
+  // [logit rows, logit_ids] of a space where they were computed, for work that is enqueued after
   // the run.
   ConstTensorView device_logits(std::size_t space = 0) const { return logits_[space].rows.view(); }
   // [logit_ids] of a logit row of a space; after fetch_logits(), until the next run.

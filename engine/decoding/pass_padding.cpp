@@ -8,7 +8,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::array<std::int64_t, 10> kBuckets = {1, 2, 4, 8, 16, 32, 48, 64, 96, kMostBucketRows};
+constexpr std::array<std::int64_t, 10> kBuckets = {1, 2, 4, 8, 16, 32, 48, 64, 96, kMaxBucketRows};
 
 // The end of the run of equal numbers that begins at `first`.
 std::size_t run_end(std::span<const std::int32_t> sequences, std::size_t first) {
@@ -25,9 +25,9 @@ std::int64_t row_bucket(std::int64_t rows) {
   return found == kBuckets.end() ? rows : *found;
 }
 
-std::int64_t most_padding(std::int64_t rows) {
+std::int64_t max_padding(std::int64_t rows) {
   std::int64_t most = 0;
-  for (std::int64_t n = 1; n <= std::min(rows, kMostBucketRows); ++n) {
+  for (std::int64_t n = 1; n <= std::min(rows, kMaxBucketRows); ++n) {
     most = std::max(most, row_bucket(n) - n);
   }
   return most;
@@ -46,7 +46,7 @@ void PaddedRows::reserve(std::int64_t rows) {
 bool PaddedRows::fits(std::span<const std::int32_t> sequences) {
   for (std::size_t first = 0; first < sequences.size();) {
     const std::size_t end = run_end(sequences, first);
-    if (static_cast<std::int64_t>(end - first) > kMostBucketRows) return false;
+    if (static_cast<std::int64_t>(end - first) > kMaxBucketRows) return false;
     first = end;
   }
   return true;

@@ -1,6 +1,6 @@
 // Decode passes of few shapes, for devices that record a pass and repeat it: the rows of every
-// sequence are padded to one of a few counts. The rows that are added stand behind the real ones of
-// their sequence, so that none of those sees them, and leave the cache behind the pass.
+// sequence are padded to one of a few counts. The rows that are added stand after the real ones of
+// their sequence, so that none of those sees them, and leave the cache after the pass.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@ namespace tessera {
 
 // The smallest of 1, 2, 4, 8, 16, 32, 48, 64, 96, 128 that `rows` fit into; more stay as many.
 std::int64_t row_bucket(std::int64_t rows);
-inline constexpr std::int64_t kMostBucketRows = 128;
+inline constexpr std::int64_t kMaxBucketRows = 128;
 // The most rows that are added to any count from 1 to `rows`.
-std::int64_t most_padding(std::int64_t rows);
+std::int64_t max_padding(std::int64_t rows);
 
 // Rows of a pass of tokens; those of a sequence stand together.
 struct TokenRows {
@@ -38,7 +38,7 @@ class PaddedRows {
   void pad(const TokenRows& rows);
   TokenRows rows() const { return {tokens_, sequences_, positions_, places_}; }
   std::int64_t count() const { return static_cast<std::int64_t>(tokens_.size()); }
-  // Whether a sequence has room for more than one row: then real rows are gathered behind the pass,
+  // Whether a sequence has room for more than one row: then real rows are gathered after the pass,
   // whether any was added or not, so that passes of one shape are alike.
   bool gathers() const { return gathers_; }
   // [count()]: where the rows that were padded stand, in order; then any.

@@ -6,7 +6,7 @@
 namespace tessera {
 
 enum class PassShape : std::uint8_t {
-  kLine,   // each behind the one before
+  kLine,   // each after the one before
   kTree,   // candidates that branch
   kRows,   // one token of each row of codes
   kBlock,  // a block whose rows see one another; each gives a token of the next one

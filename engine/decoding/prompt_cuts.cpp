@@ -56,7 +56,7 @@ void run_prompt_in_parts(const Transformer& transformer, std::int64_t sequence,
       left[i] = left[from];
       own[i] = own[from];
       positions[i] = positions[from];
-      // One row at a time: rows that stay lie behind one another anywhere.
+      // One row at a time: rows that stay lie after one another anywhere.
       ops::store_rows(backend, reached.f32() + kept[i] * width, width,
                       std::span(moved).subspan(i, 1),
                       {DType::kF32, Shape{total, 1, width}, in.view().data, in.view().device});

@@ -35,7 +35,7 @@ std::int64_t PromptFeed::add_prompts(const Stream& stream, ModelPass& pass, std:
   }
   const bool whole = all <= room && (!cut || may_cut);
   if (!whole && reading_.block > 0) return 0;
-  // Where logits are read behind the prompts, the last rows wait for one another.
+  // Where logits are read after the prompts, the last rows wait for one another.
   const std::int64_t held_back = !whole && stream.given.empty() ? 1 : 0;
   std::int64_t added = 0;
   for (int branch = 0; branch < stream.branches(); ++branch) {
@@ -62,7 +62,7 @@ std::int64_t PromptFeed::add_prompts(const Stream& stream, ModelPass& pass, std:
   return added;
 }
 
-// Of all branches, behind what the stream has in the cache; `first` rows of it are.
+// Of all branches, after what the stream has in the cache; `first` rows of it are.
 std::int64_t PromptFeed::add_line(const Stream& stream, ModelPass& pass,
                                   std::span<const std::int32_t> tokens, std::int64_t first) {
   for (int branch = 0; branch < stream.branches(); ++branch) {

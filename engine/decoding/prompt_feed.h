@@ -22,7 +22,7 @@ class PromptFeed {
              const BlockReading& reading = {});
 
   // Of a stream that goes on under another grammar: its last token is fed, read by the table of its
-  // own space, to positions behind all that is cached.
+  // own space, to positions after all that is cached.
   struct LastToken {
     std::int32_t token = 0;
     std::size_t space = 0;
@@ -38,10 +38,10 @@ class PromptFeed {
   bool gives() const { return prompts_done_ && !done_; }
   bool done() const { return done_; }
   // Adds at most `room` rows to a pass and returns how many. Prompts with cuts run by themselves
-  // behind the pass in which all else is through; they are through only where `may_cut`.
+  // after the pass in which all else is through; they are through only where `may_cut`.
   std::int64_t add(const Stream& stream, ModelPass& pass, std::int64_t room, bool may_cut);
 
-  // Behind the part that made it done: the row of the pass that gives the branch's logits; -1 for a
+  // After the part that made it done: the row of the pass that gives the branch's logits; -1 for a
   // prompt with cuts.
   std::int64_t last_row(int branch) const { return last_row_[static_cast<std::size_t>(branch)]; }
   // Rows that the given tokens took.

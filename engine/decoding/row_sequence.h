@@ -1,7 +1,7 @@
-// A picture whose rows of codes are decoded side by side (ZipAR, arXiv 2412.04062): a row begins
+// An image whose rows of codes are decoded side by side (ZipAR, arXiv 2412.04062): a row begins
 // when the one above has `lead` tokens, and from then on every pass brings each open row one token.
 // Codes see what stands above them and to their left, not what the rows above have yet to bring:
-// another law than the model's, in about columns + lead * rows passes. With a lead of whole rows it
+// another distribution than the model's, in about columns + lead * rows passes. With a lead of whole rows it
 // is plain decoding.
 //
 // A row's first token needs the token before it, the last one of the row above, which is not there
@@ -24,9 +24,9 @@ template <typename Real, typename Random>
 class RowSequence final : public TokenSequence<Real, Random> {
  public:
   // lead >= 1, in tokens of a row.
-  RowSequence(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t lead,
+  RowSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar, std::size_t lead,
               Random random, std::size_t item)
-      : Base(law, grammar, random, item),
+      : Base(dist, grammar, random, item),
         lead_(lead),
         grid_(total_, -1),
         slot_of_(total_, -1),
@@ -34,11 +34,11 @@ class RowSequence final : public TokenSequence<Real, Random> {
         fed_(filled_.size(), 0) {
     lines_.reserve(filled_.size());
     kept_.reserve(filled_.size());
-    meters_.start(total_, most_rows(grammar));
+    meters_.start(total_, max_rows(grammar));
   }
 
   // Of one pass.
-  static std::size_t most_rows(const VocabularyGrammar& grammar) { return row_count(grammar); }
+  static std::size_t max_rows(const VocabularyGrammar& grammar) { return row_count(grammar); }
 
   std::size_t rows() const override { return tokens_.empty() ? 1 : lines_.size(); }
 
@@ -69,12 +69,12 @@ class RowSequence final : public TokenSequence<Real, Random> {
   std::span<const std::int32_t> kept_rows() const override { return kept_; }
 
   // Nobody asks for the token of a row that gives none: no distribution is made of it.
-  void describe(JudgedItem& item, std::vector<JudgedRow>& rows,
-                std::vector<JudgedNode>&) const override {
+  void describe(VerifiedItem& item, std::vector<VerifiedRow>& rows,
+                std::vector<VerifiedNode>&) const override {
     item.apart = 1;
     for (std::size_t j = 0; j < this->rows(); ++j) {
       const auto gives = tokens_.empty() ? std::optional<std::size_t>(0) : lines_[j].gives;
-      JudgedRow row{.place = static_cast<std::int32_t>(gives.value_or(0))};
+      VerifiedRow row{.place = static_cast<std::int32_t>(gives.value_or(0))};
       const auto forced = gives ? this->grammar().forced(*gives) : std::optional<std::int32_t>(0);
       if (forced) row.forced = *forced;
       rows.push_back(row);
@@ -114,7 +114,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
   struct Line {
     std::size_t position = 0;
     std::int32_t token = 0;
-    std::optional<std::size_t> gives;  // the position whose law its row is, if that is wanted
+    std::optional<std::size_t> gives;  // the position whose distribution its row is, if that is wanted
     bool stands_in = false;
   };
 
@@ -164,9 +164,9 @@ class RowSequence final : public TokenSequence<Real, Random> {
   std::vector<Line> lines_;  // of the next pass; none before the first one
   std::size_t lead_;
   std::vector<std::int32_t> grid_;         // [total] tokens by position, -1 = not yet
-  std::vector<std::int32_t> slot_of_;      // [total] cached picture row of a position, -1 = none
+  std::vector<std::int32_t> slot_of_;      // [total] cached image row of a position, -1 = none
   std::vector<std::size_t> filled_, fed_;  // [rows] tokens that stand, tokens that are cached
-  std::size_t cached_ = 0;                 // picture rows
+  std::size_t cached_ = 0;                 // image rows
   std::size_t in_order_ = 0;               // of them, first ones whose place is their position
   std::vector<std::int32_t> kept_;
 };

@@ -7,8 +7,8 @@ namespace tessera {
 namespace {
 
 struct Run final : StreamListener {
-  Run(std::size_t streams, std::size_t slots, FunctionRef<Flow(const RunPass&)> told)
-      : results(streams), shown(streams), stream_of(slots, streams), on_pass_of(told) {
+  Run(std::size_t streams, std::size_t slots, FunctionRef<Flow(const RunPass&)> heard)
+      : results(streams), shown(streams), stream_of(slots, streams), on_pass_of(heard) {
     for (std::size_t i = 0; i < streams; ++i) shown[i] = &results[i];
   }
 

@@ -31,7 +31,7 @@ struct RunPass {
 
 // Writes all streams, each as soon as a slot of the loop is free; nothing else may be in the loop.
 // Results in the order of the streams. on_pass may stop the run: streams that are not over then end
-// as kStopped with the tokens they have. on_add is told which stream took which slot.
+// as kStopped with the tokens they have. on_add is notified which stream took which slot.
 std::vector<StreamResult> run_streams(
     StreamLoop& loop, std::span<const Stream> streams, FunctionRef<Flow(const RunPass&)> on_pass,
     FunctionRef<void(std::size_t slot, std::size_t number)> on_add);

@@ -17,42 +17,42 @@ struct SequenceParts : ChainParts<Real, Random> {
   TreeParts<Real, Random> tree = {};
   std::size_t row_lead = 0;  // rows side by side: tokens by which one leads the next; 0 = off
   BlockReading blocks = {};  // of a model of blocks; no other part is asked then
-  // Asked in place of the backend's judges of rows, where that has some; for benchmarks.
-  RowJudgeMaker* judges = nullptr;
+  // Asked in place of the backend's verifies of rows, where that has some; for benchmarks.
+  RowVerifierMaker* verifiers = nullptr;
 
   PassShape shape() const {
     if (blocks.block > 0) return PassShape::kBlock;
     if (row_lead > 0) return PassShape::kRows;
     return tree.rule != nullptr ? PassShape::kTree : PassShape::kLine;
   }
-  // Whether drafts are kept with dense laws.
-  bool needs_laws() const {
+  // Whether drafts are kept with dense distributions.
+  bool needs_dists() const {
     if (shape() != PassShape::kLine) return shape() == PassShape::kTree;
-    return ChainParts<Real, Random>::needs_laws();
+    return ChainParts<Real, Random>::needs_dists();
   }
 };
 
 // `rows` of a pass at most.
 template <typename Real, typename Random>
-std::unique_ptr<TokenSequence<Real, Random>> make_sequence(const LawSettings& law,
+std::unique_ptr<TokenSequence<Real, Random>> make_sequence(const DistributionSettings& dist,
                                                            const VocabularyGrammar& grammar,
                                                            std::size_t rows,
                                                            const SequenceParts<Real, Random>& parts,
                                                            Random random, std::size_t item) {
   switch (parts.shape()) {
     case PassShape::kRows:
-      return std::make_unique<RowSequence<Real, Random>>(law, grammar, parts.row_lead, random,
+      return std::make_unique<RowSequence<Real, Random>>(dist, grammar, parts.row_lead, random,
                                                          item);
     case PassShape::kBlock:
-      return std::make_unique<BlockSequence<Real, Random>>(law, grammar, parts.blocks, random,
+      return std::make_unique<BlockSequence<Real, Random>>(dist, grammar, parts.blocks, random,
                                                            item);
     case PassShape::kTree:
-      return std::make_unique<TreeSequence<Real, Random>>(law, grammar, rows, parts.tree,
-                                                          parts.tail, parts.drafter, random, item);
+      return std::make_unique<TreeSequence<Real, Random>>(dist, grammar, rows, parts.tree,
+                                                          parts.redraft_policy, parts.drafter, random, item);
     case PassShape::kLine:
       break;
   }
-  return std::make_unique<ChainSequence<Real, Random>>(law, grammar, rows, parts, random, item);
+  return std::make_unique<ChainSequence<Real, Random>>(dist, grammar, rows, parts, random, item);
 }
 
 }  // namespace tessera

@@ -17,7 +17,7 @@
 #include "engine/decoding/trace.h"
 #include "engine/model/cross_context.h"
 #include "engine/sampling/grammar.h"
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 #include "engine/sampling/randomness.h"
 
 namespace tessera {
@@ -28,7 +28,7 @@ struct StreamPrompt {
   std::vector<std::int32_t> ids;
   std::shared_ptr<const Tensor> rows = {};  // [T, D] f32 on the model's device, instead of ids
   std::vector<std::array<std::int64_t, 3>> positions = {};  // [T] in the rotary table, of rows
-  std::int64_t next_position = 0;  // of the first token, behind rows; behind ids it is their number
+  std::int64_t next_position = 0;  // of the first token, after rows; after ids it is their number
   PromptCuts* cuts = nullptr;  // of rows; borrowed until the first token; null = all rows are kept
 
   std::int64_t length() const {
@@ -44,14 +44,14 @@ enum class StreamKind : std::uint8_t { kImage, kText };
 struct StreamGrammar {
   std::size_t space = 0;  // of the loop: whose table its tokens are read by, whose head gives them
   VocabularyGrammar grammar;  // of a line no more tokens are drawn than the stream has left
-  LawSettings law;
+  DistributionSettings dist;
   std::vector<std::int32_t> stops = {};  // ids that end the stream
   struct Switch {
     std::int32_t id = 0;
     std::size_t to = 0;  // the grammar of the next token
   };
   std::vector<Switch> switches = {};
-  std::optional<std::size_t> then = {};  // the grammar behind a full one; empty = the stream ends
+  std::optional<std::size_t> then = {};  // the grammar after a full one; empty = the stream ends
 };
 
 // From `begin` on tokens are of grammar `grammar`.
@@ -63,7 +63,7 @@ struct StreamPart {
 struct Stream {
   StreamPrompt prompt;         // may be empty where first tokens are given
   StreamPrompt unconditional;  // the second branch under guidance, else empty
-  LawSettings law;
+  DistributionSettings dist;
   std::uint64_t seed = 0;
   std::uint64_t item = 0;           // second half of the noise key
   std::vector<std::int32_t> given;  // first tokens of the stream, which nobody draws
@@ -72,7 +72,7 @@ struct Stream {
   std::int64_t max_tokens = 0;            // of a grammar of one line; 0 = the grammar's length
   std::vector<std::int32_t> stops = {};   // ids that end the stream; the stop is among its tokens
   std::vector<std::int32_t> before = {};  // ids of the prompt's text, which drafters may copy from
-  // A stream that switches its grammar begins under the first of these; then law, grammar and stops
+  // A stream that switches its grammar begins under the first of these; then distribution, grammar and stops
   // above are not read, max_tokens is that of the whole stream, nothing is given, nothing traced or
   // held. Each part has its own noise (part_random), and its positions begin at 0.
   std::vector<StreamGrammar> grammars = {};
@@ -84,9 +84,9 @@ struct Stream {
 
   int branches() const { return guided() ? 2 : 1; }
   bool guided() const {
-    if (grammars.empty()) return law.guided();
+    if (grammars.empty()) return dist.guided();
     return std::any_of(grammars.begin(), grammars.end(),
-                       [](const StreamGrammar& part) { return part.law.guided(); });
+                       [](const StreamGrammar& part) { return part.dist.guided(); });
   }
   const StreamPrompt& branch(int number) const { return number == 0 ? prompt : unconditional; }
 };
@@ -106,7 +106,7 @@ struct StreamResult {
   std::vector<std::int32_t> tokens;  // in order, given ones included; all of them when kDone
   std::vector<StreamPart> parts;     // of a stream that switches its grammar
   bool stopped = false;              // by one of its stops, which is the last token
-  std::int64_t passes = 0;     // that verified tokens of it: the one behind its prompt, and further
+  std::int64_t passes = 0;     // that verified tokens of it: the one after its prompt, and further
   std::int64_t prefilled = 0;  // rows of all branches before that: prompts and given tokens
   DecodeMeters meters;         // when it is over
   DecodeTrace trace;           // of traced streams, after every pass
@@ -116,7 +116,7 @@ struct StreamResult {
 // Seconds of one pass: drafts, the model's forward pass, verification with all sampling. A device
 // that verifies does so within its forward pass.
 struct PassTimes {
-  double draft = 0, forward = 0, judge = 0;
+  double draft = 0, forward = 0, verify = 0;
 };
 
 enum class Flow : std::uint8_t { kContinue, kStop };

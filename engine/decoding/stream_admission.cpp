@@ -38,7 +38,7 @@ void StreamLoop::State::check(const Stream& stream) const {
                 static_cast<std::int64_t>(prompt.positions.size()) == prompt.length(),
             "a position a row");
     expects(prompt.cuts == nullptr || (prompt.rows != nullptr && limits.shape == PassShape::kLine),
-            "prompts of rows are cut, and drafts behind them stand in a line");
+            "prompts of rows are cut, and drafts after them stand in a line");
   }
   expects(static_cast<std::int64_t>(stream.given.size()) <= limits.given_tokens &&
               (stream.given.empty() || limits.shape != PassShape::kRows),
@@ -51,7 +51,7 @@ void StreamLoop::State::check(const Stream& stream) const {
 void StreamLoop::State::check_blocks(const Stream& stream) const {
   const VocabularyGrammar grammar = grammar_of(stream, limits);
   const auto block = static_cast<std::size_t>(limits.blocks.block);
-  expects(limits.window == limits.blocks.block && !stream.law.guided(), "a window is a block");
+  expects(limits.window == limits.blocks.block && !stream.dist.guided(), "a window is a block");
   expects(grammar.controls() == 0 && grammar.cells() % block == 0, "blocks divide a grid");
   expects(stream.given.size() % block == 0 && stream.given.size() < grammar.length() &&
               (limits.blocks.begins || !stream.given.empty()),
@@ -100,7 +100,7 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
   const std::optional<VocabularyGrammar> grammar = part_grammar(slot, slot.grammar);
   expects(grammar.has_value(), "the first part has room");
   begin_part(slot, number, *grammar);
-  slot.sequence->stand_behind(own.before);
+  slot.sequence->stand_after(own.before);
   slot.sequence->begin_with(own.given);
   const std::size_t most = own.grammars.empty() ? slot.sequence->grammar().length()
                                                 : static_cast<std::size_t>(own.max_tokens);
@@ -156,8 +156,8 @@ void StreamLoop::State::begin_part(StreamSlot& slot, std::size_t number,
   }
   LoopSpace& space = spaces[slot.space];
   slot.sequence =
-      space.verifier().make_sequence(slot.law(), grammar, part_random(own, part), number);
-  slot.sequence->stop_behind(slot.ends);
+      space.verifier().make_sequence(slot.dist(), grammar, part_random(own, part), number);
+  slot.sequence->stop_after(slot.ends);
   space.renew(number);
 }
 

@@ -17,7 +17,7 @@ std::int64_t StreamLimits::given_rows() const {
 }
 
 // Prompts of a model of blocks are read at once, and so are blocks.
-std::int64_t StreamLimits::least_prompt_rows() const {
+std::int64_t StreamLimits::min_prompt_rows() const {
   const std::int64_t least = std::max(branches(), budget / 4);
   return shape == PassShape::kBlock ? std::max({least, prompt_rows, blocks.block}) : least;
 }
@@ -26,7 +26,7 @@ std::int64_t StreamLimits::pass_rows() const {
   const std::int64_t of_slot = branches() * window, decode = items * of_slot;
   // Prompts and given tokens of all slots together.
   const std::int64_t waiting = items * branches() * std::max(prompt_rows, given_rows());
-  const std::int64_t least = std::min(least_prompt_rows(), waiting);
+  const std::int64_t least = std::min(min_prompt_rows(), waiting);
   return std::max(
       {decode, std::min(std::max(budget, branches()), waiting), (items - 1) * of_slot + least});
 }
@@ -67,10 +67,10 @@ std::size_t stream_activation_bytes(const StreamModelShape& model, const Backend
   const std::size_t sequence =
       limits.shape == PassShape::kTree
           ? TreeSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window)
-          : ChainSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window, limits.laws);
+          : ChainSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window, limits.dists);
   const ModelPass::Limits pass = limits.pass_limits();
   const std::size_t scratch =
-      model.scratch_bytes(std::max(ModelPass::most_rows(pass), pass.guest_rows));
+      model.scratch_bytes(std::max(ModelPass::max_rows(pass), pass.guest_rows));
   return ModelPass::buffer_bytes(model.transformer, model.logit_ids, scratch, backend, pass) +
          static_cast<std::size_t>(limits.items) * sequence;
 }
@@ -81,8 +81,8 @@ std::size_t stream_cache_bytes(const StreamModelShape& model, const Backend& bac
 }
 
 std::size_t stream_verifier_bytes(const StreamModelShape& model, const StreamLimits& limits) {
-  return JudgeLimits{model.logit_ids, limits.items * limits.window, limits.items}.bytes(
-      limits.laws);
+  return VerifyLimits{model.logit_ids, limits.items * limits.window, limits.items}.bytes(
+      limits.dists);
 }
 
 }  // namespace tessera

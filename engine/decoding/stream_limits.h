@@ -24,7 +24,7 @@ struct StreamLimits {
   // prompts get what is left, and a quarter of it at least.
   std::int64_t budget = 256;
   DType kv = DType::kF32;
-  bool laws = false;  // room for the distributions of drafts, which all rules but equality need
+  bool dists = false;  // room for the distributions of drafts, which all rules but equality need
   PassShape shape = PassShape::kLine;  // kRows takes no given tokens
   std::int64_t given_tokens = 0;       // most first tokens of a stream that are given
   BlockReading blocks = {};            // kBlock: how the model reads; the window is a block
@@ -35,7 +35,7 @@ struct StreamLimits {
   std::int64_t stream_rows() const;
   std::int64_t given_rows() const;
   // Rows of a pass that prompts get at least.
-  std::int64_t least_prompt_rows() const;
+  std::int64_t min_prompt_rows() const;
   // Rows of a pass at most.
   std::int64_t pass_rows() const;
   // Cache rows of a sequence besides its prompt and stream: what a pass runs off its line.

@@ -1,7 +1,7 @@
 // Rows of a pass: of each running stream the window of its conditional sequence, then that of its
 // unconditional one, in order of slots; then parts of what streams begin with, in the order in
 // which they came. A window is the last committed token followed by the drafts, so row j of a
-// window gives the distribution of the token behind draft j.
+// window gives the distribution of the token after draft j.
 #include "engine/decoding/stream_loop.h"
 
 #include <algorithm>
@@ -110,7 +110,7 @@ void StreamLoop::State::add_prompts() {
   cut_one = false;
   const std::int64_t most = limits.pass_rows() - decode_rows;
   std::int64_t room =
-      std::min(std::max(limits.budget - decode_rows, limits.least_prompt_rows()), most);
+      std::min(std::max(limits.budget - decode_rows, limits.min_prompt_rows()), most);
   // Tokens stand before prompts.
   for (const bool tokens : {true, false}) {
     for (const std::size_t number : waiting) {
@@ -271,7 +271,7 @@ void StreamLoop::State::name_layers() {
 
 void StreamLoop::State::count_time(double seconds, double verifying) {
   const bool prompts = prompts_in_pass();
-  times.judge += verifying;
+  times.verify += verifying;
   (prompts ? times.prompts : times.tokens) += seconds;
   ++(prompts ? times.prompt_passes : times.token_passes);
   if (!prompts) times.tokens_written += written;

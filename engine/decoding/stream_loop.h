@@ -1,6 +1,6 @@
 // The one loop that writes streams of tokens: images, videos and texts, many at once, each at its
 // own pace, token by token or block by block. A pass drafts, runs the drafts of all running
-// streams, verifies them and emits what came to be committed. A slot that becomes free takes the
+// streams, verifies them and emits what was committed. A slot that becomes free takes the
 // next stream between two passes; its prompts enter in parts together with the rows of the others
 // (Agrawal et al. 2023, SARATHI). A prompt with cuts inside the model runs as a whole, one a pass:
 // selections look at all rows.
@@ -42,7 +42,7 @@ struct StreamPass {
 // Seconds spent so far: passes with nothing but decode rows, passes with prompt rows in them,
 // verification.
 struct StreamTimes {
-  double tokens = 0, prompts = 0, judge = 0;
+  double tokens = 0, prompts = 0, verify = 0;
   std::int64_t token_passes = 0, prompt_passes = 0;
   std::int64_t tokens_written = 0;  // in the passes of decode rows alone
 };
@@ -85,7 +85,7 @@ class StreamLoop {
 
   // Takes a stream into a free slot, which it returns: the item that drafters are asked for. The
   // stream must fit the limits; what is given of one that a model of blocks writes is whole blocks,
-  // at least one where the model does not begin by itself. A draft model is told of it next. An
+  // at least one where the model does not begin by itself. A draft model is notified of it next. An
   // error leaves the slot free.
   std::size_t add(Stream stream);
   // Frees a slot; returns what its stream had, kStopped if it was running. No call of the listener.
@@ -94,7 +94,7 @@ class StreamLoop {
   void step(StreamListener& listener);
 
   // A sliding window with attention sinks (Xiao et al. 2024, section 3.2): of the stream in `slot`,
-  // which is done and held, the tokens [first, end) stay cached behind its prompts, which are the
+  // which is done and held, the tokens [first, end) stay cached after its prompts, which are the
   // sinks; tokens between them go, and the keys of those that stay are turned to their new
   // positions. `next` goes on in the same slot: the same prompts, those tokens for `given`. An
   // error leaves the slot free. The model's body is a transformer.

@@ -23,7 +23,7 @@ bool among(const std::vector<std::int32_t>& ids, std::int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// The grammar behind the part that is over; empty = the stream is.
+// The grammar after the part that is over; empty = the stream is.
 std::optional<std::size_t> grammar_after(const StreamSlot& slot, std::size_t most) {
   if (slot.stream.grammars.empty() || slot.result.tokens.size() >= most) return std::nullopt;
   const StreamGrammar& own = slot.stream.grammars[slot.grammar];

@@ -15,7 +15,7 @@ struct StreamSlot {
   Stream stream;
   std::unique_ptr<LoopSequence> sequence;  // null = the slot is free
   // Of each branch: rows of its prompt, which are given up when they were read, and the position
-  // behind them.
+  // after them.
   std::array<std::int64_t, 2> prompt_rows = {}, first_position = {};
   StreamResult result;
   PromptFeed feed;
@@ -46,8 +46,8 @@ struct StreamSlot {
                                : result.tokens.size() == stream.given.size();
   }
   std::size_t grammar_parts() const { return result.parts.size(); }
-  const LawSettings& law() const {
-    return stream.grammars.empty() ? stream.law : stream.grammars[grammar].law;
+  const DistributionSettings& dist() const {
+    return stream.grammars.empty() ? stream.dist : stream.grammars[grammar].dist;
   }
   // Of all parts. The sequence gives up its own.
   DecodeMeters take_meters();

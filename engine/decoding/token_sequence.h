@@ -6,8 +6,8 @@
 // A shape says once how its passes are laid out: line() for the model, describe() for a device that
 // verifies. settle() takes the verdicts on a pass, wherever they come from.
 //
-// A pass runs rows: row 0 is the last committed token, every other row a draft behind an earlier
-// row. A row's result is the law of the tokens behind it.
+// A pass runs rows: row 0 is the last committed token, every other row a draft after an earlier
+// row. A row's result is the distribution of the tokens after it.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include "engine/backend/row_judge.h"
+#include "engine/backend/row_verifier.h"
 #include "engine/core/function_ref.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/meters.h"
 #include "engine/decoding/trace.h"
-#include "engine/decoding/trees/tree_law_source.h"
-#include "engine/sampling/law.h"
+#include "engine/decoding/trees/tree_dist_source.h"
+#include "engine/sampling/dist.h"
 
 namespace tessera {
 
@@ -32,7 +32,7 @@ struct RawRow {
   std::span<const Real> cond, uncond;
 };
 
-// Rows of a pass that follow one another. Picture rows are counted from the first one that is
+// Rows of a pass that follow one another. Image rows are counted from the first one that is
 // cached; those of the pass itself follow the cached ones.
 struct PassLine {
   std::size_t position = 0;        // of the first token, in the stream
@@ -42,9 +42,9 @@ struct PassLine {
 };
 
 // How a device names the distribution that a draft was drawn from.
-inline DraftKind draft_kind(LawKind kind) {
-  if (kind == LawKind::kDense) return DraftKind::kRow;
-  return kind == LawKind::kUniform ? DraftKind::kUniform : DraftKind::kPoint;
+inline DraftKind draft_kind(DistributionKind kind) {
+  if (kind == DistributionKind::kDense) return DraftKind::kRow;
+  return kind == DistributionKind::kUniform ? DraftKind::kUniform : DraftKind::kPoint;
 }
 
 template <typename Real>
@@ -79,9 +79,9 @@ class Verdicts {
 template <typename Real, typename Random>
 class TokenSequence {
  public:
-  TokenSequence(const LawSettings& law, const VocabularyGrammar& grammar, Random random,
+  TokenSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar, Random random,
                 std::size_t item)
-      : law_(law, grammar),
+      : dist_(dist, grammar),
         random_(random),
         scratch_(2 * grammar.vocabulary()),
         total_(grammar.length()),
@@ -98,14 +98,14 @@ class TokenSequence {
 
   const std::vector<std::int32_t>& tokens() const { return tokens_; }
   bool done() const { return stopped_ || tokens_.size() == total_; }
-  // For texts. Tokens behind which the stream ends before it is full, and the ids that stand before
+  // For texts. Tokens after which the stream ends before it is full, and the ids that stand before
   // it, which drafters may copy from. Both borrowed.
-  void stop_behind(std::span<const std::int32_t> ids) { stops_ = ids; }
-  void stand_behind(std::span<const std::int32_t> ids) { before_ = ids; }
+  void stop_after(std::span<const std::int32_t> ids) { stops_ = ids; }
+  void stand_after(std::span<const std::int32_t> ids) { before_ = ids; }
   const DecodeMeters& meters() const { return meters_; }
   // When no pass follows.
   DecodeMeters take_meters() { return std::move(meters_); }
-  // Borrowed, with room for the stream: where the fate of every token is written down.
+  // Borrowed, with room for the stream: where the outcome of every token is written down.
   void trace_to(DecodeTrace* trace) { trace_ = trace; }
   // Drafts that the last pass tested, and how many of them were right.
   std::int64_t last_tested() const { return last_tested_; }
@@ -118,7 +118,7 @@ class TokenSequence {
 
   // The job that brings the next pass to `most` rows, no more than are missing.
   virtual DraftJob<Real, Random> draft_job(std::size_t most) = 0;
-  // When the drafter is through, and again whenever the laws it asked for were kept: what it wants
+  // When the drafter is through, and again whenever the distributions it asked for were kept: what it wants
   // to know before its rows are complete; nothing wanted = complete.
   virtual TreeJob<Real> grow() { return {}; }
 
@@ -139,14 +139,14 @@ class TokenSequence {
 
   // For a device that verifies: what each row of the next pass is about. Appends rows, and for
   // trees as many nodes; fills in `item` what is not its distribution, key or place in the pass.
-  virtual void describe(JudgedItem& item, std::vector<JudgedRow>& rows,
-                        std::vector<JudgedNode>& nodes) const = 0;
+  virtual void describe(VerifiedItem& item, std::vector<VerifiedRow>& rows,
+                        std::vector<VerifiedNode>& nodes) const = 0;
   // The drafts of the next pass in a line; null where there are none.
   virtual DraftWindow<Real>* window() { return nullptr; }
 
   std::size_t slot() const { return item_; }
-  const LawSettings& law() const { return law_.settings(); }
-  const VocabularyGrammar& grammar() const { return law_.grammar(); }
+  const DistributionSettings& dist() const { return dist_.settings(); }
+  const VocabularyGrammar& grammar() const { return dist_.grammar(); }
   const Random& random() const { return random_; }
   std::uint32_t position() const { return static_cast<std::uint32_t>(tokens_.size()); }
   void begin_pass() { random_.begin_pass(static_cast<std::uint32_t>(meters_.passes) + 1); }
@@ -187,13 +187,13 @@ class TokenSequence {
   bool first_pass() const { return meters_.passes == 0; }
   std::size_t missing() const { return total_ - tokens_.size(); }
 
-  // The law of a position of the stream: the one that `raw` was computed for, at a depth of d in
-  // the pass d positions behind what stood when it began. Probabilities cost an exponential an id;
+  // The distribution of a position of the stream: the one that `raw` was computed for, at a depth of d in
+  // the pass d positions after what stood when it began. Probabilities cost an exponential an id;
   // a caller that needs none is spared them.
   TargetRow<Real> process(std::size_t position, const RawRow<Real>& raw, bool with_probs = true) {
-    law_.process_at(position, raw.cond, raw.uncond);
-    return {{law_.support(), law_.support_logits()},
-            with_probs ? law_.probabilities() : std::span<const Real>()};
+    dist_.process_at(position, raw.cond, raw.uncond);
+    return {{dist_.support(), dist_.support_logits()},
+            with_probs ? dist_.probabilities() : std::span<const Real>()};
   }
 
   // A token that is committed at a position of the stream.
@@ -224,7 +224,7 @@ class TokenSequence {
     last_accepted_ = accepted;
   }
 
-  LawPipeline<Real> law_;
+  DistributionPipeline<Real> dist_;
   Random random_;
   std::vector<Real> scratch_;  // [2 V]
   DecodeMeters meters_;

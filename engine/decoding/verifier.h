@@ -39,7 +39,7 @@ class Verifier {
  public:
   virtual ~Verifier() = default;
   // The sequence of a stream in a slot, to be verified here.
-  virtual std::unique_ptr<LoopSequence> make_sequence(const LawSettings& law,
+  virtual std::unique_ptr<LoopSequence> make_sequence(const DistributionSettings& dist,
                                                       const VocabularyGrammar& grammar,
                                                       KeyedRandom random, std::size_t slot) = 0;
   // When the drafter is through, and again whenever trees were answered: brings what the next pass

@@ -17,12 +17,12 @@ constexpr double kHysteresis = 1.03;                // how much better another w
 constexpr double kLeavesPlain = 1.05;     // the same for one that is to follow plain decoding
 constexpr std::int64_t kHold = 16;        // passes between two changes but back to plain
 constexpr std::int64_t kProbe = 32;       // passes between two tries of the next wider window
-constexpr std::int64_t kMostIdle = 256;   // the same while one row is best: twice as long each time
+constexpr std::int64_t kMaxIdle = 256;   // the same while one row is best: twice as long each time
 constexpr std::int64_t kSureTimes = 3;    // times of a width before one is believed
 constexpr double kTimeShare = 0.2;        // of a new time in the moving mean
 constexpr double kPaceShare = 0.25;       // of a pass in the pace
 constexpr std::int64_t kFreshPasses = 6;  // passes after a change that tell of the new width
-constexpr double kMostStretch = 3;  // passes that take longer had another program's turn in them
+constexpr double kMaxStretch = 3;  // passes that take longer had another program's turn in them
 constexpr double kTooSlow = 5;      // widths that take this many times plain are not tried
 constexpr double kSlowGap = 128;    // ... but after so many passes, by times plain
 constexpr double kIdleTests = 16;  // that count for the past while plain decoding asks now and then
@@ -40,7 +40,7 @@ WindowController::WindowController(std::int64_t most) {
   points_.reserve(256);
 }
 
-// Passes grow slower along a picture, as there is more to attend to, and machines change their
+// Passes grow slower along an image, as there is more to attend to, and machines change their
 // pace. Both stretch passes of all widths alike: what is kept of a pass is its time at pace 1.
 // The first passes after a change of width tell what the new one takes, at the pace before; those
 // that follow tell the pace.
@@ -55,7 +55,7 @@ void WindowController::observe_time(std::int64_t rows, double seconds) {
     return;
   }
   const double usual = at->seconds * pace_;
-  const double took = std::clamp(seconds, usual / kMostStretch, usual * kMostStretch);
+  const double took = std::clamp(seconds, usual / kMaxStretch, usual * kMaxStretch);
   if (++at->count > kSureTimes && alike_ > kFreshPasses) {
     pace_ += kPaceShare * (took / at->seconds - pace_);
   } else if (at->count == 2) {  // the first time may have met a cold cache
@@ -79,7 +79,7 @@ double WindowController::tokens(std::int64_t window) const {
   double sum = 1, product = 1, last = 0.5;
   for (std::int64_t depth = 0; depth + 1 < window; ++depth) {
     const auto j = static_cast<std::size_t>(depth);
-    // Depths with little behind them lean on the one before.
+    // Depths with little after them lean on the one before.
     last = (right_[j] + 4 * last) / (tried_[j] + 4);
     product *= last;
     sum += product;
@@ -135,9 +135,9 @@ std::int64_t WindowController::unmeasured(std::int64_t rows_per_window) const {
   return 0;
 }
 
-// The width beside the one in use that is to be tried now: plain, or the next wider one.
+// The width next to the one in use that is to be tried now: plain, or the next wider one.
 std::int64_t WindowController::probe(std::int64_t rows_per_window) {
-  idle_gap_ = window_ == 1 ? std::min(2 * idle_gap_, kMostIdle) : kProbe / 2;
+  idle_gap_ = window_ == 1 ? std::min(2 * idle_gap_, kMaxIdle) : kProbe / 2;
   next_probe_ = passes_ + (window_ == 1 ? idle_gap_ : kProbe);
   probe_plain_ = !probe_plain_;
   if (probe_plain_ && window_ > 1) return 1;

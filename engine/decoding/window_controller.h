@@ -1,7 +1,7 @@
 // How wide the next pass should be. A pass of more rows costs more time, and brings more tokens
 // only as far as drafts are right; the controller measures both while it decodes and takes the
-// width with the most tokens a second, one row when guessing does not pay. It looks at past passes
-// alone, never at the drafts at hand, so that no method loses its promise by it.
+// width with the most tokens a second, one row when drafting does not pay. It looks at past passes
+// alone, never at the drafts at hand, so that no method loses its guarantee by it.
 //
 // Time is kept by rows of a pass, tokens by depth: the hazard a_j that draft j is right when all
 // before it were, so that a window of w rows brings A(w) = 1 + sum_{j<w} prod_{i<=j} a_i.
@@ -19,15 +19,15 @@ class WindowController {
   explicit WindowController(std::int64_t most);
 
   // The width of the next pass; `rows_per_window` rows are run for each row of the window (running
-  // pictures times branches). Changes rarely: a change of width costs what the tail had kept.
+  // images times branches). Changes rarely: a change of width costs what the tail had kept.
   std::int64_t next(std::int64_t rows_per_window);
   // What a pass of that width and so many rows took, in seconds.
   void observe_time(std::int64_t rows, double seconds);
-  // One picture's tests in it: `tested` drafts, of which the first `accepted` were right.
+  // One image's tests in it: `tested` drafts, of which the first `accepted` were right.
   void observe_tests(std::int64_t tested, std::int64_t accepted);
 
   // Expected tokens of a pass and the time of one with this many rows, from what is known; the time
-  // is that of a machine and of a place in the picture where the pace is 1.
+  // is that of a machine and of a place in the image where the pace is 1.
   double tokens(std::int64_t window) const;
   double seconds(std::int64_t rows) const;
 
@@ -53,7 +53,7 @@ class WindowController {
   std::vector<std::int64_t> widths_;
   std::vector<double> right_, tried_;       // by depth, decaying counts
   std::vector<Point> points_;               // by rows, ascending
-  double pace_ = 1;                         // what passes take now, beside what they took at first
+  double pace_ = 1;                         // what passes take now, next to what they took at first
   std::int64_t last_rows_ = 0, alike_ = 0;  // of the last pass; passes of so many rows in a row
   bool probe_plain_ = true;
   std::int64_t window_ = 1, passes_ = 0, held_ = 0, rows_per_window_ = 1;

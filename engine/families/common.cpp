@@ -94,11 +94,11 @@ class ShapeReader {
   std::string prefix_;
 };
 
-// The name of a folder beside the model's own, never a way out of there.
+// The name of a folder next to the model's own, never a way out of there.
 std::string folder_name(const JsonReader& reader, std::string_view key) {
   const std::string name = reader.string_or(key, "");
   if (name.starts_with('.') || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos) {
-    reader.fail(key, "the name of a folder beside this one", name);
+    reader.fail(key, "the name of a folder next to this one", name);
   }
   return name;
 }

@@ -1,8 +1,8 @@
-// Cosmos autoregressive models (NVIDIA 2025): 4B and 12B go on with a clip's first frames; 5B and
-// 13B read a text beside them. A Llama over the codes of clips with RMSNorm of queries and keys and
+// Cosmos autoregressive models (NVIDIA 2025): 4B and 12B go on with a video's first frames; 5B and
+// 13B read a text next to them. A Llama over the codes of videos with RMSNorm of queries and keys and
 // 3-D rotary places; YaRN on each axis (12B, 13B), sine and cosine of the places added before every
 // layer and attention to a text encoder's rows in every layer (5B, 13B), which also have one token
-// before the stream. Published as model.pt; the clip tokenizer is a folder of its own.
+// before the stream. Published as model.pt; the video tokenizer is a folder of its own.
 //
 // config.json has the fields of the authors' ModelConfig. What it lacks is read off the shapes of
 // the weights, or is as the authors' inference code sets it.
@@ -93,7 +93,7 @@ fs::path find_tokenizer(const ModelSource& source) {
        .where = "clip tokenizer",
        .expected = "the state dict of DV8x16x16 as model.safetensors or model.pt in a folder "
                    "tokenizer/ inside, or in " +
-                   std::string(kTokenizerFolders[1]) + " beside this one",
+                   std::string(kTokenizerFolders[1]) + " next to this one",
        .found = found,
        .hint = "load autoencoder.jit (or ema.jit) in PyTorch and save its state_dict()"});
 }
@@ -177,8 +177,8 @@ void read_kind(const JsonReader& config, const Shapes& shapes, Geometry& g) {
   g.table_rows = shapes.extent(kTable, 0, g.begins ? with_token : g.codes);
 }
 
-// The clip's grids, told or counted from its frames.
-void read_grid(const JsonReader& config, const FsqClipSpec& fsq, Geometry& g) {
+// The video's grids, told or counted from its frames.
+void read_grid(const JsonReader& config, const FsqVideoSpec& fsq, Geometry& g) {
   if (config.has("video_latent_shape")) {
     const auto shape = config.integers("video_latent_shape", 1, kMaxSide, 3);
     if (shape.size() != 3) {
@@ -246,14 +246,14 @@ void read_rope(const JsonReader& config, Geometry& g) {
 }
 
 Geometry read_geometry(const JsonReader& config, const Checkpoint* weights,
-                       const FsqClipSpec& fsq) {
+                       const FsqVideoSpec& fsq) {
   Geometry g;
   if (weights != nullptr && weights->find(kTable) == nullptr) g.root = "model.";
   const Shapes shapes(weights, g.root);
   read_sizes(config, shapes, g);
   read_kind(config, shapes, g);
   if (g.codes != fsq.codes()) {
-    config.fail("vocab_size", std::to_string(fsq.codes()) + " codes, as the clip tokenizer has",
+    config.fail("vocab_size", std::to_string(fsq.codes()) + " codes, as the video tokenizer has",
                 std::to_string(g.codes));
   }
   if (g.table_rows < g.codes + (g.begins ? 1 : 0)) {
@@ -282,7 +282,7 @@ void fill_model(const Geometry& g, ModelSpec& spec) {
   if (g.model.context_width > 0) spec.context = ContextSpec{.width = g.model.context_width};
 }
 
-void fill_tokenizer(const FsqClipSpec& fsq, ModelSpec& spec) {
+void fill_tokenizer(const FsqVideoSpec& fsq, ModelSpec& spec) {
   spec.fsq = fsq;
   spec.vq.base_channels = fsq.channels;
   spec.vq.multipliers.assign(static_cast<std::size_t>(fsq.halvings(fsq.spatial)) + 1, 1);
@@ -291,13 +291,13 @@ void fill_tokenizer(const FsqClipSpec& fsq, ModelSpec& spec) {
   spec.vq.embed_dim = static_cast<std::int64_t>(fsq.levels.size());
   spec.vq.latent_channels = fsq.latent_channels;
   spec.vq.prefix = fsq.prefix;
-  // The authors' inference code writes clips of this rate, and begins with 1 or 9 frames.
-  spec.clip = ClipSpec{.rate = 25,
+  // The authors' inference code writes videos of this rate, and begins with 1 or 9 frames.
+  spec.video = VideoSpec{.rate = 25,
                        .first_grid = 1,
                        .further_grid = fsq.temporal,
                        .goes_on = false,
                        .from_frames = true,
-                       .most_given = 2};
+                       .max_given = 2};
 }
 
 void fill_names(const Geometry& g, ModelSpec& spec) {
@@ -411,8 +411,8 @@ ModelSpec parse(const ModelSource& source) {
   static const Json kEmpty = Json::object();
   const JsonReader config(source.config != nullptr ? *source.config : kEmpty, source.config_file);
   ModelSpec spec;
-  FsqClipSpec fsq =
-      parse_fsq_clip(config.has("video_tokenizer") ? config.object("video_tokenizer")
+  FsqVideoSpec fsq =
+      parse_fsq_video(config.has("video_tokenizer") ? config.object("video_tokenizer")
                                                    : JsonReader(kEmpty, config.file()));
   std::optional<Checkpoint> weights;
   if (!source.config_only) {
@@ -438,13 +438,13 @@ ModelSpec parse(const ModelSource& source) {
   spec.tensors = list_tensors(g);
   spec.ignored = {"vision_encoder.*", "mm_projector.*", g.root + "vision_encoder.*",
                   g.root + "mm_projector.*"};
-  std::vector<TensorSpec> tokenizer = fsq_clip_tensors(fsq);
+  std::vector<TensorSpec> tokenizer = fsq_video_tensors(fsq);
   if (joint) {
     for (TensorSpec& tensor : tokenizer) spec.tensors.push_back(std::move(tensor));
-    spec.optional_tensors = fsq_clip_unused(fsq);
+    spec.optional_tensors = fsq_video_unused(fsq);
   } else {
     spec.vq_tensors = std::move(tokenizer);
-    spec.vq_optional = fsq_clip_unused(fsq);
+    spec.vq_optional = fsq_video_unused(fsq);
     // Constants of the wavelet and the quantizer, which the programs carry.
     spec.vq_ignored = {"encoder.patcher3d.*", "decoder.unpatcher3d.*", "quantizer.*",
                        "inv_quant.*"};

@@ -1,4 +1,4 @@
-// The configuration of Cosmos' clip tokenizer. The published ones come without: absent keys mean
+// The configuration of Cosmos' video tokenizer. The published ones come without: absent keys mean
 // DV8x16x16.
 #include <string>
 
@@ -17,7 +17,7 @@ std::int64_t power_of_two(const JsonReader& config, const char* key, std::int64_
   return value;
 }
 
-void check_halvings(const JsonReader& config, const char* key, const FsqClipSpec& spec,
+void check_halvings(const JsonReader& config, const char* key, const FsqVideoSpec& spec,
                     std::int64_t compression) {
   if (compression < spec.patch || spec.halvings(compression) >= spec.levels_count()) {
     config.fail(key,
@@ -29,10 +29,10 @@ void check_halvings(const JsonReader& config, const char* key, const FsqClipSpec
 }
 
 // The decoder enlarges time a level later than space: not all combinations lead back.
-void check_ways(const JsonReader& config, const FsqClipSpec& spec) {
+void check_ways(const JsonReader& config, const FsqVideoSpec& spec) {
   int space = 0, time = 0;
   for (int level = 1; level < spec.levels_count(); ++level) {
-    const FsqClipResample up = decoder_resample(spec, level);
+    const FsqVideoResample up = decoder_resample(spec, level);
     space += up.space ? 1 : 0;
     time += up.time ? 1 : 0;
   }
@@ -44,8 +44,8 @@ void check_ways(const JsonReader& config, const FsqClipSpec& spec) {
 
 }  // namespace
 
-FsqClipSpec parse_fsq_clip(const JsonReader& config) {
-  FsqClipSpec spec;
+FsqVideoSpec parse_fsq_video(const JsonReader& config) {
+  FsqVideoSpec spec;
   spec.channels = config.integer_or("channels", 128, 1, 4096);
   if (config.has("channels_mult")) {
     spec.multipliers = config.integers("channels_mult", 1, 64, kMaxLevels);

@@ -110,12 +110,12 @@ PreprocessPolicy read_policy(const Describer& row, const JsonReader& config,
 
 // What the family makes of a video. Qwen's pixels of a frame, and of all together, are counted in
 // tokens: 128 to 768, 90 % of 128,000.
-ClipPolicy read_clip_policy(const DescribeSpec& spec, const std::optional<Json>& json,
+VideoPolicy read_video_policy(const DescribeSpec& spec, const std::optional<Json>& json,
                             const fs::path& folder) {
   static const Json kEmpty = Json::object();
   const std::string file = (folder / "video_preprocessor_config.json").string();
   const JsonReader own(json ? *json : kEmpty, file);
-  ClipPolicy out;
+  VideoPolicy out;
   out.frame = frame_policy(spec.policy);
   if (spec.policy.mode != ResizeMode::kMultiples) return out;
   PreprocessPolicy& frame = out.frame;
@@ -189,8 +189,8 @@ void read_describing(const Describer& row, std::shared_ptr<const Json> config,
          .found = std::to_string(language.model.width)});
   }
   out.policy = read_policy(row, reader, out.tower, preprocessor, folder);
-  out.clip = read_clip_policy(out, video_preprocessor, folder);
-  out.clip_frames = row.clip_frames;
+  out.video = read_video_policy(out, video_preprocessor, folder);
+  out.video_frames = row.video_frames;
   out.chats.assign(row.chats.begin(), row.chats.end());
   if (row.finish != nullptr) row.finish(reader, out);
   out.title = std::string(row.title) + " " + size_label(language.model);

@@ -1,4 +1,4 @@
-// The describing half of a family: from the files beside the weights to a spec, and the weight file
+// The describing half of a family: from the files next to the weights to a spec, and the weight file
 // against it.
 #pragma once
 
@@ -23,13 +23,13 @@ void read_describing(const Describer& row, std::shared_ptr<const Json> config,
                      const std::optional<Json>& video_preprocessor,
                      const std::filesystem::path& folder, ModelSpec& spec);
 
-// The weight file against the spec: settles names of text and picture encoder, the newline's, and
+// The weight file against the spec: settles names of text and image encoder, the newline's, and
 // whether the text head is the embedding table. Error kModel (E_TEXT_LAYOUT, E_TOWER_LAYOUT,
 // E_TENSORS, E_CAPTION_MODEL) naming what is missing, wrong or surplus. Tensors of other parts are
 // passed over.
 void settle_describing(ModelSpec& spec, const Checkpoint& weights);
 
-// Every tensor of language model, picture encoder and projector, and the newline; a tied table
+// Every tensor of language model, image encoder and projector, and the newline; a tied table
 // once.
 std::vector<TensorSpec> describing_tensors(const ModelSpec& spec);
 // Numbers in them.

@@ -1,4 +1,4 @@
-// How a model describes images, as plain data: picture encoder, preprocessing, chat form, stops and
+// How a model describes images, as plain data: image encoder, preprocessing, chat form, stops and
 // the ids that stand for visual tokens. What a family file fills for the describing half.
 #pragma once
 
@@ -30,8 +30,8 @@ struct DescribeSpec {
   VisionTower tower;
   PreprocessPolicy policy;
   std::optional<PreprocessPolicy> together;  // of images that share a prompt; none = the same
-  ClipPolicy clip;                           // of videos
-  FrameSampling clip_frames;                 // which frames of a video are shown
+  VideoPolicy video;                           // of videos
+  FrameSampling video_frames;                 // which frames of a video are shown
   std::vector<ChatChoice> chats;             // the first whose token is known
   std::int32_t image_id = -1;                // the id that stands for a visual token
   std::int32_t video_id = -1;                // ... of a video; -1: it is shown as images

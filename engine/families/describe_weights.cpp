@@ -1,5 +1,5 @@
 // The weight file of a model that describes images, against its configuration: where the names of
-// its parts stand, and that every tensor of both halves is there, in its shape, and none beside.
+// its parts stand, and that every tensor of both halves is there, in its shape, and none next to.
 #include <set>
 
 #include "engine/families/describe.h"

@@ -1,12 +1,12 @@
 // Emu3 (Wang et al. 2024): a Llama with grouped keys over one vocabulary of text and visual tokens,
-// and a clip tokenizer, four frames a grid of codes. Two layouts: the Hugging Face port
+// and a video tokenizer, four frames a grid of codes. Two layouts: the Hugging Face port
 // (model_type "emu3", tokenizer in the same files, ids in `vocabulary_map`), under its newer and
 // older tensor names, and the authors' (model_type "Emu3", ids in the configuration, tokenizer in a
-// folder beside). Visual tokens are the last ids of the vocabulary.
+// folder next to). Visual tokens are the last ids of the vocabulary.
 //
-// A picture's stream: every row of codes and a row end, then grid end, image end, stream end.
+// An image's stream: every row of codes and a row end, then grid end, image end, stream end.
 // `"clip_config": {"grids", "grid_rows", "grid_cols", "fps", ...}` in the port's layout makes it a
-// model of clips, whose stream holds several grids; it may leave control ids out.
+// model of videos, whose stream holds several grids; it may leave control ids out.
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSide = 16384;  // pixels
 constexpr std::int64_t kMaxPrompt = 4096;
-constexpr std::int64_t kImageArea = 720 * 720;  // pixels of a picture, unless the file says
+constexpr std::int64_t kImageArea = 720 * 720;  // pixels of an image, unless the file says
 constexpr std::int64_t kMaxGrids = 4096;
 constexpr std::string_view kPortLanguages[] = {"emu3_text_model"};
 constexpr std::string_view kAuthorLanguages[] = {"Emu3"};
@@ -161,16 +161,16 @@ void square_grid(const ModelSource& source, const JsonReader& config, ModelSpec&
   spec.model.grid_rows = spec.model.grid_cols = grid;
 }
 
-void clip_grids(const JsonReader& clip, ModelSpec& spec) {
+void video_grids(const JsonReader& video, ModelSpec& spec) {
   StreamModelConfig& model = spec.model;
-  model.grids = clip.integer("grids", 1, kMaxGrids);
-  model.grid_rows = clip.integer("grid_rows", 1, kMaxSide);
-  model.grid_cols = clip.integer("grid_cols", 1, kMaxSide);
-  check_side(clip, "grid_rows", spec.image_height());
-  check_side(clip, "grid_cols", spec.image_width());
+  model.grids = video.integer("grids", 1, kMaxGrids);
+  model.grid_rows = video.integer("grid_rows", 1, kMaxSide);
+  model.grid_cols = video.integer("grid_cols", 1, kMaxSide);
+  check_side(video, "grid_rows", spec.image_height());
+  check_side(video, "grid_cols", spec.image_width());
   const std::int64_t frames = spec.movq->frames();
-  spec.clip = ClipSpec{
-      .rate = clip.integer_or("fps", 8, 1, 1000), .first_grid = frames, .further_grid = frames};
+  spec.video = VideoSpec{
+      .rate = video.integer_or("fps", 8, 1, 1000), .first_grid = frames, .further_grid = frames};
 }
 
 void fit_prompt(const JsonReader& reader, std::int64_t max_positions, ModelSpec& spec) {
@@ -181,7 +181,7 @@ void fit_prompt(const JsonReader& reader, std::int64_t max_positions, ModelSpec&
   if (model.max_prompt < 4) {
     reader.fail("max_position_embeddings",
                 "more than the " + std::to_string(model.image_tokens()) + " tokens of a " +
-                    (spec.clip ? "clip" : "picture"),
+                    (spec.video ? "clip" : "picture"),
                 std::to_string(max_positions));
   }
   model.transformer.rope.positions = model.max_prompt + model.image_tokens();
@@ -192,7 +192,7 @@ void fit_prompt(const JsonReader& reader, std::int64_t max_positions, ModelSpec&
 void fill_prompt(ModelSpec& spec) {
   const StreamModelConfig& model = spec.model;
   std::string size = std::to_string(model.grid_rows) + "*" + std::to_string(model.grid_cols);
-  if (spec.clip) size = std::to_string(model.grids) + "*" + size;
+  if (spec.video) size = std::to_string(model.grids) + "*" + size;
   const std::string after = "<|image start|>" + size + "<|image token|>";
   spec.prompt.kind = PromptKind::kText;
   spec.prompt.forms = {{"<|extra_203|>", "<|extra_203|>", after}, {"", "", after}};
@@ -201,7 +201,7 @@ void fill_prompt(ModelSpec& spec) {
 
 void read_settings(const ModelSource& source, ModelSpec& spec) {
   read_sampling(source, {.guidance = 3.0, .temperature = 1.0, .top_k = 2048}, spec);
-  spec.prompt.negative_text = spec.clip ? "" : kNegative;
+  spec.prompt.negative_text = spec.video ? "" : kNegative;
   const fs::path path = source.folder / "generation_config.json";
   if (source.folder.empty() || !file_exists(path)) return;
   const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
@@ -213,7 +213,7 @@ void fill_identity(const ModelSource& source, ModelSpec& spec) {
   const ModelConfig& model = spec.model.transformer;
   const bool published = model.layers == 32 && model.width == 4096;
   spec.size = published ? "8B" : size_label(model);
-  spec.title = (spec.clip ? "Emu3 clips " : "Emu3 ") + spec.size;
+  spec.title = (spec.video ? "Emu3 videos " : "Emu3 ") + spec.size;
   spec.weights = source.file.empty() ? source.folder : source.file;
   if (!source.folder.empty()) spec.tokenizer = source.folder / "tokenizer.json";
   spec.licence = "Apache-2.0 for published weights; a folder's own licence file rules";
@@ -278,10 +278,10 @@ ModelSpec parse_port(const ModelSource& source) {
   fill_tokenizer(movq, spec);
   StreamParts parts;
   if (config.has("clip_config")) {
-    const JsonReader clip = config.object("clip_config");
-    clip_grids(clip, spec);
-    parts = {clip.boolean_or("row_tokens", true), clip.boolean_or("grid_tokens", true),
-             clip.boolean_or("end_tokens", true)};
+    const JsonReader video = config.object("clip_config");
+    video_grids(video, spec);
+    parts = {video.boolean_or("row_tokens", true), video.boolean_or("grid_tokens", true),
+             video.boolean_or("end_tokens", true)};
   } else {
     square_grid(source, config, spec);
   }
@@ -298,7 +298,7 @@ ModelSpec parse_port(const ModelSource& source) {
 
 // --- the authors' files -------------------------------------------------------------------------
 
-// The clip tokenizer is a repository of its own: Emu3-VisionTokenizer.
+// The video tokenizer is a repository of its own: Emu3-VisionTokenizer.
 fs::path find_tokenizer(const ModelSource& source) {
   const fs::path& folder = source.folder;
   for (const fs::path& path : {folder / "vision_tokenizer", folder / "Emu3-VisionTokenizer",
@@ -310,7 +310,7 @@ fs::path find_tokenizer(const ModelSource& source) {
                .file = folder.string(),
                .where = "vision tokenizer",
                .expected = "the files of Emu3-VisionTokenizer in a folder vision_tokenizer/, or in "
-                           "Emu3-VisionTokenizer beside this one",
+                           "Emu3-VisionTokenizer next to this one",
                .found = "neither"});
 }
 

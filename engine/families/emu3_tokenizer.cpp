@@ -1,4 +1,4 @@
-// The configuration of Emu3's clip tokenizer: the authors' keys (ch, ch_mult, z_channels, double_z)
+// The configuration of Emu3's video tokenizer: the authors' keys (ch, ch_mult, z_channels, double_z)
 // and those of the Hugging Face port. Absent keys mean the reference class's defaults.
 #include <string>
 

@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-// Picture codes of any model.
+// Image codes of any model.
 inline constexpr std::int64_t kMaxCodes = std::int64_t{1} << 20;
 
 // A model as found on disk, before anyone knows its family.
@@ -41,7 +41,7 @@ using PolicyMaker = PreprocessPolicy (*)();
 // How models of one model_type describe images: what their configuration does not say.
 struct Describer {
   std::string_view type;   // model_type
-  std::string_view title;  // empty = its picture encoder is known, nothing is described with it
+  std::string_view title;  // empty = its image encoder is known, nothing is described with it
   // From the whole config.json; finish_tower() follows.
   VisionTower (*tower)(const JsonReader& config) = nullptr;
   std::string_view text_key;  // of the language model's keys; empty = "text_config", or at the top
@@ -49,7 +49,7 @@ struct Describer {
   std::span<const LayoutNames> layouts;
   PreprocessPolicy (*policy)(const JsonReader& preprocessor) = nullptr;
   std::string_view size_key;  // of image_size within vision_config; empty = at its top
-  FrameSampling clip_frames = {.rule = FrameRule::kRate};
+  FrameSampling video_frames = {.rule = FrameRule::kRate};
   std::span<const ChatChoice> chats;
   std::string_view image_key;  // of the placeholder's id, next to image_token_id
   std::int64_t image_id = -1;  // the class default; -1 = by token
@@ -109,15 +109,15 @@ std::string layer_name(const std::string& prefix, std::int64_t layer);
 // the tensor that is missing or impossible.
 VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix);
 
-// Emu3's clip tokenizer by its configuration, in the port's or the authors' keys; its names follow
+// Emu3's video tokenizer by its configuration, in the port's or the authors' keys; its names follow
 // `layout`. Batch norms' counters, which hold no weights, in movq_counters().
 MovqSpec parse_movq(const JsonReader& config, MovqNames layout);
 std::vector<std::string> movq_counters(const MovqSpec& spec);
 
-// Cosmos' clip tokenizer by the authors' keys (channels, channels_mult, levels ...).
-FsqClipSpec parse_fsq_clip(const JsonReader& config);
+// Cosmos' video tokenizer by the authors' keys (channels, channels_mult, levels ...).
+FsqVideoSpec parse_fsq_video(const JsonReader& config);
 
-// One more than the highest number behind `prefix` ("layers.") in any name, so that a tensor
+// One more than the highest number after `prefix` ("layers.") in any name, so that a tensor
 // missing from a layer is found missing rather than counted as a shorter model.
 std::int64_t layer_count(const Checkpoint& weights, std::string_view prefix);
 

@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// --- picture encoder and projector ---------------------------------------------------------------
+// --- image encoder and projector ---------------------------------------------------------------
 
 VisionTower tower(const JsonReader& config) {
   const JsonReader vision = config.object("vision_config");
@@ -104,7 +104,7 @@ constexpr Describer kDescribers[] = {
      .languages = kText,
      .layouts = kLayouts,
      .policy = [](const JsonReader&) { return smolvlm(); },
-     .clip_frames = {.rule = FrameRule::kRate, .rate = 1},
+     .video_frames = {.rule = FrameRule::kRate, .rate = 1},
      .chats = kSmolVlmChats,
      .image_key = "image_token_id",
      .image_id = 49190,

@@ -1,11 +1,11 @@
 // Janus and Janus-Pro (Wu et al. 2024, Chen et al. 2025): a Llama language model with a text head,
-// an understanding tower, and a generation half of its own (small code table, aligner, picture
+// an understanding tower, and a generation half of its own (small code table, aligner, image
 // head, VQ-16 tokenizer). Two layouts of the same weights: the Hugging Face port (model_type
 // "janus") and the original (model_type "multi_modality"). `"vision_config": null` in the port's
 // layout means that the checkpoint has no understanding half, `"draft_config": {...}` that it only
-// guesses for another model and holds neither text head nor VQ tensors.
+// drafts for another model and holds neither text head nor VQ tensors.
 //
-// Both halves share the language model: one generates over picture codes, the other describes what
+// Both halves share the language model: one generates over image codes, the other describes what
 // the tower sees, in text.
 #include <algorithm>
 #include <array>
@@ -171,7 +171,7 @@ void finish_geometry(const JsonReader& reader, std::string_view key, std::int64_
   model.max_prompt = std::min(max_positions - model.image_tokens(), kMaxPrompt);
   if (model.max_prompt < 3) {
     reader.fail(
-        key, "fewer picture tokens than max_position_embeddings " + std::to_string(max_positions),
+        key, "fewer image tokens than max_position_embeddings " + std::to_string(max_positions),
         std::to_string(model.image_tokens()));
   }
   model.transformer.rope.positions = model.max_prompt + model.image_tokens();
@@ -270,7 +270,7 @@ constexpr std::array<NamedTower, 5> kTowers = {{
     {"siglip_so400m_patch14_384", 1152, 27, 14, 4304},
 }};
 
-// Width, layers, patch_size and mlp_width may be given beside or instead of a known name; published
+// Width, layers, patch_size and mlp_width may be given next to or instead of a known name; published
 // files never do, small test models must.
 Vision parse_original_vision(const JsonReader& config) {
   const JsonReader params = sub_config(sub_config(config, "vision_config"), "params");
@@ -387,7 +387,7 @@ ModelSpec parse(const ModelSource& source) {
   return model_type(source) == "janus" ? parse_hf(source) : parse_original(source);
 }
 
-// --- describing: picture encoder and aligner
+// --- describing: image encoder and aligner
 // ------------------------------------------------------
 
 VitNames janus_port_names() {

@@ -1,4 +1,4 @@
-// LlamaGen, class-conditional (Sun et al. 2024): a Llama over picture codes with 2-D rotary
+// LlamaGen, class-conditional (Sun et al. 2024): a Llama over image codes with 2-D rotary
 // positions and one class token in front; its VQ tokenizer is a file of its own. Published as .pt
 // without a configuration, so sizes are read off tensor shapes; a config.json with the fields of
 // the original ModelArgs (as the Hugging Face mixin writes it) is used when it is there.
@@ -83,7 +83,7 @@ fs::path find_vq(const fs::path& folder) {
 std::int64_t square_side(const JsonReader& reader, std::int64_t places) {
   const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(places))));
   if (side * side != places) {
-    reader.fail("block_size", "a square number of picture tokens", std::to_string(places));
+    reader.fail("block_size", "a square number of image tokens", std::to_string(places));
   }
   return side;
 }
@@ -153,7 +153,7 @@ Geometry geometry_of_shapes(const Checkpoint& weights, const std::string& file) 
   if (row == kLlamaGenSizes.end()) {
     refuse(file, "", "a published size (B, L, XL, XXL, XXXL, 1B, 3B, 7B)",
            std::to_string(g.layers) + " layers of width " + std::to_string(g.width),
-           "put a config.json with dim, n_layer, n_head beside it");
+           "put a config.json with dim, n_layer, n_head next to it");
   }
   g.heads = row->heads;
   const std::int64_t head_dim = g.width / g.heads;
@@ -301,7 +301,7 @@ VqSpec read_vq(const ModelSource& source, const Geometry& g, ModelSpec& spec) {
   spec.vq_weights = find_vq(source.folder);
   if (spec.vq_weights.empty()) {
     refuse(spec.weights.string(), "VQ tokenizer",
-           "vq_ds16_c2i.pt (or vq.safetensors, or a folder vq/) beside the weights", "none");
+           "vq_ds16_c2i.pt (or vq.safetensors, or a folder vq/) next to the weights", "none");
   }
   const Checkpoint checkpoint = Checkpoint::open(spec.vq_weights);
   VqSpec vq = infer_vq_spec(checkpoint, "");
@@ -333,7 +333,7 @@ ModelSpec parse(const ModelSource& source) {
   } else {
     spec.weights = source.file.empty() ? find_weights(source.folder) : source.file;
     if (spec.weights.empty()) {
-      refuse(source.folder.string(), "", "model.safetensors or one .pt beside the VQ tokenizer",
+      refuse(source.folder.string(), "", "model.safetensors or one .pt next to the VQ tokenizer",
              "none, or several");
     }
     if (has_model_args(source)) {

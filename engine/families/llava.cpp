@@ -13,9 +13,9 @@ namespace tessera {
 
 namespace {
 
-// --- picture encoder and projector ---------------------------------------------------------------
+// --- image encoder and projector ---------------------------------------------------------------
 
-constexpr TowerDefaults kClip = {768, 3072, 12, 12, 224, 32, "quick_gelu", 1e-5};
+constexpr TowerDefaults kVideo = {768, 3072, 12, 12, 224, 32, "quick_gelu", 1e-5};
 constexpr TowerDefaults kSiglip = {768, 3072, 12, 12, 224, 16, "gelu_pytorch_tanh", 1e-6};
 
 TowerLayout layout(const char* tower, const char* projector, std::vector<std::string> layers) {
@@ -46,7 +46,7 @@ std::vector<TowerLayout> joined(std::vector<TowerLayout> first, std::vector<Towe
 }
 
 // Entry 0 of the reference's hidden states is what enters layer 0; -1 the output of the last layer,
-// without the norm behind it. Several entries are joined on the channels.
+// without the norm after it. Several entries are joined on the channels.
 void read_feature_layers(const JsonReader& config, const char* key, std::int64_t fallback,
                          VitSpec& vit) {
   const std::int64_t low = -vit.layers - 1, high = vit.layers;
@@ -79,12 +79,12 @@ VisionTower port_tower(const JsonReader& config, std::int64_t feature_layer,
                                                               "siglip_vision_model"};
   static constexpr const char* kStrategy = "vision_feature_select_strategy";
   const JsonReader vision = config.object("vision_config");
-  const bool clip = vision.choice("model_type", kTowers) == kTowers[0];
+  const bool video = vision.choice("model_type", kTowers) == kTowers[0];
   VisionTower tower;
   VitSpec& vit = tower.vit;
-  read_tower_sizes(vision, clip ? kClip : kSiglip, vit);
-  vit.class_token = vit.first_norm = clip;
-  vit.patch_bias = !clip;
+  read_tower_sizes(vision, video ? kVideo : kSiglip, vit);
+  vit.class_token = vit.first_norm = video;
+  vit.patch_bias = !video;
   vit.final_norm = VitFinalNorm::kUnused;
   read_feature_layers(config, "vision_feature_layer", feature_layer, vit);
   const std::string strategy = config.string_or(kStrategy, strategy_fallback);
@@ -92,10 +92,10 @@ VisionTower port_tower(const JsonReader& config, std::int64_t feature_layer,
     config.fail(kStrategy, "default or full", strategy);
   }
   // "default" drops the first row whatever it is: of SigLIP that is a patch.
-  if (!clip && strategy == "default") {
+  if (!video && strategy == "default") {
     config.fail(kStrategy, "full, as SigLIP has no class token to drop", strategy);
   }
-  vit.class_token_feature = clip && strategy == "full";
+  vit.class_token_feature = video && strategy == "full";
   read_text_width(config, tower.projector);
   tower.projector.bias = config.boolean_or("multimodal_projector_bias", true);
   tower.projector.activation = activation_of(config, "projector_hidden_act", "gelu");
@@ -136,7 +136,7 @@ VisionTower onevision_tower(const JsonReader& config) { return port_tower(config
 
 // --- preprocessing -------------------------------------------------------------------------------
 
-PreprocessPolicy clip(std::string name, ResizeMode mode) {
+PreprocessPolicy video(std::string name, ResizeMode mode) {
   PreprocessPolicy out;
   out.name = std::move(name);
   out.mode = mode;
@@ -146,15 +146,15 @@ PreprocessPolicy clip(std::string name, ResizeMode mode) {
 }
 
 PreprocessPolicy llava_pad() {
-  PreprocessPolicy out = clip("llava-1.5", ResizeMode::kPadToSquare);
+  PreprocessPolicy out = video("llava-1.5", ResizeMode::kPadToSquare);
   out.background = {122, 116, 104};  // the mean colour, truncated
   return out;
 }
 
-PreprocessPolicy llava_crop() { return clip("llava-1.5-hf", ResizeMode::kShortestSide); }
+PreprocessPolicy llava_crop() { return video("llava-1.5-hf", ResizeMode::kShortestSide); }
 
 PreprocessPolicy llava_next() {
-  PreprocessPolicy out = clip("llava-next", ResizeMode::kPinpoints);
+  PreprocessPolicy out = video("llava-next", ResizeMode::kPinpoints);
   out.pinpoints = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
   return out;
 }
@@ -176,7 +176,7 @@ PreprocessPolicy llava_onevision() {
   for (std::int64_t rows = 1; rows <= 6; ++rows) {
     for (std::int64_t cols = 1; cols <= 6; ++cols) out.pinpoints.push_back({rows, cols});
   }
-  out.most_map_tiles = 9;
+  out.max_map_tiles = 9;
   return out;
 }
 
@@ -188,7 +188,7 @@ PreprocessPolicy llava_policy(const JsonReader& preprocessor) {
   return preprocessor.boolean_or("do_pad", false) ? llava_pad() : llava_crop();
 }
 
-// LLaVA-OneVision cuts no tiles of pictures that share a prompt: each is padded to a square with
+// LLaVA-OneVision cuts no tiles of images that share a prompt: each is padded to a square with
 // the mean colour, one view, one newline after it.
 PreprocessPolicy whole_views(PreprocessPolicy policy) {
   policy.mode = ResizeMode::kPadToSquare;
@@ -202,7 +202,7 @@ PreprocessPolicy whole_views(PreprocessPolicy policy) {
 
 void finish_onevision(const JsonReader&, DescribeSpec& spec) {
   spec.together = whole_views(spec.policy);
-  spec.clip.halved = spec.clip.newline_at_end = true;
+  spec.video.halved = spec.video.newline_at_end = true;
 }
 
 // --- prompts -------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ constexpr Describer kDescribers[] = {
      .languages = kQwen2Text,
      .layouts = kLayouts,
      .policy = [](const JsonReader&) { return llava_onevision(); },
-     .clip_frames = {.rule = FrameRule::kUniform},
+     .video_frames = {.rule = FrameRule::kUniform},
      .chats = kOneVisionChats,
      .image_key = "image_token_index",
      .image_id = 151646,

@@ -49,7 +49,7 @@ OpenedModel make_up_captioner(const std::string& name) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_MODEL_MISSING",
                  .file = name,
-                 .expected = "test:tiny, the one made-up model that describes pictures",
+                 .expected = "test:tiny, the one made-up model that describes images",
                  .found = "another"});
   }
   OpenedModel out;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/backend/row_judge.h"
+#include "engine/backend/row_verifier.h"
 #include "engine/nn/vq_graph.h"
 
 namespace tessera {
@@ -56,7 +56,7 @@ std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType st
 
 std::size_t visual_weight_bytes(const ModelSpec& spec, const Backend& backend, DType storage,
                                 VqHalves halves) {
-  if (spec.fsq) return fsq_clip_weight_bytes(*spec.fsq, backend, storage, halves);
+  if (spec.fsq) return fsq_video_weight_bytes(*spec.fsq, backend, storage, halves);
   return spec.movq ? movq_weight_bytes(*spec.movq, backend, storage, halves)
                    : vq_weight_bytes(spec.vq, backend, storage, halves);
 }
@@ -64,7 +64,7 @@ std::size_t visual_weight_bytes(const ModelSpec& spec, const Backend& backend, D
 std::size_t visual_scratch_bytes(const ModelSpec& spec, const Backend& backend) {
   const auto rows = static_cast<int>(spec.model.grid_rows);
   const auto cols = static_cast<int>(spec.model.grid_cols);
-  if (spec.fsq) return fsq_clip_scratch_bytes(*spec.fsq, backend, rows, cols);
+  if (spec.fsq) return fsq_video_scratch_bytes(*spec.fsq, backend, rows, cols);
   return spec.movq ? movq_decode_scratch_bytes(*spec.movq, backend, rows, cols)
                    : vq_decode_scratch_bytes(spec.vq, backend, rows, cols);
 }
@@ -103,19 +103,19 @@ MemoryPlan placed_on_device(MemoryPlan plan, const ModelSpec& spec, const Memory
   plan.on_device = true;
   plan.staging = kDeviceStagingBytes;
   plan.libraries = kDeviceLibraryBytes;
-  // Rows under judgement and their order; with laws, those of the pass before as well.
-  plan.laws = JudgeLimits{.codes = spec.model.codes,
+  // Rows under verdict and their order; with distributions, those of the pass before as well.
+  plan.dists = VerifyLimits{.codes = spec.model.codes,
                           .rows = request.images * request.window,
                           .items = request.images,
                           .width = request.spare_rows > 0 ? 1 : 0}
-                  .bytes(request.laws);
-  plan.sampling = rows * row * (request.laws ? 2 : 1);
+                  .bytes(request.dists);
+  plan.sampling = rows * row * (request.dists ? 2 : 1);
   return plan;
 }
 
 namespace {
 
-// The largest number of pictures, less than asked for, that fits; 0 = not even one.
+// The largest number of images, less than asked for, that fits; 0 = not even one.
 std::int64_t images_that_fit(MemoryRequest request, std::size_t free,
                              FunctionRef<std::size_t(const MemoryRequest&)> bytes_of) {
   std::int64_t fits = 0, beyond = request.images;

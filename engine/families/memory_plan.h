@@ -13,7 +13,7 @@
 namespace tessera {
 
 // Of a device: 48 recorded passes with 1 MiB of arguments each, which most stay far below, and 4 MiB
-// beside them.
+// next to them.
 inline constexpr std::size_t kDeviceStagingBytes = std::size_t{52} << 20;
 // Code and workspaces of cuBLASLt and cuDNN, kernels, recorded passes: an allowance, not measured.
 inline constexpr std::size_t kDeviceLibraryBytes = std::size_t{256} << 20;
@@ -23,9 +23,9 @@ struct MemoryRequest {
   std::int64_t images = 1;          // at once
   bool guidance = true;             // two sequences an image
   std::int64_t prompt_tokens = 64;  // rows of the longest prompt; 1 for a class
-  std::int64_t window = 1;          // rows of a picture in one pass
-  bool laws = false;                // whether drafts keep their laws
-  std::int64_t spare_rows = 0;      // cached rows of a sequence beyond prompt and picture
+  std::int64_t window = 1;          // rows of an image in one pass
+  bool dists = false;                // whether drafts keep their distributions
+  std::int64_t spare_rows = 0;      // cached rows of a sequence beyond prompt and image
 };
 
 struct MemoryPlan {
@@ -33,16 +33,16 @@ struct MemoryPlan {
   std::size_t kv = 0;
   std::size_t activations = 0;  // arena of the widest pass, logits and hidden rows
   std::size_t vq_weights = 0;   // decoder and codebook, f32
-  std::size_t vq_scratch = 0;   // decoding one picture
+  std::size_t vq_scratch = 0;   // decoding one image
   std::size_t draft = 0;        // a draft model with its cache and buffers
   std::size_t process = 0;      // program, libraries, tokenizer: an allowance, see the .cpp
 
   // The rest is 0 where the host computes.
-  std::size_t captioner = 0;  // a model that describes, beside the one that paints
-  std::size_t laws = 0;       // rows that a device judges
+  std::size_t captioner = 0;  // a model that describes, next to the one that generates
+  std::size_t dists = 0;       // rows that a device verifies
   std::size_t staging = 0;  // arguments on their way, as much on the device as in the host's memory
   std::size_t libraries = 0;  // the vendor's libraries and recorded passes: an allowance
-  std::size_t sampling = 0;   // logits and laws in the host's memory
+  std::size_t sampling = 0;   // logits and distributions in the host's memory
   bool on_device = false;
   std::string device;                    // its name
   std::size_t device_free = 0;           // bytes of it when the plan was made
@@ -52,7 +52,7 @@ struct MemoryPlan {
   std::size_t device_bytes() const {
     return !on_device ? 0
                       : weights + kv + activations + vq_weights + vq_scratch + draft + captioner +
-                            laws + staging + libraries;
+                            dists + staging + libraries;
   }
   std::size_t host_bytes() const {
     return on_device ? process + staging + sampling
@@ -61,7 +61,7 @@ struct MemoryPlan {
   std::size_t total() const { return device_bytes() + host_bytes(); }
 };
 
-// Bytes of the picture tokenizer, and of decoding one picture or one grid with it.
+// Bytes of the image tokenizer, and of decoding one image or one grid with it.
 std::size_t visual_weight_bytes(const ModelSpec& spec, const Backend& backend, DType storage,
                                 VqHalves halves = VqHalves::kDecoder);
 std::size_t visual_scratch_bytes(const ModelSpec& spec, const Backend& backend);
@@ -72,7 +72,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const Backend& backend, const Memo
 MemoryPlan placed_on_device(MemoryPlan plan, const ModelSpec& spec, const MemoryRequest& request);
 
 // Requests that need at most `free` bytes, each as near to what was asked for as it can be: fewer
-// pictures at once, a narrower window, bf16 in the place of f32, each alone; if none of them is
+// images at once, a narrower window, bf16 in the place of f32, each alone; if none of them is
 // enough, several together. Empty: nothing fits. `bytes_of` grows with images and window.
 std::vector<MemoryRequest> what_fits(const MemoryRequest& asked, std::size_t free,
                                      FunctionRef<std::size_t(const MemoryRequest&)> bytes_of);

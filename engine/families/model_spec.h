@@ -12,7 +12,7 @@
 #include "engine/families/describe_spec.h"
 #include "engine/model/block_model.h"
 #include "engine/model/stream_model.h"
-#include "engine/nn/fsq_clip_spec.h"
+#include "engine/nn/fsq_video_spec.h"
 #include "engine/nn/movq_spec.h"
 #include "engine/nn/vq_spec.h"
 
@@ -47,8 +47,8 @@ struct WeightNames {
   std::string align_in, align_out, head_in, head_out;
   bool head_bias = true;
   std::string text_head;  // of a head over the text's ids; empty = none of its own
-  // Where text and picture share one vocabulary, the rows of the tensors that are the prompt table,
-  // the code table (one range behind the other) and the head; empty = all rows.
+  // Where text and image share one vocabulary, the rows of the tensors that are the prompt table,
+  // the code table (one range after the other) and the head; empty = all rows.
   std::vector<RowRange> prompt_rows, code_rows, head_rows;
 };
 
@@ -82,13 +82,13 @@ struct SamplingDefaults {
 };
 
 // A model of clips: its stream holds model.grids grids of codes.
-struct ClipSpec {
+struct VideoSpec {
   std::int64_t rate = 8;  // frames a second, as it was trained
   // Frames that the first grid stands for, and each further one.
   std::int64_t first_grid = 4, further_grid = 4;
-  bool goes_on = true;       // clips longer than its own are written in windows
+  bool goes_on = true;       // videos longer than its own are written in windows
   bool from_frames = false;  // writes none without first frames
-  std::int64_t most_given = std::int64_t{1} << 40;  // grids that a clip may begin with
+  std::int64_t max_given = std::int64_t{1} << 40;  // grids that a video may begin with
 
   // Frames of that many grids from the first one on.
   std::int64_t frames_of(std::int64_t grids) const {
@@ -110,9 +110,9 @@ struct ContextSpec {
   std::int64_t rows = 512, width = 1024;
 };
 
-// A folder that only guesses for another model: no text head and no picture tokenizer in it.
+// A folder that only drafts for another model: no text head and no image tokenizer in it.
 struct DraftSpec {
-  // Its conditional branch alone imitates the other model's law under this guidance; 0 = it is
+  // Its conditional branch alone imitates the other model's distribution under this guidance; 0 = it is
   // guided as the other model is.
   double guidance = 0;
 };
@@ -130,16 +130,16 @@ struct ModelSpec {
   std::vector<TextLayout> layouts;       // of the text it writes; the first is the one in use
   std::optional<DescribeSpec> describe;  // empty = describes no images, or was not asked to
   VqSpec vq;
-  std::optional<MovqSpec> movq;    // the tokenizer, where it is a clip tokenizer; vq is its frame's
-  std::optional<FsqClipSpec> fsq;  // the same of another kind; at most one of the two
-  std::optional<ClipSpec> clip;    // empty = paints pictures
+  std::optional<MovqSpec> movq;    // the tokenizer, where it is a video tokenizer; vq is its frame's
+  std::optional<FsqVideoSpec> fsq;  // the same of another kind; at most one of the two
+  std::optional<VideoSpec> video;    // empty = generates images
   std::optional<ContextSpec> context;
   // Written in blocks of tokens: `model` then tells of stream and prompt, and sizes.
   std::optional<BlockModelConfig> blocks;
   PromptTemplate prompt;
   SamplingDefaults sampling;
   std::optional<DraftSpec> draft;
-  std::string draft_model;  // a folder beside this one that guesses for it; empty = none
+  std::string draft_model;  // a folder next to this one that drafts for it; empty = none
   std::string licence;
   // What generates: every tensor of `weights` with its shape, those never uploaded included.
   std::vector<TensorSpec> tensors;

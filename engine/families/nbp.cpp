@@ -1,7 +1,7 @@
 // NBP (Ren et al. 2025, "Next block prediction"): a GPT with learned positions over one vocabulary
-// of special tokens, condition tokens and picture codes, which writes a row of 16 codes at a time.
+// of special tokens, condition tokens and image codes, which writes a row of 16 codes at a time.
 // Published as Lightning checkpoints without a configuration, so sizes are read off shapes; a
-// config.json of model_type "nbp" says them otherwise, and may come with a clip tokenizer. The clip
+// config.json of model_type "nbp" says them otherwise, and may come with a video tokenizer. The video
 // tokenizer of the published models is not read, so that those are checked and looked at alone.
 //
 // Ids, as the authors' program lays them out: for models that begin by themselves (hybrid) the
@@ -77,17 +77,17 @@ void read_config(const JsonReader& config, ModelSpec& spec) {
   model.conditions = config.integer_or("cond_vocab_size", 0, 0, kMaxCodes);
   model.codes = config.integer_or("codes", kPublishedCodes, 1, kMaxCodes);
   settle_vocabulary(model);
-  const JsonReader clip = config.object("clip_config");
-  spec.model.grids = clip.integer("grids", 1, kMaxGrids);
-  spec.model.grid_rows = clip.integer("grid_rows", 1, kMaxSide);
-  spec.model.grid_cols = clip.integer("grid_cols", 1, kMaxSide);
-  spec.clip = ClipSpec{.rate = clip.integer_or("fps", 8, 1, 1000),
+  const JsonReader video = config.object("clip_config");
+  spec.model.grids = video.integer("grids", 1, kMaxGrids);
+  spec.model.grid_rows = video.integer("grid_rows", 1, kMaxSide);
+  spec.model.grid_cols = video.integer("grid_cols", 1, kMaxSide);
+  spec.video = VideoSpec{.rate = video.integer_or("fps", 8, 1, 1000),
                        .from_frames = model.start == BlockStart::kGiven};
   if (!config.has("vq_config")) return;
   spec.movq = parse_movq(config.object("vq_config"), MovqNames::kHfEmu3);
   spec.movq->frame.prefix = "model.vqmodel.";
   spec.vq = spec.movq->frame;
-  spec.clip->first_grid = spec.clip->further_grid = spec.movq->frames();
+  spec.video->first_grid = spec.video->further_grid = spec.movq->frames();
   if (spec.vq.codes != model.codes) {
     config.fail("vq_config.codebook_size", std::to_string(model.codes) + " codes, as the model has",
                 std::to_string(spec.vq.codes));
@@ -117,7 +117,7 @@ void read_shapes(const Checkpoint& weights, const std::string& file, ModelSpec& 
   if (row == kNbpSizes.end()) {
     refuse(file, "", "a published size (base, xl, 3B)",
            std::to_string(model.layers) + " layers of width " + std::to_string(model.width),
-           "put a config.json with n_layer, n_embd, n_head beside it");
+           "put a config.json with n_layer, n_embd, n_head next to it");
   }
   model.heads = row->heads;
   model.block = kPublishedBlock;
@@ -134,7 +134,7 @@ void read_shapes(const Checkpoint& weights, const std::string& file, ModelSpec& 
   settle_vocabulary(model);
   spec.model.grids = 5;
   spec.model.grid_rows = spec.model.grid_cols = 16;
-  spec.clip = ClipSpec{.rate = 8,
+  spec.video = VideoSpec{.rate = 8,
                        .first_grid = 1,
                        .further_grid = 4,
                        .from_frames = model.start == BlockStart::kGiven};

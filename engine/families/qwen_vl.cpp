@@ -1,4 +1,4 @@
-// Qwen2-VL (Wang et al. 2024) and Qwen2.5-VL (Bai et al. 2025): a picture encoder with rotary
+// Qwen2-VL (Wang et al. 2024) and Qwen2.5-VL (Bai et al. 2025): an image encoder with rotary
 // positions for any size, patches two frames deep, a merger of two by two patches, and a language
 // model with three rotary axes. They describe images.
 #include <array>
@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// --- picture encoder and projector ---------------------------------------------------------------
+// --- image encoder and projector ---------------------------------------------------------------
 
 void read_qwen_shared(const JsonReader& vision, VisionTower& tower) {
   VitSpec& vit = tower.vit;
@@ -99,7 +99,7 @@ constexpr PolicyMaker kPolicies[] = {qwen2_vl};
 
 void finish_qwen2_5(const JsonReader& config, DescribeSpec& spec) {
   const JsonReader vision = sub_config(config, "vision_config");
-  spec.clip.ids_per_second = vision.number_or("tokens_per_second", 4, 0, 1000);
+  spec.video.ids_per_second = vision.number_or("tokens_per_second", 4, 0, 1000);
 }
 
 // --- prompts -------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ constexpr Describer kDescribers[] = {
      .languages = kQwen2Text,
      .layouts = kLayouts,
      .policy = [](const JsonReader&) { return qwen2_vl(); },
-     .clip_frames = {.rule = FrameRule::kQwen},
+     .video_frames = {.rule = FrameRule::kQwen},
      .chats = kChats,
      .image_key = "image_token_id",
      .image_id = 151655,
@@ -148,7 +148,7 @@ constexpr Describer kDescribers[] = {
      .languages = kQwen25Text,
      .layouts = kLayouts,
      .policy = [](const JsonReader&) { return qwen2_vl(); },
-     .clip_frames = {.rule = FrameRule::kQwen},
+     .video_frames = {.rule = FrameRule::kQwen},
      .chats = kChats,
      .image_key = "image_token_id",
      .image_id = 151655,

@@ -134,7 +134,7 @@ void add_describing(std::shared_ptr<const Json> config, const std::optional<Json
                  .expected = "a family that describes pictures: " + describing_types(),
                  .found = !config->is_object() ? "no object"
                           : row != nullptr
-                              ? model_type(*config) + ", which has no vision_config: it only paints"
+                              ? model_type(*config) + ", which has no vision_config: it only generates"
                               : model_type(*config)});
   }
   read_describing(*row, std::move(config), preprocessor, video_preprocessor, folder, spec);

@@ -51,7 +51,7 @@ std::string describing_types();
 // Whether the folder's config.json names one of them.
 bool describes_images(const std::filesystem::path& folder);
 
-// The picture encoder of a config.json; `file` is its name in messages. Error kModel naming file,
+// The image encoder of a config.json; `file` is its name in messages. Error kModel naming file,
 // JSON path, what was expected and what was found.
 VisionTower parse_vision_tower(const Json& config, const std::string& file);
 

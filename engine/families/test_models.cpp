@@ -88,14 +88,14 @@ Json null_config() {
   return janus_config(text, kTestVocab, 512, vq, 2);
 }
 
-struct ClipSize {
+struct VideoSize {
   std::int64_t layers, width, heads, kv_heads, ffn_width;
   std::int64_t codes, grid_rows, grid_cols, positions;
-  std::vector<int> multipliers;  // of the clip tokenizer's levels, each but the last halves frames
+  std::vector<int> multipliers;  // of the video tokenizer's levels, each but the last halves frames
 };
 
 // The control ids are in the vocabulary either way.
-Json clip_config(const ClipSize& size, bool controls) {
+Json video_config(const VideoSize& size, bool controls) {
   const std::int64_t first = 256 + static_cast<std::int64_t>(kClipSpecials.size());
   Json map = Json::object();
   for (std::size_t i = 0; i < kClipSpecials.size(); ++i) map[kClipSpecials[i]] = 256 + i;
@@ -133,8 +133,8 @@ Json clip_config(const ClipSize& size, bool controls) {
                 {"end_tokens", controls}}}};
 }
 
-Json clip_config(bool controls) {
-  return clip_config({.layers = 2,
+Json video_config(bool controls) {
+  return video_config({.layers = 2,
                       .width = 64,
                       .heads = 4,
                       .kv_heads = 2,
@@ -167,7 +167,7 @@ Json cosmos_config(bool text) {
                 {"levels", {5, 4, 3}}}}};
 }
 
-// A row of a grid is a block; the clip tokenizer is that of the clip model.
+// A row of a grid is a block; the video tokenizer is that of the video model.
 Json nbp_config(bool hybrid) {
   constexpr std::int64_t kText = 256 + kClipSpecials.size();
   Json out = {{"model_type", "nbp"},
@@ -179,7 +179,7 @@ Json nbp_config(bool hybrid) {
               {"hybrid", hybrid},
               {"cond_vocab_size", hybrid ? kText : 0},
               {"codes", 64},
-              {"vq_config", clip_config(false)["vq_config"]},
+              {"vq_config", video_config(false)["vq_config"]},
               {"clip_config", {{"grids", 4}, {"grid_rows", 4}, {"grid_cols", 6}, {"fps", 8}}}};
   return out;
 }
@@ -243,7 +243,7 @@ OpenedModel make_test_model(const std::string& name) {
   model.vq_weights = model.weights;
   model.source = source_of(model.weights);
   if (model.spec.prompt.kind == PromptKind::kText) {
-    model.tokenizer_json = model.spec.clip ? test_clip_tokenizer_json() : test_tokenizer_json();
+    model.tokenizer_json = model.spec.video ? test_clip_tokenizer_json() : test_tokenizer_json();
   }
   return model;
 }
@@ -267,7 +267,7 @@ std::string random_config(std::string_view family, std::string_view size) {
     for (const PublishedSize& row : kLlamaGenSizes) {
       if (row.name != size || row.layers > 24 || row.width > 1024) continue;
       const std::int64_t ffn_width = (row.width * 8 / 3 + 255) / 256 * 256;
-      return clip_config({.layers = row.layers,
+      return video_config({.layers = row.layers,
                           .width = row.width,
                           .heads = row.heads,
                           .kv_heads = row.heads,
@@ -321,7 +321,7 @@ OpenedModel make_random_model(const std::string& name, const FamilyOptions& opti
   model.vq_weights = draw_all(
       name, model.spec.movq ? movq_tensors(*model.spec.movq) : vq_tensors(model.spec.vq), rule);
   if (model.spec.prompt.kind == PromptKind::kText) {
-    model.tokenizer_json = model.spec.clip ? test_clip_tokenizer_json() : test_tokenizer_json();
+    model.tokenizer_json = model.spec.video ? test_clip_tokenizer_json() : test_tokenizer_json();
   }
   return model;
 }
@@ -350,7 +350,7 @@ bool is_made_up_model(std::string_view name) {
 
 std::string test_model_config(std::string_view name) {
   if (name == "nbp" || name == "nbp-frames") return nbp_config(name == "nbp").dump();
-  if (name == "clip" || name == "clip-rows") return clip_config(name == "clip-rows").dump();
+  if (name == "clip" || name == "clip-rows") return video_config(name == "clip-rows").dump();
   if (name == "cosmos" || name == "cosmos-text") return cosmos_config(name != "cosmos").dump();
   expects(name == "tiny" || name == "rows" || name == "null", "a test model's name");
   return (name == "null" ? null_config() : tiny_config()).dump();

@@ -121,7 +121,7 @@ LinearWeight WeightLoader::pack(const std::vector<std::string>& names) {
   return packed;
 }
 
-// Rows of a matrix, packed one range behind the other.
+// Rows of a matrix, packed one range after the other.
 LinearWeight WeightLoader::packed_rows(const std::string& name, const std::vector<RowRange>& rows) {
   const ConstTensorView whole = source_.get(name);
   const std::int64_t width = whole.shape[1];

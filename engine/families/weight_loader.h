@@ -1,5 +1,5 @@
 // Brings the tensors of a model onto a device, one at a time: no more than one source tensor is
-// resident beside what is packed already, and a large table never stands in memory twice.
+// resident next to what is packed already, and a large table never stands in memory twice.
 #pragma once
 
 #include <string>
@@ -21,9 +21,9 @@ class WeightLoader {
   // All of them: Error kModel (E_WEIGHT_NOT_FINITE) naming the tensor, the first NaN or infinity in
   // it and how many there are.
   Tensor vector(const std::string& name);  // f32
-  // In the storage type; of `rows`, one range behind the other, if there are any.
+  // In the storage type; of `rows`, one range after the other, if there are any.
   Tensor table(const std::string& name, const std::vector<RowRange>& rows = {});
-  // Vectors one behind the other, f32; empty for no names.
+  // Vectors one after the other, f32; empty for no names.
   Tensor joined(const std::vector<std::string>& names);
   LinearWeight pack(const std::vector<std::string>& names);
   // stem.weight, of `rows` if there are any, and stem.bias; an empty stem gives an empty layer.

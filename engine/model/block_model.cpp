@@ -47,8 +47,8 @@ BlockModel::BlockModel(Backend& backend, const BlockModelConfig& config, BlockMo
           "the position table has all positions");
 }
 
-std::size_t BlockModel::scratch_bytes(const BlockModelConfig& config, std::int64_t most_rows) {
-  const std::int64_t m = most_rows, d = config.width;
+std::size_t BlockModel::scratch_bytes(const BlockModelConfig& config, std::int64_t max_rows) {
+  const std::int64_t m = max_rows, d = config.width;
   const auto segment = static_cast<std::int64_t>(sizeof(AttentionSegment));
   const std::size_t shared = 3 * matrix_bytes(m, d) + 2 * matrix_bytes(m, 1, 8) +
                              2 * matrix_bytes(m, 1) + matrix_bytes(m, segment, 1);

@@ -19,7 +19,7 @@ namespace tessera {
 
 // How a stream begins that nothing was given of.
 enum class BlockStart : std::uint8_t {
-  // A begin token behind the prompt, then the first block token by token; behind its last token
+  // A begin token after the prompt, then the first block token by token; after its last token
   // stand placeholders, which make it the block that the second one is predicted from.
   kHybrid,
   kGiven,  // not at all: at least one block is given
@@ -29,7 +29,7 @@ struct BlockModelConfig {
   std::int64_t layers = 0, width = 0, heads = 0;     // L, D, H; H divides D
   std::int64_t positions = 5120;                     // rows of the position table
   std::int64_t vocabulary = 0;                       // rows of the token table and of the head
-  std::int64_t first_code = 0, codes = 0;            // ids of picture codes among them
+  std::int64_t first_code = 0, codes = 0;            // ids of image codes among them
   std::int64_t first_condition = 0, conditions = 0;  // ids of a prompt's tokens; 0 = no prompt
   std::int64_t block = 16;                           // tokens
   // kHybrid: id 0 is the begin token, ids 1 ... block - 1 are the placeholders.
@@ -70,7 +70,7 @@ struct BlockModelWeights {
   Tensor position_table;  // [positions, D], any rank whose last extent is D
   std::vector<BlockLayerWeights> layers;
   Tensor final_norm, final_norm_bias;  // [D]
-  Linear head;                         // [codes, D]: rows of the picture codes alone
+  Linear head;                         // [codes, D]: rows of the image codes alone
 };
 
 class BlockModel final : public PassModel {
@@ -98,7 +98,7 @@ class BlockModel final : public PassModel {
     return scratch_bytes(config_, rows);
   }
 
-  static std::size_t scratch_bytes(const BlockModelConfig& config, std::int64_t most_rows);
+  static std::size_t scratch_bytes(const BlockModelConfig& config, std::int64_t max_rows);
   static std::size_t weight_bytes(const BlockModelConfig& config, const Backend& backend,
                                   DType storage);
 

@@ -52,8 +52,8 @@ void slide_cache(const Transformer& transformer, KvCache& cache, std::int64_t se
   expects(shape.sequences * shape.capacity <= std::numeric_limits<std::int32_t>::max(),
           "slots are counted in 32 bits");
   const std::span<const std::int64_t> all = cache.positions(sequence);
-  const auto behind = all.subspan(static_cast<std::size_t>(first + count));
-  const std::vector<std::int64_t> from(behind.begin(), behind.end());
+  const auto after = all.subspan(static_cast<std::size_t>(first + count));
+  const std::vector<std::int64_t> from(after.begin(), after.end());
   std::vector<std::int64_t> to = from;
   for (std::int64_t& position : to) position -= count;
   cache.slide(sequence, first, count);

@@ -1,5 +1,5 @@
-// A window that slides over a cached stream behind attention sinks (Xiao et al. 2024, "Efficient
-// streaming language models with attention sinks", section 3.2): the first rows stay, rows behind
+// A window that slides over a cached stream after attention sinks (Xiao et al. 2024, "Efficient
+// streaming language models with attention sinks", section 3.2): the first rows stay, rows after
 // them go, and what is left counts its positions within the cache.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Takes rows [first, first + count) out of a sequence that was not cut. Every layer's keys behind
+// Takes rows [first, first + count) out of a sequence that was not cut. Every layer's keys after
 // them are turned from their positions to those `count` lower, computed in f32 and stored in the
 // cache's type; values are moved as they are. Keys and values keep what they saw of the rows that
 // went: in layer 0 nothing, as a row of it is made of its own token. The rotary embedding has one

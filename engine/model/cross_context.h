@@ -1,4 +1,4 @@
-// What the rows of a sequence attend to beside themselves: rows of another model, for instance a
+// What the rows of a sequence attend to next to themselves: rows of another model, for instance a
 // text encoder's, as keys and values of every layer, computed once.
 #pragma once
 

@@ -32,7 +32,7 @@ struct ForwardBatch {
   // positions then only say where rows are cached.
   std::span<const std::array<std::int64_t, 3>> places = {};
   std::span<const RowPath> paths = {};
-  // By cache sequence: what its rows attend to beside themselves, where the model does so.
+  // By cache sequence: what its rows attend to next to themselves, where the model does so.
   std::span<const CrossContext* const> contexts = {};
 };
 
@@ -41,7 +41,7 @@ struct ForwardBatch {
 class LayerObserver {
  public:
   virtual ~LayerObserver() = default;
-  // q [rows, H, hd] behind the rotary embedding, before its keys are asked.
+  // q [rows, H, hd] after the rotary embedding, before its keys are asked.
   virtual void queries(std::int64_t /*layer*/, std::int64_t /*first*/, ConstTensorView /*q*/) {}
   // silu(gate) * up, [rows, F].
   virtual void activations(std::int64_t /*layer*/, std::int64_t /*first*/,

@@ -20,7 +20,7 @@ struct ModelConfig {
   float norm_eps = 1e-6f;
   bool qkv_bias = false;
   bool qk_norm = false;  // RMSNorm of each head's query and key, before they turn
-  // Attention to rows of this width in every layer, behind that to its own; 0 = none. Its heads are
+  // Attention to rows of this width in every layer, after that to its own; 0 = none. Its heads are
   // those above, its queries and keys are normed alike and do not turn.
   std::int64_t context_width = 0;
   bool added_places = false;  // sine and cosine of the place are added before every layer; 3-D rope

@@ -1,6 +1,6 @@
 // The one transformer of the project: const weights, a forward pass over rows of any number of
 // cached sequences. A row's result depends on its own sequence up to itself and on nothing else:
-// neither on the rows beside it, nor on the window it came in, nor on threads.
+// neither on the rows next to it, nor on the window it came in, nor on threads.
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ class Transformer {
   // The same for a part of the layers. In the first part (range.first = 0) rows are embeddings and
   // appended to the cache; in a later one they are what the part before wrote, or of each sequence
   // the rows that were kept of it, after the cache was cut by the others: the last ones that are
-  // cached. Writes the residual stream behind layer last - 1, [M, D], and after the last layer the
+  // cached. Writes the residual stream after layer last - 1, [M, D], and after the last layer the
   // hidden states after the final norm.
   void forward_layers(const ForwardBatch& batch, LayerRange range, KvCache& cache, Arena& arena,
                       TensorView out, const Taps& taps = {}) const;

@@ -1,7 +1,7 @@
 // The residual convolution blocks of the "taming" VQGAN family (Esser, Rombach, Ommer: "Taming
 // transformers for high-resolution image synthesis", 2021): residual block, single-head attention
 // over all places, stride-2 downsampling, nearest upsampling. A network is a list of steps run in
-// order, so encoder, decoder and the small judge are the same code with other data.
+// order, so encoder, decoder and the small verify are the same code with other data.
 // Feature maps are [H, W, C] f32.
 #pragma once
 

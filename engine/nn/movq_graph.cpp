@@ -1,4 +1,4 @@
-// What the clip tokenizer costs.
+// What the video tokenizer costs.
 #include "engine/nn/movq_spec.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// Spells the names of the clip tokenizer and derives every shape from the spec.
+// Spells the names of the video tokenizer and derives every shape from the spec.
 #include "engine/nn/movq_spec.h"
 
 #include <utility>

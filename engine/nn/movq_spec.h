@@ -1,4 +1,4 @@
-// Plain data that describes the clip tokenizer of Emu3 (Wang et al. 2024, section 2.1; MoVQ: Zheng
+// Plain data that describes the video tokenizer of Emu3 (Wang et al. 2024, section 2.1; MoVQ: Zheng
 // et al. 2022): a VQGAN encoder and decoder for frames, causal convolutions along time around
 // the codebook, norms of the decoder conditioned on the code vectors. Four frames make one grid of
 // codes; the first frame needs none before it.
@@ -38,8 +38,8 @@ GroupNormOptions movq_norm(const MovqSpec& spec, VqSide side);
 // convolution's weight as a matrix.
 std::string movq_name(const MovqSpec& spec, const std::string& name, bool& linear);
 
-// Bytes that decoding a grid of rows x cols codes takes beside the weights: maps of the layers along
-// time, one frame's arena, the frames handed out.
+// Bytes that decoding a grid of rows x cols codes takes next to the weights: maps of the layers along
+// time, one frame's arena, the frames emitted.
 std::size_t movq_decode_scratch_bytes(const MovqSpec& spec, const Backend& backend, int rows,
                                       int cols);
 // Bytes of packed weights: decoder and codebook, and the encoder if asked for.

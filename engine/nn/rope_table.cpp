@@ -87,7 +87,7 @@ void stretch_axis(const RopeYarn& yarn, std::int64_t original, std::vector<float
   }
 }
 
-void fill_clip(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
+void fill_video(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
   const std::array<std::int64_t, 3> pairs = axis_pairs(head_dim);
   std::array<std::vector<float>, 3> frequency;
   for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -128,8 +128,8 @@ std::array<std::int64_t, 3> axis_pairs(std::int64_t head_dim) {
 
 RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t head_dim) {
   const bool grid = spec.layout == RopeLayout::kGrid2d;
-  const bool clip = spec.layout == RopeLayout::kGrid3d;
-  expects(head_dim > 0 && head_dim % (grid ? 4 : 2) == 0 && (!clip || head_dim >= 6),
+  const bool video = spec.layout == RopeLayout::kGrid3d;
+  expects(head_dim > 0 && head_dim % (grid ? 4 : 2) == 0 && (!video || head_dim >= 6),
           "pairs fill the head");
   expects(spec.rows() > 0, "a rotary table has rows");
   const Shape shape{spec.rows(), head_dim / 2};
@@ -138,8 +138,8 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
   table.sin.assign(static_cast<std::size_t>(shape.elements()), 0.0f);
   if (grid) {
     fill_grid(spec, table);
-  } else if (clip) {
-    fill_clip(spec, head_dim, table);
+  } else if (video) {
+    fill_video(spec, head_dim, table);
   } else {
     fill_one_d(spec, head_dim, table);
   }

@@ -5,7 +5,7 @@
 //   order; the first half of the pairs turns with the row r, the second with the column c, both by
 //   theta^(-2 k / (hd / 2)).
 //   3-D (Cosmos): `condition_rows` rows that turn nothing (cosine 1, sine 0), then one row per place
-//   of a clip's grids, grid by grid in raster order. dh = dw = 2 (hd / 6), dt = hd - 2 dh elements of
+//   of a video's grids, grid by grid in raster order. dh = dw = 2 (hd / 6), dt = hd - 2 dh elements of
 //   a head turn with time, row and column, in the order t, h, w, each axis by theta^(-2 k / dx). The
 //   table ends in rows that turn nothing, up to a multiple of `multiple_of`.
 #pragma once

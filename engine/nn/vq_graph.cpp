@@ -5,7 +5,7 @@ namespace tessera {
 
 namespace {
 
-std::size_t picture_bytes(const VqSpec& spec, int rows, int cols) {
+std::size_t image_bytes(const VqSpec& spec, int rows, int cols) {
   const std::int64_t places = std::int64_t{rows} * cols * spec.downsample() * spec.downsample();
   return static_cast<std::size_t>(places * spec.image_channels) * sizeof(float);
 }
@@ -17,14 +17,14 @@ std::size_t vq_decode_scratch_bytes(const VqSpec& spec, const Backend& backend, 
   const std::size_t latents = static_cast<std::size_t>(spec.embed_dim) * sizeof(float) *
                               static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
   return conv_scratch(backend, vq_decoder_steps(spec), rows, cols).total() + latents +
-         picture_bytes(spec, rows, cols);
+         image_bytes(spec, rows, cols);
 }
 
 std::size_t vq_encode_scratch_bytes(const VqSpec& spec, const Backend& backend, int rows,
                                     int cols) {
   const int factor = static_cast<int>(spec.downsample());
   return conv_scratch(backend, vq_encoder_steps(spec), rows * factor, cols * factor).total() +
-         picture_bytes(spec, rows, cols);
+         image_bytes(spec, rows, cols);
 }
 
 std::size_t vq_weight_bytes(const VqSpec& spec, const Backend& backend, DType storage,

@@ -17,10 +17,10 @@ std::vector<ConvStep> vq_decoder_steps(const VqSpec& spec);
 std::vector<ConvStep> vq_encoder_body(const VqSpec& spec);
 std::vector<ConvStep> vq_decoder_body(const VqSpec& spec);
 
-// Bytes that decoding rows x cols codes takes beside the weights: feature maps (two at most), the
-// backend's scratch, the looked-up codebook rows and the picture handed out.
+// Bytes that decoding rows x cols codes takes next to the weights: feature maps (two at most), the
+// backend's scratch, the looked-up codebook rows and the image emitted.
 std::size_t vq_decode_scratch_bytes(const VqSpec& spec, const Backend& backend, int rows, int cols);
-// The same for encoding a picture of rows x cols codes.
+// The same for encoding an image of rows x cols codes.
 std::size_t vq_encode_scratch_bytes(const VqSpec& spec, const Backend& backend, int rows, int cols);
 
 // Bytes of packed weights: decoder and codebook, and the encoder if asked for.

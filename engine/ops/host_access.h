@@ -29,7 +29,7 @@ class HostView {
   ConstTensorView view_;
 };
 
-// What the host writes in place of a device tensor's contents, all of it; there behind send().
+// What the host writes in place of a device tensor's contents, all of it; there after send().
 class HostDraft {
  public:
   HostDraft(Backend& backend, TensorView of) : backend_(backend), of_(of), view_(of) {

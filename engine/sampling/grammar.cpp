@@ -36,9 +36,9 @@ std::size_t VocabularyGrammar::codes_among(std::size_t tokens) const {
   return whole * cells() + row * columns + std::min(rest % stride(), columns);
 }
 
-std::vector<std::int32_t> VocabularyGrammar::picture_codes(
+std::vector<std::int32_t> VocabularyGrammar::image_codes(
     std::span<const std::int32_t> tokens) const {
-  expects(tokens.size() <= length(), "the tokens are of one picture");
+  expects(tokens.size() <= length(), "the tokens are of one image");
   std::vector<std::int32_t> out;
   out.reserve(codes_among(tokens.size()));
   for (std::size_t position = 0; position < tokens.size(); ++position) {

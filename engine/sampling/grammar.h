@@ -1,9 +1,9 @@
-// Which tokens of a picture's or a clip's stream are picture codes and which are fixed by their
-// place. A clip is several grids of codes, one behind the other. Some families write a token behind
-// every row of codes, one behind every grid, one behind the picture, one behind everything; a plain
+// Which tokens of an image's or a video's stream are image codes and which are fixed by their
+// place. A video is several grids of codes, one after the other. Some families write a token after
+// every row of codes, one after every grid, one after the image, one after everything; a plain
 // grid of codes is the same without any.
 //
-// Ids are local: picture codes first, 0 … codes-1, as the sliced head gives logits for them, then
+// Ids are local: image codes first, 0 … codes-1, as the sliced head gives logits for them, then
 // the control ids that the family has. A control id stands at its places and nowhere else.
 #pragma once
 
@@ -20,9 +20,9 @@ struct VocabularyGrammar {
   std::size_t rows = 1, columns = 1;  // of a grid of codes
   bool row_end = false;
   bool image_end = false;
-  std::size_t grids = 1;  // of a clip; a picture is one
+  std::size_t grids = 1;  // of a video; an image is one
   bool grid_end = false;
-  bool stream_end = false;  // behind the image end
+  bool stream_end = false;  // after the image end
 
   // One row of `tokens` codes.
   static VocabularyGrammar line(std::size_t codes, std::size_t tokens) {
@@ -81,7 +81,7 @@ struct VocabularyGrammar {
   // How many of the first `tokens` tokens are codes.
   std::size_t codes_among(std::size_t tokens) const;
   // The codes of a stream or of its first tokens, row by row.
-  std::vector<std::int32_t> picture_codes(std::span<const std::int32_t> tokens) const;
+  std::vector<std::int32_t> image_codes(std::span<const std::int32_t> tokens) const;
   // Tokens with which that many whole grids stand, their grid ends included.
   std::size_t tokens_of(std::size_t whole_grids) const { return whole_grids * grid_stride(); }
   // The stream's first tokens out of the codes of whole grids.

@@ -17,14 +17,14 @@
 
 namespace tessera {
 
-// What is decided, and at which token of the picture.
+// What is decided, and at which token of the image.
 struct Draw {
   Purpose purpose = Purpose::kAccept;
   std::uint32_t position = 0;
   std::uint32_t lane = 0;  // tells decisions of one purpose and position apart
 };
 
-// A processed row: the ids that the law allows, ascending, and log-probabilities up to a constant.
+// A processed row: the ids that the distribution allows, ascending, and log-probabilities up to a constant.
 template <typename Real>
 struct LogitRow {
   std::span<const std::int32_t> support;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/fixed_math.h"
-#include "engine/core/law_math.h"
+#include "engine/core/dist_math.h"
 #include "engine/core/row_tree.h"
 
 namespace tessera {

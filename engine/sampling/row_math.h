@@ -1,4 +1,4 @@
-// Loops over one row of a law, in forms that compilers turn into vector instructions of any width
+// Loops over one row of a distribution, in forms that compilers turn into vector instructions of any width
 // with the same bits: sums run in the lanes of engine/core/row_tree.h, whatever the machine.
 #pragma once
 

@@ -2,19 +2,19 @@
 
 namespace tessera {
 
-std::span<const BoundSetting<LawSettings>> LawSettings::rows() {
-  static constexpr BoundSetting<LawSettings> kRows[] = {
-      {&setting::kTemperature, &LawSettings::temperature},
-      {&setting::kTopK, &LawSettings::top_k},
-      {&setting::kTopP, &LawSettings::top_p},
-      {&setting::kMinP, &LawSettings::min_p},
-      {&setting::kTypical, &LawSettings::typical},
-      {&setting::kGuidance, &LawSettings::guidance}};
+std::span<const BoundSetting<DistributionSettings>> DistributionSettings::rows() {
+  static constexpr BoundSetting<DistributionSettings> kRows[] = {
+      {&setting::kTemperature, &DistributionSettings::temperature},
+      {&setting::kTopK, &DistributionSettings::top_k},
+      {&setting::kTopP, &DistributionSettings::top_p},
+      {&setting::kMinP, &DistributionSettings::min_p},
+      {&setting::kTypical, &DistributionSettings::typical},
+      {&setting::kGuidance, &DistributionSettings::guidance}};
   return kRows;
 }
 
 const SettingGroup& sampling_group() {
-  static const SettingGroup kGroup{.title = "Sampling", .rows = rows_of<LawSettings>()};
+  static const SettingGroup kGroup{.title = "Sampling", .rows = rows_of<DistributionSettings>()};
   return kGroup;
 }
 
@@ -31,17 +31,17 @@ SettingValues without_cuts() {
   return out;
 }
 
-LawSettings settle_law(LawSettings preset, const SettingValues& chosen) {
-  for (const BoundSetting<LawSettings>& bound : LawSettings::rows()) {
+DistributionSettings settle_dist(DistributionSettings preset, const SettingValues& chosen) {
+  for (const BoundSetting<DistributionSettings>& bound : DistributionSettings::rows()) {
     if (const SettingValue* value = chosen.find(*bound.row)) assign(preset, bound, *value);
   }
   return preset;
 }
 
-SettingValues values_of(const LawSettings& law) {
+SettingValues values_of(const DistributionSettings& dist) {
   SettingValues out;
-  for (const BoundSetting<LawSettings>& bound : LawSettings::rows()) {
-    out.set(*bound.row, value_of(law, bound));
+  for (const BoundSetting<DistributionSettings>& bound : DistributionSettings::rows()) {
+    out.set(*bound.row, value_of(dist, bound));
   }
   return out;
 }

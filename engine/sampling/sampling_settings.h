@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/core/setting.h"
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 
 namespace tessera {
 
@@ -76,8 +76,8 @@ std::span<const Setting* const> preset_rows();
 SettingValues without_cuts();
 
 // What was chosen, and the model's own for the rest.
-LawSettings settle_law(LawSettings preset, const SettingValues& chosen);
+DistributionSettings settle_dist(DistributionSettings preset, const SettingValues& chosen);
 // Every row of it.
-SettingValues values_of(const LawSettings& law);
+SettingValues values_of(const DistributionSettings& dist);
 
 }  // namespace tessera

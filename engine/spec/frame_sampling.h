@@ -13,7 +13,7 @@ enum class FrameRule : std::uint8_t {
 
 struct FrameSampling {
   FrameRule rule = FrameRule::kUniform;
-  std::int64_t frames = 32;  // at most; kUniform: exactly, with repeats in shorter clips
+  std::int64_t frames = 32;  // at most; kUniform: exactly, with repeats in shorter videos
   double rate = 2.0;         // frames a second; kRate and kQwen
 };
 

@@ -45,16 +45,16 @@ struct PreprocessPolicy {
   std::int64_t side = 336;       // pixels: of a view; kMultiples makes views of other sizes
   std::int64_t patch = 14;       // pixels a side of a patch
   std::int64_t merge = 1;        // patches a side that become one token
-  Rgb behind = {255, 255, 255};  // the colour that shows through transparent pixels
+  Rgb after = {255, 255, 255};  // the colour that shows through transparent pixels
   Rgb background = {0, 0, 0};    // the colour of padding
   SideRounding rounding = SideRounding::kTruncate;
   std::int64_t shortest = 1;        // kLongestSide: no side becomes smaller than this, pixels
   std::vector<Tiling> pinpoints;    // kPinpoints, in order of preference at a tie
-  std::int64_t most_map_tiles = 0;  // kPinpoints: a larger token map is shrunk to this; 0: never
+  std::int64_t max_map_tiles = 0;  // kPinpoints: a larger token map is shrunk to this; 0: never
   std::int64_t longest = 0;         // kTiles: pixels
   std::int64_t longest_cap = 4096;  // kTiles: pixels
   bool split = true;                // kTiles; false: the base view alone
-  bool newline_at_end = false;      // one more token behind a single view (LLaVA-OneVision)
+  bool newline_at_end = false;      // one more token after a single view (LLaVA-OneVision)
   std::int64_t min_pixels = 0, max_pixels = 0;  // kMultiples
   double max_aspect = 200;                      // long side over short side
   double rescale = 1.0 / 255.0;
@@ -68,18 +68,18 @@ struct PreprocessPolicy {
 inline constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
 inline constexpr std::array<double, 3> kClipStd = {0.26862954, 0.26130258, 0.27577711};
 
-struct ClipPolicy {
+struct VideoPolicy {
   PreprocessPolicy frame;        // gives one view of a frame
   std::int64_t view_frames = 1;  // frames of a view
   // Pixels of all frames of a view's depth together: many frames become smaller, down to 1.05 times
   // the policy's min_pixels. 0 = no matter how many. For ResizeMode::kMultiples.
   std::int64_t total_pixels = 0;
   bool halved = false;          // tokens of a frame are resized to half a side, rounded up
-  bool newline_at_end = false;  // one more token behind the last frame
+  bool newline_at_end = false;  // one more token after the last frame
   // Time ids go by the clock, so many a second, truncated; none = one a view.
   std::optional<double> ids_per_second;
 
-  bool operator==(const ClipPolicy&) const = default;
+  bool operator==(const VideoPolicy&) const = default;
 };
 
 // A policy for frames from that of pictures: tiles are not cut, the base view alone is shown.

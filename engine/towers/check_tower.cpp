@@ -1,4 +1,4 @@
-// Compares what a checkpoint holds behind a tower's prefixes with what the tower must have.
+// Compares what a checkpoint holds after a tower's prefixes with what the tower must have.
 #include <algorithm>
 #include <set>
 
@@ -90,7 +90,7 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
                            : checkpoint.file_of(checkpoint.tensors().begin()->first),
                .where = first,
                .expected = "the " + std::to_string(expected.size()) +
-                           " tensors of its picture encoder and projector",
+                           " tensors of its image encoder and projector",
                .found = text}};
 }
 

@@ -1,4 +1,4 @@
-// Keys of picture encoders that several families share.
+// Keys of image encoders that several families share.
 #include "engine/towers/tower_configs.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Keys of picture encoders that several families share, for the readers of their config.json.
+// Keys of image encoders that several families share, for the readers of their config.json.
 #pragma once
 
 #include "engine/core/json.h"

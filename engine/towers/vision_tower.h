@@ -1,4 +1,4 @@
-// The picture half of a published captioning model as plain data: encoder, projector, and the names
+// The image half of a published captioning model as plain data: encoder, projector, and the names
 // under which its files keep them. Family files (engine/families) fill it from config.json.
 #pragma once
 
@@ -23,7 +23,7 @@ struct VisionTower {
   VitSpec vit;
   ProjectorSpec projector;
   std::vector<TowerLayout> layouts;  // the first is the one that vit and projector carry
-  // Names behind the encoder's prefix that the file may have and nobody reads; '*' at the end.
+  // Names after the encoder's prefix that the file may have and nobody reads; '*' at the end.
   std::vector<std::string> ignored;
 };
 
@@ -38,7 +38,7 @@ void locate_tower(VisionTower& tower, const Checkpoint& checkpoint);
 // Every tensor of encoder and projector.
 std::vector<TensorSpec> tower_tensors(const VisionTower& tower);
 
-// Names, shapes and types behind the tower's two prefixes against tower_tensors; tensors elsewhere
+// Names, shapes and types after the tower's two prefixes against tower_tensors; tensors elsewhere
 // are other parts' business. Error kModel (E_TENSORS) listing missing, wrong and surplus tensors,
 // the first 10 of each and how many there are.
 void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint);

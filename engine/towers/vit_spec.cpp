@@ -85,40 +85,40 @@ void check_vit_spec(const VitSpec& spec, const std::string& file) {
                  .found = std::to_string(found)}};
   };
   if (spec.heads < 1 || spec.width % spec.heads != 0) {
-    refuse("heads of the picture encoder", "a divisor of its width " + std::to_string(spec.width),
+    refuse("heads of the image encoder", "a divisor of its width " + std::to_string(spec.width),
            spec.heads);
   }
   const bool rotary = spec.positions == VitPositions::kRotary2d;
   if (rotary && spec.head_dim() % 4 != 0) {
-    refuse("head width of the picture encoder", "a multiple of 4 to turn by row and column",
+    refuse("head width of the image encoder", "a multiple of 4 to turn by row and column",
            spec.head_dim());
   }
   if (spec.run_layers < 1 || spec.run_layers > spec.layers) {
-    refuse("feature layer of the picture encoder", "1 to " + std::to_string(spec.layers),
+    refuse("feature layer of the image encoder", "1 to " + std::to_string(spec.layers),
            spec.run_layers);
   }
   for (const std::int64_t tap : spec.taps) {
     if (tap < 0 || tap > spec.run_layers) {
-      refuse("feature layers of the picture encoder", "0 to " + std::to_string(spec.run_layers),
+      refuse("feature layers of the image encoder", "0 to " + std::to_string(spec.run_layers),
              tap);
     }
   }
   if (!spec.taps.empty() && spec.final_norm == VitFinalNorm::kApplied) {
-    refuse("feature layers of the picture encoder", "one, where its last norm is applied",
+    refuse("feature layers of the image encoder", "one, where its last norm is applied",
            static_cast<std::int64_t>(spec.taps.size()));
   }
   if (spec.window > 0 && !rotary) {
-    refuse("window of the picture encoder", "windows with rotary positions only", spec.window);
+    refuse("window of the image encoder", "windows with rotary positions only", spec.window);
   }
   if (spec.class_token && (rotary || spec.frames != 1)) {
-    refuse("class token of the picture encoder", "stills with a table of positions", spec.frames);
+    refuse("class token of the image encoder", "stills with a table of positions", spec.frames);
   }
   if (spec.class_token_feature && !spec.class_token) {
-    refuse("class token of the picture encoder", "one, as the features keep it", 0);
+    refuse("class token of the image encoder", "one, as the features keep it", 0);
   }
   for (const std::int64_t layer : spec.full_layers) {
     if (layer < 0 || layer >= spec.layers) {
-      refuse("full attention layer of the picture encoder",
+      refuse("full attention layer of the image encoder",
              "0 to " + std::to_string(spec.layers - 1), layer);
     }
   }

@@ -26,11 +26,11 @@ enum class VitPositions : std::uint8_t {
   kBuckets,   // a smaller or larger grid takes the rows its fractional places fall on (Idefics3)
   kRotary2d,  // half of the pairs turn with the row, half with the column
 };
-// What becomes of the norm behind the last layer.
+// What becomes of the norm after the last layer.
 enum class VitFinalNorm : std::uint8_t { kNone, kUnused, kApplied };
 
 // Where the tensors stand; `{}` in `layer` is the layer's number. ".weight" and ".bias" follow the
-// stems; `class_token` and `positions` are whole names. All behind `prefix`.
+// stems; `class_token` and `positions` are whole names. All after `prefix`.
 struct VitNames {
   std::string prefix;
   std::string patch = "embeddings.patch_embedding";
@@ -55,7 +55,7 @@ struct VitSpec {
   std::int64_t width = 1024;     // C
   std::int64_t layers = 24;      // in the file
   std::int64_t run_layers = 24;  // the feature is the output of layer run_layers - 1
-  // Or the rows behind so many layers each (0: before the first), side by side on the channels in
+  // Or the rows after so many layers each (0: before the first), side by side on the channels in
   // this order; run_layers is the largest. Empty: one feature layer.
   std::vector<std::int64_t> taps;
   std::int64_t heads = 16;
@@ -64,7 +64,7 @@ struct VitSpec {
   VitNorm norm = VitNorm::kLayer;
   float norm_eps = 1e-5f;
   bool patch_bias = false;
-  bool class_token = false;          // row 0 of a picture
+  bool class_token = false;          // row 0 of an image
   bool class_token_feature = false;  // it stays in the features, before the patches
   bool first_norm = false;           // before layer 0
   VitFinalNorm final_norm = VitFinalNorm::kApplied;
@@ -90,7 +90,7 @@ struct VitSpec {
 // Every tensor of the tower with its shape, layers that are not run included.
 std::vector<TensorSpec> vit_tensors(const VitSpec& spec);
 
-// `{}` of the layer stem replaced by the number, behind the prefix.
+// `{}` of the layer stem replaced by the number, after the prefix.
 std::string vit_layer_name(const VitNames& names, std::int64_t layer);
 
 // Error kModel (E_VIT_SPEC) naming the field when no such tower can be run: heads that do not

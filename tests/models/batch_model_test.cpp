@@ -18,7 +18,7 @@ struct Walk {
   std::string violated;  // the assertion as C, of the first violation
 };
 
-// The number behind or before a phrase; -1 if the phrase is not there.
+// The number after or before a phrase; -1 if the phrase is not there.
 long number_after(const std::string& text, const std::string& phrase) {
   const std::size_t at = text.find(phrase);
   return at == std::string::npos ? -1 : std::atol(text.c_str() + at + phrase.size());

@@ -19,7 +19,7 @@ inline KvCacheShape block_cache_shape(const BlockModelConfig& config, std::int64
           .sequences = 1};
 }
 
-// Ids of the model's own table, in spans whose rows see one another, behind what sequence 0 has
+// Ids of the model's own table, in spans whose rows see one another, after what sequence 0 has
 // cached; hidden rows [M, D].
 inline void run_spans(const BlockModel& model, std::span<const std::int32_t> table_ids,
                       std::span<const std::int64_t> spans, KvCache& cache, Arena& arena,

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// `pass(sequence)` judges one pass of one sequence; the first pass has a single row. The next ones
+// `pass(sequence)` verifies one pass of one sequence; the first pass has a single row. The next ones
 // have at most `width(sequence)` rows.
 template <typename Real, typename Random, typename Width, typename Pass>
 void drive_chains(std::vector<ChainSequence<Real, Random>>& sequences,

@@ -31,19 +31,19 @@ struct DiskStep {
     kRename,
     kUnlink,
     kMkdir,
-    kTold,  // no change: from here on the caller calls the item `path` done
+    kHeard,  // no change: from here on the caller calls the item `path` done
   };
   Kind kind;
-  std::string path, to;    // relative to the root; kTold: the id
+  std::string path, to;    // relative to the root; kHeard: the id
   std::string data;        // kWrite: appended
   std::uint64_t size = 0;  // kCut
 };
 using DiskTrace = std::vector<DiskStep>;
 
-// Whether a step changes what the disk shows; syncs and what is told do not.
+// Whether a step changes what the disk shows; syncs and what is notified do not.
 inline bool is_change(const DiskStep& step) {
   using Kind = DiskStep::Kind;
-  return step.kind != Kind::kSyncFile && step.kind != Kind::kSyncFolder && step.kind != Kind::kTold;
+  return step.kind != Kind::kSyncFile && step.kind != Kind::kSyncFolder && step.kind != Kind::kHeard;
 }
 
 // Files by path and the folders; what a mounted disk shows.
@@ -120,7 +120,7 @@ class DiskRecorder final : public IoWatcher {
         break;
     }
   }
-  void told(const std::string& id) { trace_.push_back({DiskStep::Kind::kTold, id}); }
+  void heard(const std::string& id) { trace_.push_back({DiskStep::Kind::kHeard, id}); }
   const DiskTrace& trace() const { return trace_; }
 
  private:
@@ -178,7 +178,7 @@ class SimulatedDisk {
       case Kind::kSyncFolder:
         settle([&](const Pending& op) { return !is_data(op) && folder_of(op) == step.path; });
         break;
-      case Kind::kTold:
+      case Kind::kHeard:
         break;
     }
   }

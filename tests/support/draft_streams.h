@@ -11,10 +11,10 @@ namespace tessera {
 inline DraftStreamItem draft_stream(const Stream& stream, const VocabularyGrammar& grammar) {
   DraftStreamItem out;
   out.branches.push_back(stream.prompt);
-  if (stream.law.guided()) out.branches.push_back(stream.unconditional);
+  if (stream.dist.guided()) out.branches.push_back(stream.unconditional);
   out.grammar = stream.grammar.value_or(grammar);
   if (stream.max_tokens > 0) out.grammar.columns = static_cast<std::size_t>(stream.max_tokens);
-  out.law = stream.law;
+  out.dist = stream.dist;
   out.stops = stream.stops;
   out.in_parts = stream.kind == StreamKind::kText;
   return out;

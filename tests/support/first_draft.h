@@ -1,4 +1,4 @@
-// What a drafter drafts first behind codes that were written, for tests of a drafter alone.
+// What a drafter drafts first after codes that were written, for tests of a drafter alone.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline std::optional<std::int32_t> first_draft(const DecodeMethod& method,
   const VocabularyGrammar grammar = VocabularyGrammar::line(codes, committed.size() + 4);
   const OwnedParts<float, KeyedRandom> owned(method, aids_for(grammar));
   Drafter<float, KeyedRandom>& drafter = *owned.parts().drafter;
-  DraftWindow<float> window(1, grammar, DraftLaws::kHere);
+  DraftWindow<float> window(1, grammar, DraftDistributions::kHere);
   KeyedRandom random(1, 0);
   std::vector<DraftJob<float, KeyedRandom>> jobs = {
       {.committed = committed, .want = 1, .window = &window, .random = &random}};

@@ -1,5 +1,5 @@
 // Programs that must not outlive a test, whatever becomes of it: a process of its own, outside the
-// test's tree, starts them, adopts what they leave behind, and ends all of it when the test lets go
+// test's tree, starts them, adopts what they leave after, and ends all of it when the test lets go
 // or dies. Then it removes the folders that were theirs.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Ends this process at the `nth` change (from 1): before it, after `bytes` bytes of it, or behind
+// Ends this process at the `nth` change (from 1): before it, after `bytes` bytes of it, or after
 // it.
 class Killer final : public IoWatcher {
  public:

@@ -38,7 +38,7 @@ class ListModel final : public LaneModel {
             .grammar = aids_.grammar,
             .window = method_.window,
             .guided = needs.guided,
-            .laws = keeps_laws(method_),
+            .dists = keeps_dists(method_),
             .shape = method_.shape()};
   }
   LoopParts parts() const override { return parts_->parts(); }
@@ -67,15 +67,15 @@ class ListModel final : public LaneModel {
       out.unconditional.ids.push_back(1 + i);
     }
     out.grammar = VocabularyGrammar{.codes = aids_.grammar.codes, .rows = 3, .columns = 4};
-    out.law.guidance = number % 3 == 0 ? 1 : 2.5;
-    if (!out.law.guided()) out.unconditional.ids.clear();
+    out.dist.guidance = number % 3 == 0 ? 1 : 2.5;
+    if (!out.dist.guided()) out.unconditional.ids.clear();
     out.seed = static_cast<std::uint64_t>(number / 3);
     out.item = static_cast<std::uint64_t>(number);
     return out;
   }
   static LoopNeeds needs_of(const Stream& stream) {
     return {.prompt_rows = std::max(stream.prompt.length(), stream.unconditional.length()),
-            .guided = stream.law.guided()};
+            .guided = stream.dist.guided()};
   }
 
  private:

@@ -1,5 +1,5 @@
 // Methods put together from parts by name, and everything that any part asks for besides settings:
-// a codebook on an arc, a table of guesses.
+// a codebook on an arc, a table of drafts.
 #pragma once
 
 #include <cmath>
@@ -26,18 +26,18 @@ inline DecodeAids aids_for(const VocabularyGrammar& grammar) {
   const auto codes = static_cast<std::int64_t>(vocabulary);
   aids.neighbours = std::make_shared<CodeNeighbours>(codebook, codes, codes - 1);
   aids.groups = std::make_shared<CodeGroups>(*aids.neighbours, 2);
-  GuessTable guesses;
-  guesses.codes = codes;
+  DraftTable drafts;
+  drafts.codes = codes;
   for (std::size_t left = 0; left < vocabulary; ++left) {
-    guesses.left.push_back(static_cast<std::int16_t>((left + 1) % vocabulary));
-    guesses.above.push_back(static_cast<std::int16_t>((2 * left + 1) % vocabulary));
+    drafts.left.push_back(static_cast<std::int16_t>((left + 1) % vocabulary));
+    drafts.above.push_back(static_cast<std::int16_t>((2 * left + 1) % vocabulary));
     for (std::size_t above = 0; above < vocabulary; ++above) {
       const bool seen = (left + above) % 3 != 0;
-      guesses.left_above.push_back(seen ? static_cast<std::int16_t>((left + 2 * above) % vocabulary)
+      drafts.left_above.push_back(seen ? static_cast<std::int16_t>((left + 2 * above) % vocabulary)
                                         : std::int16_t{-1});
     }
   }
-  aids.guesses = std::make_shared<const GuessTable>(std::move(guesses));
+  aids.drafts = std::make_shared<const DraftTable>(std::move(drafts));
   return aids;
 }
 
@@ -56,12 +56,12 @@ inline void set_lossless(DecodeMethod& method, double decay = 0.7) {
   method.set(setting::kCoolDecay, decay);
 }
 
-inline DecodeMethod combine(std::string_view drafter, std::string_view tail, std::string_view rule,
+inline DecodeMethod combine(std::string_view drafter, std::string_view redraft_policy, std::string_view rule,
                             std::int64_t window) {
   DecodeMethod method;
   method.name = "custom";
   method.drafter = drafter;
-  method.tail = tail;
+  method.redraft_policy = redraft_policy;
   method.rule = rule;
   method.window = window;
   return method;

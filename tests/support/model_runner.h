@@ -1,4 +1,4 @@
-// Runs an image model the plain way (no sampling, no pipeline) and hands out everything a reference
+// Runs an image model the plain way (no sampling, no pipeline) and emits everything a reference
 // recorded, for the parity and property tests of the model.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The small clip tokenizer of tests/golden/movq (assets/recipes/fixtures_movq.py).
+// The small video tokenizer of tests/golden/movq (assets/recipes/fixtures_movq.py).
 #pragma once
 
 #include <map>

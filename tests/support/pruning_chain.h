@@ -179,13 +179,13 @@ inline void serve(const SignalNeed& need, const std::vector<std::uint32_t>& toke
 }
 
 struct ChainResult {
-  VisualBlock block;                     // behind the last hook
+  VisualBlock block;                     // after the last hook
   std::vector<std::uint32_t> survivors;  // tokens of the unpruned block, in order
   std::vector<PrunePlan> plans;
   std::vector<float> features;  // [tokens, 2], carried along
 };
 
-// Takes the method through its hooks. Cells are merged before the first hook behind the encoder.
+// Takes the method through its hooks. Cells are merged before the first hook after the encoder.
 inline ChainResult run_chain(const Pruner& pruner, const VisualBlock& block,
                              const PrunedModel& model, const Budget& budget,
                              const SignalSource& source, PruneScratch& scratch,

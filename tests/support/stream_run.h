@@ -22,7 +22,7 @@ inline StreamLimits text_limits(const StreamModel& model, std::int64_t tokens,
   return limits;
 }
 
-// A greedy text behind a prompt that is embedded.
+// A greedy text after a prompt that is embedded.
 inline Stream greedy_text(Tensor rows, std::vector<std::array<std::int64_t, 3>> positions,
                           std::int64_t next_position, PromptCuts* cuts, std::int64_t max_tokens) {
   return {.prompt = {.ids = {},
@@ -30,12 +30,12 @@ inline Stream greedy_text(Tensor rows, std::vector<std::array<std::int64_t, 3>> 
                      .positions = std::move(positions),
                      .next_position = next_position,
                      .cuts = cuts},
-          .law = {.temperature = 0},
+          .dist = {.temperature = 0},
           .kind = StreamKind::kText,
           .max_tokens = max_tokens};
 }
 
-// A draft model (null = there is none) is told of every stream: `drafts`, or the stream itself.
+// A draft model (null = there is none) is notified of every stream: `drafts`, or the stream itself.
 inline std::vector<StreamResult> run_drafted(StreamLoop& loop, std::span<const Stream> streams,
                                              ModelDrafter* drafter,
                                              std::span<const DraftStreamItem> drafts = {}) {

@@ -1,4 +1,4 @@
-// Models that are tables, logits for every prefix, and the exact law of what a decoding method
+// Models that are tables, logits for every prefix, and the exact distribution of what a decoding method
 // makes of them: the shipped sequence is run through every outcome of its random decisions. Faults
 // enter as other parts, as another source of randomness, or as a change of a pass's rows.
 #pragma once
@@ -27,7 +27,7 @@ template <typename Real>
 struct TableModel {
   unsigned seed = 0;
   std::size_t vocabulary = 3, total = 3;
-  LawSettings law;
+  DistributionSettings dist;
   TableKind kind = TableKind::kSmooth;
   // Rows and end tokens of the stream; without them it is one row of `total` codes.
   std::optional<VocabularyGrammar> rows;
@@ -37,7 +37,7 @@ struct TableModel {
   }
   std::vector<Real> branch(std::span<const std::int32_t> prefix, std::uint32_t which) const {
     std::uint32_t hash = 1;
-    // Equal rows: the law depends on the position alone.
+    // Equal rows: the distribution depends on the position alone.
     for (const std::int32_t token : prefix) {
       hash = hash * 5 + (kind == TableKind::kEqualRows ? 1 : static_cast<std::uint32_t>(token) + 1);
     }
@@ -60,9 +60,9 @@ TableModel<Real> table(unsigned number) {
   model.seed = 1000 + number;
   model.vocabulary = 2 + number % 2;
   model.kind = static_cast<TableKind>(number % 4);
-  if (model.kind == TableKind::kTopK && model.vocabulary == 3) model.law.top_k = 2;
-  if (number % 3 == 1) model.law.guidance = 3;
-  if (number % 5 == 2) model.law.temperature = 0.7;
+  if (model.kind == TableKind::kTopK && model.vocabulary == 3) model.dist.top_k = 2;
+  if (number % 3 == 1) model.dist.guidance = 3;
+  if (number % 5 == 2) model.dist.temperature = 0.7;
   model.total = model.vocabulary == 2 ? 4 : 3;
   return model;
 }
@@ -76,16 +76,16 @@ struct Rows {
 template <typename Real>
 Rows<Real> rows_after(const TableModel<Real>& model, std::span<const std::int32_t> prefix) {
   Rows<Real> out{model.branch(prefix, 0), {}};
-  if (model.law.guided()) out.uncond = model.branch(prefix, 1);
+  if (model.dist.guided()) out.uncond = model.branch(prefix, 1);
   return out;
 }
 
 // The id that must stand at a position, -1 where a code is drawn.
 using EndTokens = std::function<std::int32_t(std::size_t position)>;
 
-// What every picture weighs if tokens are drawn one by one.
+// What every image weighs if tokens are drawn one by one.
 template <typename Real>
-std::map<TokenRow, double> law_with_ends(const TableModel<Real>& model, std::size_t total,
+std::map<TokenRow, double> dist_with_ends(const TableModel<Real>& model, std::size_t total,
                                         const EndTokens& ends) {
   std::map<TokenRow, double> out{{{}, 1.0}};
   for (std::size_t position = 0; position < total; ++position) {
@@ -97,10 +97,10 @@ std::map<TokenRow, double> law_with_ends(const TableModel<Real>& model, std::siz
         longer[next] += weight;
         continue;
       }
-      LawPipeline<Real> law(model.law, static_cast<std::int64_t>(model.vocabulary));
+      DistributionPipeline<Real> dist(model.dist, static_cast<std::int64_t>(model.vocabulary));
       const Rows<Real> rows = rows_after(model, prefix);
-      law.process(rows.cond, rows.uncond);
-      const auto probs = law.probabilities();
+      dist.process(rows.cond, rows.uncond);
+      const auto probs = dist.probabilities();
       for (std::size_t id = 0; id < probs.size(); ++id) {
         if (!(probs[id] > 0)) continue;
         TokenRow next = prefix;
@@ -114,12 +114,12 @@ std::map<TokenRow, double> law_with_ends(const TableModel<Real>& model, std::siz
 }
 
 template <typename Real>
-std::map<TokenRow, double> product_law(const TableModel<Real>& model) {
-  return law_with_ends(model, model.total, [](std::size_t) { return -1; });
+std::map<TokenRow, double> product_dist(const TableModel<Real>& model) {
+  return dist_with_ends(model, model.total, [](std::size_t) { return -1; });
 }
 
-// Two pictures that know nothing of each other, one behind the other.
-inline std::map<TokenRow, double> law_of_two(const std::map<TokenRow, double>& one) {
+// Two images that know nothing of each other, one after the other.
+inline std::map<TokenRow, double> dist_of_two(const std::map<TokenRow, double>& one) {
   std::map<TokenRow, double> out;
   for (const auto& [a, weight_a] : one) {
     for (const auto& [b, weight_b] : one) {
@@ -134,17 +134,17 @@ inline std::map<TokenRow, double> law_of_two(const std::map<TokenRow, double>& o
 inline double total_variation(const std::map<TokenRow, double>& a,
                               const std::map<TokenRow, double>& b) {
   double sum = 0;
-  for (const auto& [picture, weight] : a) {
-    const auto found = b.find(picture);
+  for (const auto& [image, weight] : a) {
+    const auto found = b.find(image);
     sum += std::abs(weight - (found == b.end() ? 0 : found->second));
   }
-  for (const auto& [picture, weight] : b) {
-    if (a.find(picture) == a.end()) sum += weight;
+  for (const auto& [image, weight] : b) {
+    if (a.find(image) == a.end()) sum += weight;
   }
   return sum / 2;
 }
 
-// Changes the rows of a pass before they are judged.
+// Changes the rows of a pass before they are verified.
 template <typename Real>
 using RowChange = std::function<void(std::vector<Rows<Real>>&)>;
 
@@ -164,7 +164,7 @@ void decode_pass(const TableModel<Real>& model, ChainSequence<Real, Random>& seq
 
 template <typename Real, typename Random>
 struct PathOptions {
-  std::size_t items = 1;             // pictures at once
+  std::size_t items = 1;             // images at once
   RowChange<Real> change = nullptr;  // of every pass
   // Rows of a sequence's next pass at most; empty = the whole window.
   std::function<std::size_t(const ChainSequence<Real, Random>&)> width = nullptr;
@@ -172,10 +172,10 @@ struct PathOptions {
   double* excess = nullptr;      // sums what the meters call excess, in the mean over all paths
 };
 
-// The law of all pictures, one behind the other, over every path. `make_parts()` gives fresh parts
+// The distribution of all images, one after the other, over every path. `make_parts()` gives fresh parts
 // for each, anything with parts().
 template <typename Random = WalkingRandom, typename Real, typename MakeParts>
-std::map<TokenRow, double> law_of_paths(const TableModel<Real>& model, std::size_t window,
+std::map<TokenRow, double> dist_of_paths(const TableModel<Real>& model, std::size_t window,
                                        MakeParts make_parts,
                                        const PathOptions<Real, Random>& options = {}) {
   std::map<TokenRow, double> out;
@@ -185,7 +185,7 @@ std::map<TokenRow, double> law_of_paths(const TableModel<Real>& model, std::size
     const ChainParts<Real, Random> parts = owned.parts();
     std::vector<ChainSequence<Real, Random>> sequences;
     for (std::size_t i = 0; i < options.items; ++i) {
-      sequences.emplace_back(model.law, model.grammar(), window, parts, Random(&walk, i), i);
+      sequences.emplace_back(model.dist, model.grammar(), window, parts, Random(&walk, i), i);
     }
     drive_chains(
         sequences, parts,
@@ -208,10 +208,10 @@ std::map<TokenRow, double> law_of_paths(const TableModel<Real>& model, std::size
 
 // The same for a method of shipped parts.
 template <typename Real>
-std::map<TokenRow, double> output_law(const TableModel<Real>& model, const DecodeMethod& method,
+std::map<TokenRow, double> output_dist(const TableModel<Real>& model, const DecodeMethod& method,
                                      const DecodeAids& aids,
                                      const PathOptions<Real, WalkingRandom>& options = {}) {
-  return law_of_paths(
+  return dist_of_paths(
       model, static_cast<std::size_t>(method.window),
       [&] { return OwnedParts<Real, WalkingRandom>(method, aids); }, options);
 }

@@ -13,7 +13,7 @@ class TarText {
  public:
   struct Header {
     std::string name;
-    std::string size_field;  // 12 bytes; empty: octal of the size given beside it
+    std::string size_field;  // 12 bytes; empty: octal of the size given next to it
     char type = '0';
     std::string prefix, link;
     std::string magic = std::string(

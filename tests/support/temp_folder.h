@@ -20,7 +20,7 @@ class TempFolder {
     path_ = pattern;
   }
   ~TempFolder() {
-    std::error_code ignored;  // a folder left behind fails no test
+    std::error_code ignored;  // a folder left over fails no test
     std::filesystem::remove_all(path_, ignored);
   }
   TempFolder(const TempFolder&) = delete;

@@ -35,7 +35,7 @@ struct TinyLmm {
     std::vector<float> newline;
     const std::string& name = spec.describe->newline_name;
     if (!name.empty()) newline = floats(*weights, name);
-    pictures = std::make_unique<VisualEncoder>(*backend, spec.describe->tower, "config.json",
+    images = std::make_unique<VisualEncoder>(*backend, spec.describe->tower, "config.json",
                                                *weights, newline, DType::kF32);
   }
 
@@ -62,10 +62,10 @@ struct TinyLmm {
   }
   bool has(const std::string& name) const { return recorded.find(name) != nullptr; }
 
-  Picture picture(int number) const {
+  DecodedImage image(int number) const {
     const ConstTensorView* view = recorded.find("pixels." + std::to_string(number));
     expects(view != nullptr, "recorded pixels");
-    Picture out(view->shape[1], view->shape[0], 3, "PNG");
+    DecodedImage out(view->shape[1], view->shape[0], 3, "PNG");
     const auto* data = static_cast<const std::uint8_t*>(view->data);
     out.pixels.assign(data, data + view->shape.elements());
     return out;
@@ -77,7 +77,7 @@ struct TinyLmm {
   Checkpoint recorded;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<StreamModel> text;
-  std::unique_ptr<VisualEncoder> pictures;
+  std::unique_ptr<VisualEncoder> images;
 };
 
 // The families there are.

@@ -1,5 +1,5 @@
 // Makes archives as torch.save writes them, whole or damaged in one chosen field: seeds for fuzzing
-// and exhibits for the museum of bad files.
+// and bad samples for the corpus of bad files of bad files.
 #pragma once
 
 #include <cstdint>

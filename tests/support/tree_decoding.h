@@ -26,12 +26,12 @@ class TableRowsCache {
   std::map<TokenRow, Rows<Real>> rows_;
 };
 
-// Laws of a table for the nodes of trees. With `gaps` some nodes get none.
+// Distributions of a table for the nodes of trees. With `gaps` some nodes get none.
 template <typename Real>
-class TableLaws final : public TreeLawSource<Real> {
+class TableDistributions final : public TreeDistributionSource<Real> {
  public:
-  TableLaws(const TableModel<Real>& model, bool gaps)
-      : model_(model), gaps_(gaps), cache_(model_), law_(model.law, model.grammar()) {}
+  TableDistributions(const TableModel<Real>& model, bool gaps)
+      : model_(model), gaps_(gaps), cache_(model_), dist_(model.dist, model.grammar()) {}
   std::string_view name() const override { return "table"; }
   void start(std::size_t) override {}
   void answer(std::span<TreeJob<Real>> jobs) override {
@@ -45,7 +45,7 @@ class TableLaws final : public TreeLawSource<Real> {
  private:
   void keep(const TreeJob<Real>& job, std::int32_t node) {
     const std::int32_t above = job.tree->parent(node);
-    if (job.tree->has_law(node) || (above >= 0 && !job.tree->has_law(above))) ++misplaced_;
+    if (job.tree->has_dist(node) || (above >= 0 && !job.tree->has_dist(above))) ++misplaced_;
     context_.assign(job.committed.begin(), job.committed.end());
     const auto known = static_cast<std::ptrdiff_t>(context_.size());
     for (std::int32_t at = node; at > 0; at = job.tree->parent(at)) {
@@ -55,14 +55,14 @@ class TableLaws final : public TreeLawSource<Real> {
     for (const std::int32_t token : context_) hash = 5 * hash + static_cast<std::size_t>(token);
     if (gaps_ && hash % 3 == 0) return;
     const Rows<Real>& rows = cache_.after(context_);
-    law_.process_at(context_.size(), rows.cond, rows.uncond);
-    job.tree->keep_law(node, law_.probabilities());
+    dist_.process_at(context_.size(), rows.cond, rows.uncond);
+    job.tree->keep_dist(node, dist_.probabilities());
   }
 
   TableModel<Real> model_;
   bool gaps_;
   TableRowsCache<Real> cache_;
-  LawPipeline<Real> law_;
+  DistributionPipeline<Real> dist_;
   TokenRow context_;
   std::size_t misplaced_ = 0;
 };
@@ -70,9 +70,9 @@ class TableLaws final : public TreeLawSource<Real> {
 // What the passes of a run looked like.
 struct TreeWatch {
   std::size_t paths = 0, passes = 0, rows = 0;
-  std::size_t beside = 0;       // rows that stand beside another one
-  std::size_t beyond = 0;       // rows whose law nobody can ask for: the picture ends there
-  std::size_t most_beside = 0;  // of one pass
+  std::size_t next_to = 0;       // rows that stand next to another one
+  std::size_t beyond = 0;       // rows whose distribution nobody can ask for: the image ends there
+  std::size_t max_next_to = 0;  // of one pass
 };
 
 // `row_after(context)` in place of the model: gives the rows of one pass to the sequence. The
@@ -101,17 +101,17 @@ std::vector<TokenRow> contexts_of(const TokenSequence<Real, Random>& sequence) {
 inline void watch_pass(const std::vector<TokenRow>& contexts, std::size_t total, TreeWatch& watch) {
   ++watch.passes;
   watch.rows += contexts.size();
-  std::size_t deepest = 0, beside = 0;
+  std::size_t deepest = 0, next_to = 0;
   for (const TokenRow& context : contexts) {
     watch.beyond += context.size() >= total ? 1 : 0;
     deepest = std::max(deepest, context.size());
   }
-  if (!contexts[0].empty()) beside = contexts.size() - (deepest - contexts[0].size() + 1);
-  watch.beside += beside;
-  watch.most_beside = std::max(watch.most_beside, beside);
+  if (!contexts[0].empty()) next_to = contexts.size() - (deepest - contexts[0].size() + 1);
+  watch.next_to += next_to;
+  watch.max_next_to = std::max(watch.max_next_to, next_to);
 }
 
-// Drives sequences of any shape to their end. `pass(sequence)` judges one pass of one of them,
+// Drives sequences of any shape to their end. `pass(sequence)` verifies one pass of one of them,
 // which has at most `width(sequence)` rows.
 template <typename Real, typename Random, typename Width, typename Pass>
 void drive_sequences(std::vector<std::unique_ptr<TokenSequence<Real, Random>>>& sequences,
@@ -141,7 +141,7 @@ void drive_sequences(std::vector<std::unique_ptr<TokenSequence<Real, Random>>>& 
   }
 }
 
-// Changes the rows of a pass before they are judged; `context` of each.
+// Changes the rows of a pass before they are verified; `context` of each.
 template <typename Real>
 using TreeRowChange = std::function<void(std::vector<Rows<Real>>&, const std::vector<TokenRow>&)>;
 
@@ -154,10 +154,10 @@ struct TreeOptions {
   TreeWatch* watch = nullptr;
 };
 
-// The law of all pictures, one behind the other, over every path. `make_parts()` gives parts,
+// The distribution of all images, one after the other, over every path. `make_parts()` gives parts,
 // anything with parts(), a reference if they remember nothing.
 template <typename Random = WalkingRandom, typename Real, typename MakeParts>
-std::map<TokenRow, double> law_of_trees(const TableModel<Real>& model, std::size_t rows,
+std::map<TokenRow, double> dist_of_trees(const TableModel<Real>& model, std::size_t rows,
                                        MakeParts make_parts,
                                        const TreeOptions<Real, Random>& options = {}) {
   std::map<TokenRow, double> out;
@@ -181,7 +181,7 @@ std::map<TokenRow, double> law_of_trees(const TableModel<Real>& model, std::size
     const SequenceParts<Real, Random> parts = owned.parts();
     std::vector<std::unique_ptr<TokenSequence<Real, Random>>> sequences;
     for (std::size_t i = 0; i < options.items; ++i) {
-      sequences.push_back(make_sequence(model.law, grammar, rows, parts, Random(&walk, i), i));
+      sequences.push_back(make_sequence(model.dist, grammar, rows, parts, Random(&walk, i), i));
     }
     drive_sequences(
         sequences, parts,
@@ -201,22 +201,22 @@ struct TreeShape {
   std::int64_t rows = 4, width = 2, depth = 2;
 };
 inline DecodeMethod combine_tree(std::string_view tree, std::string_view drafter,
-                                 std::string_view tail, const TreeShape& shape) {
-  DecodeMethod method = combine(drafter, tail, rule_of_tree(tree), shape.rows);
+                                 std::string_view redraft_policy, const TreeShape& shape) {
+  DecodeMethod method = combine(drafter, redraft_policy, rule_of_tree(tree), shape.rows);
   method.tree = tree;
   method.set(setting::kTreeWidth, static_cast<double>(shape.width));
   method.set(setting::kTreeDepth, static_cast<double>(shape.depth));
   return method;
 }
 
-// The law of a method of shipped parts; with a source the tree's laws come from it.
+// The distribution of a method of shipped parts; with a source the tree's distributions come from it.
 template <typename Real>
-std::map<TokenRow, double> tree_law(const TableModel<Real>& model, const DecodeMethod& method,
-                                   TreeLawSource<Real>* source = nullptr,
+std::map<TokenRow, double> tree_dist(const TableModel<Real>& model, const DecodeMethod& method,
+                                   TreeDistributionSource<Real>* source = nullptr,
                                    const TreeOptions<Real, WalkingRandom>& options = {}) {
   OwnedParts<Real, WalkingRandom> owned(method, aids_for(model.grammar()));
   if (source != nullptr) owned.set_drafter(nullptr, source);
-  return law_of_trees(
+  return dist_of_trees(
       model, static_cast<std::size_t>(method.window),
       [&]() -> const OwnedParts<Real, WalkingRandom>& { return owned; }, options);
 }

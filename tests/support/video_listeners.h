@@ -72,7 +72,7 @@ inline std::vector<Image> drawn(std::size_t count, int shift = 0) {
   return out;
 }
 
-// Codes of a clip as they come to stand; stops behind a number of grids.
+// Codes of a video as they is committed; stops after a number of grids.
 class Grids : public VideoListener {
  public:
   Flow on_grid(const VideoGrid& grid) override {
@@ -80,11 +80,11 @@ class Grids : public VideoListener {
     EXPECT_EQ(grid.codes.size(), 24u);
     codes.insert(codes.end(), grid.codes.begin(), grid.codes.end());
     passes.push_back(grid.passes);
-    return grid.index + 1 == stop_behind ? Flow::kStop : Flow::kContinue;
+    return grid.index + 1 == stop_after ? Flow::kStop : Flow::kContinue;
   }
   void on_frame(std::int64_t, const Image&) override { ++frames; }
 
-  std::int64_t first = 0, stop_behind = 0, frames = 0;
+  std::int64_t first = 0, stop_after = 0, frames = 0;
   std::vector<std::int32_t> codes;
   std::vector<std::int64_t> passes;
 };

@@ -18,7 +18,7 @@ struct AddedToken {
   std::string shown;         // what decoding gives: the content as it is looked for
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // swallows white space before it
-  bool rstrip = false;       // swallows white space behind it
+  bool rstrip = false;       // swallows white space after it
   bool normalized = false;   // looked for in the normalised text
   bool special = false;
 };

@@ -45,12 +45,12 @@ void add_own(Prompt& prompt, const ChatForm& form, std::string_view text) {
   }
 }
 
-void add_image(Prompt& prompt, const ChatForm& form, bool clip) {
-  expects(!clip || !form.video.empty(), "a family with a token for clips");
+void add_image(Prompt& prompt, const ChatForm& form, bool video) {
+  expects(!video || !form.video.empty(), "a family with a token for videos");
   std::string text(form.image_open);
-  // Janus frames a picture only when it is expanded.
+  // Janus frames an image only when it is expanded.
   if (form.layout == ChatLayout::kJanus) text.clear();
-  text += clip ? form.video : form.image;
+  text += video ? form.video : form.image;
   if (form.layout != ChatLayout::kJanus) text += form.image_close;
   add(prompt, Kind::kImage, text);
 }
@@ -82,7 +82,7 @@ void add_janus_parts(Prompt& prompt, const ChatForm& form, const std::vector<Cha
     const bool first = i == 0, last = i + 1 == parts.size();
     if (parts[i].is_image) {
       if (!first) add(prompt, Kind::kPlain, "\n");
-      add_image(prompt, form, parts[i].is_clip);
+      add_image(prompt, form, parts[i].is_video);
       if (!last) add(prompt, Kind::kPlain, "\n");
       continue;
     }
@@ -96,13 +96,13 @@ void add_parts(Prompt& prompt, const ChatForm& form, const std::vector<ChatPart>
   const bool images_first = form.layout == ChatLayout::kImagesFirst;
   for (const ChatPart& part : parts) {
     if (!part.is_image || !images_first) continue;
-    add_image(prompt, form, part.is_clip);
+    add_image(prompt, form, part.is_video);
     add(prompt, Kind::kPlain, "\n");
   }
   for (const ChatPart& part : parts) {
     if (part.is_image && images_first) continue;
     if (part.is_image) {
-      add_image(prompt, form, part.is_clip);
+      add_image(prompt, form, part.is_video);
     } else {
       add(prompt, Kind::kPlain, part.text);
       add(prompt, Kind::kPlain, form.text_close);
@@ -132,7 +132,7 @@ void check_turns(const std::vector<ChatTurn>& turns) {
     if (i > 0)
       fail("E_CHAT_ROLE", "a system turn at the beginning", "one as turn " + std::to_string(i + 1));
     for (const ChatPart& part : turns[i].parts) {
-      if (part.is_image) fail("E_CHAT_IMAGES", "no picture in the system turn", "one");
+      if (part.is_image) fail("E_CHAT_IMAGES", "no image in the system turn", "one");
     }
   }
 }
@@ -155,8 +155,8 @@ std::string repeated(std::string_view token, std::int64_t count) {
   return out;
 }
 
-// Tiles row by row, each after its place; a line break a row, one more before the whole picture.
-void add_tiles(Prompt& prompt, const ChatForm& form, const PictureLayout& layout) {
+// Tiles row by row, each after its place; a line break a row, one more before the whole image.
+void add_tiles(Prompt& prompt, const ChatForm& form, const ImageLayout& layout) {
   static constexpr std::string_view kFake = "<fake_token_around_image>";
   const std::string visual = repeated(form.image, layout.tokens);
   for (int row = 1; row <= layout.rows; ++row) {
@@ -213,12 +213,12 @@ std::string render_chat(const ChatForm& form, const std::vector<ChatTurn>& turns
 }
 
 Prompt expand_images(const ChatForm& form, const Prompt& prompt,
-                     std::span<const PictureLayout> layouts) {
+                     std::span<const ImageLayout> layouts) {
   const auto images = std::count_if(prompt.begin(), prompt.end(),
                                     [](const auto& s) { return s.kind == Kind::kImage; });
   if (static_cast<std::size_t>(images) != layouts.size()) {
-    fail("E_CHAT_IMAGES", std::to_string(layouts.size()) + " pictures",
-         std::to_string(images) + " places for pictures");
+    fail("E_CHAT_IMAGES", std::to_string(layouts.size()) + " images",
+         std::to_string(images) + " places for images");
   }
   Prompt out;
   std::size_t next = 0;
@@ -227,8 +227,8 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
       add(out, segment.kind, segment.text);
       continue;
     }
-    const PictureLayout& layout = layouts[next++];
-    expects(layout.tokens > 0 && layout.tokens <= (1 << 15), "a picture has visual tokens");
+    const ImageLayout& layout = layouts[next++];
+    expects(layout.tokens > 0 && layout.tokens <= (1 << 15), "an image has visual tokens");
     expects((layout.rows > 0) == (layout.columns > 0) && layout.rows >= 0 && layout.rows <= 64 &&
                 layout.columns >= 0 && layout.columns <= 64 && (form.tiles || layout.rows == 0),
             "tiles in rows and columns, where the family has them");
@@ -236,7 +236,7 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
       add_tiles(out, form, layout);
     } else {
       add(out, Kind::kControl, form.image_open);
-      add(out, Kind::kControl, repeated(layout.clip ? form.video : form.image, layout.tokens));
+      add(out, Kind::kControl, repeated(layout.video ? form.video : form.image, layout.tokens));
       add(out, Kind::kControl, form.image_close);
     }
   }

@@ -1,4 +1,4 @@
-// Conversations with pictures as the text a published model was trained on, in the form of its
+// Conversations with images as the text a published model was trained on, in the form of its
 // family (engine/families has them). Written from the templates that the models' processors
 // publish; tests compare with those, rendered.
 //
@@ -24,10 +24,10 @@ enum class ChatRole : std::uint8_t { kSystem, kUser, kAssistant };
 struct ChatPart {
   bool is_image = false;
   std::string text;      // of a text part
-  bool is_clip = false;  // an image part that stands for a whole clip
+  bool is_video = false;  // an image part that stands for a whole video
   static ChatPart image() { return {true, {}}; }
   // For forms with a video token; a programmer's error elsewhere.
-  static ChatPart clip() { return {true, {}, true}; }
+  static ChatPart video_spec() { return {true, {}, true}; }
 };
 
 struct ChatTurn {
@@ -39,7 +39,7 @@ struct PromptSegment {
   enum class Kind : std::uint8_t {
     kPlain,    // encode with SpecialText::kPlain
     kControl,  // special tokens only; encode with SpecialText::kControl
-    kImage,    // control too: the placeholder of one picture, to be expanded
+    kImage,    // control too: the placeholder of one image, to be expanded
   };
   Kind kind = Kind::kPlain;
   std::string text;
@@ -47,32 +47,32 @@ struct PromptSegment {
 };
 using Prompt = std::vector<PromptSegment>;
 
-// The conversation as segments; neighbours of one kind are joined, except pictures. A system turn
-// may only come first (Error kUsage, E_CHAT_ROLE) and holds no picture (E_CHAT_IMAGES). With
+// The conversation as segments; neighbours of one kind are joined, except images. A system turn
+// may only come first (Error kUsage, E_CHAT_ROLE) and holds no image (E_CHAT_IMAGES). With
 // add_generation_prompt the text ends where the model's answer begins.
 Prompt chat_prompt(const ChatForm& form, const std::vector<ChatTurn>& turns,
                    bool add_generation_prompt);
 
-// The same as one string, each picture as its placeholder token once. For showing and comparing:
+// The same as one string, each image as its placeholder token once. For showing and comparing:
 // encoding it would take special tokens in users' texts for real.
 std::string render_chat(const ChatForm& form, const std::vector<ChatTurn>& turns,
                         bool add_generation_prompt);
 std::string prompt_text(const Prompt& prompt);
 
-// What the model sees of one picture or clip: `tokens` visual tokens, for SmolVLM and Idefics3 of
-// each of rows x columns tiles and of the whole picture besides; rows = columns = 0: the whole
+// What the model sees of one image or clip: `tokens` visual tokens, for SmolVLM and Idefics3 of
+// each of rows x columns tiles and of the whole image besides; rows = columns = 0: the whole
 // alone.
-struct PictureLayout {
+struct ImageLayout {
   std::int64_t tokens = 0;
   int rows = 0, columns = 0;
-  bool clip = false;  // the part was ChatPart::clip()
+  bool video = false;  // the part was ChatPart::clip()
 };
 
-// Replaces the placeholder of each picture, in order, by one token a visual row, with the frame the
+// Replaces the placeholder of each image, in order, by one token a visual row, with the frame the
 // family puts around them. Error kUsage, E_CHAT_IMAGES, if there are more or fewer layouts than
-// pictures; a layout out of range is a programmer's error.
+// images; a layout out of range is a programmer's error.
 Prompt expand_images(const ChatForm& form, const Prompt& prompt,
-                     std::span<const PictureLayout> layouts);
+                     std::span<const ImageLayout> layouts);
 
 // Ids of the prompt: the tokenizer's own beginning (BOS, if it has one and the template does not
 // write it), then segment by segment.

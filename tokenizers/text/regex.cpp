@@ -1,4 +1,4 @@
-// PCRE2 behind the step budget: a callout before every pattern item counts one step plus the
+// PCRE2 after the step budget: a callout before every pattern item counts one step plus the
 // distance the match has moved, so that quadratic scanning and backtracking spend the budget of the
 // text. PCRE2's own match limit starts afresh at every start position and could not do that.
 #include "tokenizers/text/regex.h"
@@ -174,7 +174,7 @@ void Regex::cut(std::string_view text, RegexScratch& scratch, std::vector<Span>&
       start += start < text.size() ? decode_utf8(text, start).length : 1;
       continue;
     }
-    expects(begin >= done && end >= begin, "a match lies behind the one before");
+    expects(begin >= done && end >= begin, "a match lies after the one before");
     if (begin > done) out.push_back({done, begin, false});
     out.push_back({begin, end, true});
     done = start = end;

@@ -68,7 +68,7 @@ class Regex {
   ~Regex();
 
   // Cuts `text` (valid UTF-8) into matches and what lies between them, in order, leftmost match
-  // first; an empty match right behind a match does not count. Error kGeneral, E_TOK_BUDGET.
+  // first; an empty match right after a match does not count. Error kGeneral, E_TOK_BUDGET.
   void cut(std::string_view text, RegexScratch& scratch, std::vector<Span>& out) const;
 
  private:

@@ -254,24 +254,24 @@ std::vector<std::int32_t> template_ids(const JsonNode& node, const JsonNode& spe
 IdTemplate read_template(const JsonNode& node, std::int64_t vocab_size) {
   node.only({"single", "pair", "special_tokens"});
   IdTemplate out;
-  bool behind = false;
+  bool after = false;
   const JsonNode single = node.at("single");
   for (const JsonNode& piece : single.items(kMaxSpecialIds)) {
     if (piece.has("Sequence")) {
       const JsonNode sequence = piece.at("Sequence");
-      if (behind || sequence.at("id").text() != "A") {
+      if (after || sequence.at("id").text() != "A") {
         piece.fail("E_TOK_TEMPLATE", "the sequence A once", piece.describe());
       }
-      behind = true;
+      after = true;
       continue;
     }
     if (!piece.has("SpecialToken"))
       piece.fail("E_TOK_TEMPLATE", "Sequence or SpecialToken", piece.describe());
-    auto& side = behind ? out.after : out.before;
+    auto& side = after ? out.after : out.before;
     const auto ids = template_ids(piece.at("SpecialToken"), node.at("special_tokens"), vocab_size);
     side.insert(side.end(), ids.begin(), ids.end());
   }
-  if (!behind) single.fail("E_TOK_TEMPLATE", "the sequence A once", "a template without it");
+  if (!after) single.fail("E_TOK_TEMPLATE", "the sequence A once", "a template without it");
   return out;
 }
 

@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-// Ids that a template puts before and behind those of the text.
+// Ids that a template puts before and after those of the text.
 struct IdTemplate {
   std::vector<std::int32_t> before, after;
 };
@@ -29,7 +29,7 @@ struct TokenizerParts {
   BpeModel model;
   std::vector<AddedToken> added;   // in the file's order
   AddedTokenFinder raw_finder;     // added tokens that are looked for before normalising
-  AddedTokenFinder normal_finder;  // and behind it
+  AddedTokenFinder normal_finder;  // and after it
   std::vector<IdTemplate> templates;
   std::optional<Decoder> decoder;         // none: tokens are joined by spaces
   std::vector<std::int32_t> added_by_id;  // [vocab_size], index into `added` or -1

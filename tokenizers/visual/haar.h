@@ -1,4 +1,4 @@
-// The Haar wavelet over three axes (Haar 1910), as Cosmos' clip tokenizer scales it: half of it
+// The Haar wavelet over three axes (Haar 1910), as Cosmos' video tokenizer scales it: half of it
 // undoes itself exactly. Host memory, f32.
 #pragma once
 

@@ -248,14 +248,14 @@ MovqTokenizer::MovqTokenizer(Backend& backend, const MovqSpec& spec, const Check
 MovqTokenizer::~MovqTokenizer() = default;
 
 std::vector<std::int32_t> MovqTokenizer::encode(ConstTensorView image) const {
-  ClipEncoder encoder(*this, static_cast<int>(image.shape[0]), static_cast<int>(image.shape[1]));
+  VideoEncoder encoder(*this, static_cast<int>(image.shape[0]), static_cast<int>(image.shape[1]));
   std::optional<std::vector<std::int32_t>> ids;
   for (int i = 0; i < frames(); ++i) ids = encoder.push(image);
   return *ids;
 }
 
 Tensor MovqTokenizer::decode(std::span<const std::int32_t> ids, int rows, int cols) const {
-  return std::move(ClipDecoder(*this, rows, cols).next(ids, 1).front());
+  return std::move(VideoDecoder(*this, rows, cols).next(ids, 1).front());
 }
 
 std::size_t MovqTokenizer::decode_scratch_bytes(int rows, int cols) const {
@@ -269,18 +269,18 @@ Tensor MovqTokenizer::codebook() const {
   return out;
 }
 
-std::unique_ptr<GridEncoder> MovqTokenizer::clip_encoder(int height, int width) const {
-  return std::make_unique<ClipEncoder>(*this, height, width);
+std::unique_ptr<GridEncoder> MovqTokenizer::video_encoder(int height, int width) const {
+  return std::make_unique<VideoEncoder>(*this, height, width);
 }
-std::unique_ptr<GridDecoder> MovqTokenizer::clip_decoder(int rows, int cols) const {
-  return std::make_unique<ClipDecoder>(*this, rows, cols);
+std::unique_ptr<GridDecoder> MovqTokenizer::video_decoder(int rows, int cols) const {
+  return std::make_unique<VideoDecoder>(*this, rows, cols);
 }
 
 std::vector<std::uint8_t> MovqTokenizer::to_pixels(ConstTensorView image) const {
   return pixels_from_image(image, spec_.frame.pixels);
 }
 
-struct ClipEncoder::State {
+struct VideoEncoder::State {
   const MovqTokenizer& owner;
   int height, width;
   FeatureArena arena;
@@ -296,18 +296,18 @@ struct ClipEncoder::State {
                wide / tokenizer.factor()) {}
 };
 
-ClipEncoder::ClipEncoder(const MovqTokenizer& tokenizer, int height, int width) {
+VideoEncoder::VideoEncoder(const MovqTokenizer& tokenizer, int height, int width) {
   expects(tokenizer.encoder_.has_value(), "the encoder half is loaded");
   expects(height > 0 && width > 0 && height % tokenizer.factor() == 0 &&
               width % tokenizer.factor() == 0,
           "image sides are multiples of the tokenizer's factor");
   state_ = std::make_unique<State>(tokenizer, height, width);
 }
-ClipEncoder::~ClipEncoder() = default;
+VideoEncoder::~VideoEncoder() = default;
 
-std::optional<std::vector<std::int32_t>> ClipEncoder::push(ConstTensorView image) {
+std::optional<std::vector<std::int32_t>> VideoEncoder::push(ConstTensorView image) {
   State& state = *state_;
-  expects(image.shape == Shape({state.height, state.width, 3}), "a frame of the clip's size");
+  expects(image.shape == Shape({state.height, state.width, 3}), "a frame of the video's size");
   const MovqTokenizer& owner = state.owner;
   Backend& backend = owner.backend_;
   const DeviceImage input = to_device(backend, image);
@@ -331,7 +331,7 @@ std::optional<std::vector<std::int32_t>> ClipEncoder::push(ConstTensorView image
   return ids;
 }
 
-struct ClipDecoder::State {
+struct VideoDecoder::State {
   const MovqTokenizer& owner;
   int rows, cols;
   FeatureArena arena;
@@ -363,13 +363,13 @@ struct ClipDecoder::State {
   }
 };
 
-ClipDecoder::ClipDecoder(const MovqTokenizer& tokenizer, int rows, int cols) {
+VideoDecoder::VideoDecoder(const MovqTokenizer& tokenizer, int rows, int cols) {
   expects(rows > 0 && cols > 0, "a grid has places");
   state_ = std::make_unique<State>(tokenizer, rows, cols);
 }
-ClipDecoder::~ClipDecoder() = default;
+VideoDecoder::~VideoDecoder() = default;
 
-std::vector<Tensor> ClipDecoder::next(std::span<const std::int32_t> ids, int wanted) {
+std::vector<Tensor> VideoDecoder::next(std::span<const std::int32_t> ids, int wanted) {
   State& state = *state_;
   const MovqTokenizer& owner = state.owner;
   expects(ids.size() == static_cast<std::size_t>(state.rows) * static_cast<std::size_t>(state.cols),

@@ -1,6 +1,6 @@
-// The clip tokenizer of Emu3: four frames are one grid of codes. Grids are encoded and decoded one
+// The video tokenizer of Emu3: four frames are one grid of codes. Grids are encoded and decoded one
 // after another, as a stream: convolutions along time look back two frames, never ahead, so memory
-// does not grow with a clip's length, and a clip that goes on later gives the same codes and frames
+// does not grow with a video's length, and a video that goes on later gives the same codes and frames
 // as one in a piece.
 #pragma once
 
@@ -13,11 +13,11 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/nn/movq_spec.h"
-#include "tokenizers/visual/clip_tokenizer.h"
+#include "tokenizers/visual/video_tokenizer.h"
 
 namespace tessera {
 
-class MovqTokenizer final : public ClipTokenizer {
+class MovqTokenizer final : public VideoTokenizer {
  public:
   // As VqTokenizer, with the tensors of movq_tensors(spec).
   MovqTokenizer(Backend& backend, const MovqSpec& spec, const Checkpoint& checkpoint, DType storage,
@@ -30,18 +30,18 @@ class MovqTokenizer final : public ClipTokenizer {
   int frames() const { return spec_.frames(); }
   const MovqSpec& spec() const { return spec_; }
 
-  // A picture is a clip of one grid whose frames are all the same; the first is given back.
+  // An image is a video of one grid whose frames are all the same; the first is released.
   std::vector<std::int32_t> encode(ConstTensorView image) const override;
   Tensor decode(std::span<const std::int32_t> ids, int rows, int cols) const override;
   std::size_t decode_scratch_bytes(int rows, int cols) const override;
   Tensor codebook() const override;
   std::vector<std::uint8_t> to_pixels(ConstTensorView image) const override;
-  std::unique_ptr<GridEncoder> clip_encoder(int height, int width) const override;
-  std::unique_ptr<GridDecoder> clip_decoder(int rows, int cols) const override;
+  std::unique_ptr<GridEncoder> video_encoder(int height, int width) const override;
+  std::unique_ptr<GridDecoder> video_decoder(int rows, int cols) const override;
 
  private:
-  friend class ClipEncoder;
-  friend class ClipDecoder;
+  friend class VideoEncoder;
+  friend class VideoDecoder;
   struct TimeRes;
   struct TimeSide;
   class Stream;
@@ -57,11 +57,11 @@ class MovqTokenizer final : public ClipTokenizer {
 };
 
 // With every frames()-th image the codes of a grid. The tokenizer outlives it and has both halves.
-class ClipEncoder final : public GridEncoder {
+class VideoEncoder final : public GridEncoder {
  public:
   // Frames of height x width pixels, multiples of factor().
-  ClipEncoder(const MovqTokenizer& tokenizer, int height, int width);
-  ~ClipEncoder() override;
+  VideoEncoder(const MovqTokenizer& tokenizer, int height, int width);
+  ~VideoEncoder() override;
   std::optional<std::vector<std::int32_t>> push(ConstTensorView image) override;
 
  private:
@@ -70,10 +70,10 @@ class ClipEncoder final : public GridEncoder {
 };
 
 // The tokenizer outlives it.
-class ClipDecoder final : public GridDecoder {
+class VideoDecoder final : public GridDecoder {
  public:
-  ClipDecoder(const MovqTokenizer& tokenizer, int rows, int cols);
-  ~ClipDecoder() override;
+  VideoDecoder(const MovqTokenizer& tokenizer, int rows, int cols);
+  ~VideoDecoder() override;
   std::vector<Tensor> next(std::span<const std::int32_t> ids, int wanted) override;
 
  private:

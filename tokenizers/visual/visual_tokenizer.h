@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// How much of the graph is loaded: painting needs the way from codes to pixels only.
+// How much of the graph is loaded: generating needs the way from codes to pixels only.
 enum class TokenizerHalves : std::uint8_t { kDecoder, kBoth };
 
 class VisualTokenizer {
@@ -31,7 +31,7 @@ class VisualTokenizer {
   // clipped). expects() ids in range.
   virtual Tensor decode(std::span<const std::int32_t> ids, int rows, int cols) const = 0;
 
-  // What decode() allocates at most beside the weights, in bytes, the picture included.
+  // What decode() allocates at most next to the weights, in bytes, the image included.
   virtual std::size_t decode_scratch_bytes(int rows, int cols) const = 0;
 
   // Code vectors [V, D] as codes are looked up, on the host.
@@ -41,7 +41,7 @@ class VisualTokenizer {
   virtual std::vector<std::uint8_t> to_pixels(ConstTensorView image) const = 0;
 };
 
-// A preview: decodes the first `ready` rows of a picture of rows x cols codes and fills the rest
+// A preview: decodes the first `ready` rows of an image of rows x cols codes and fills the rest
 // with the mean colour of what was decoded (gray if none). ids holds at least ready * cols codes.
 // GroupNorm sees the whole map, so a preview's pixels are near the final ones, not equal to them.
 Tensor decode_partial(const VisualTokenizer& tokenizer, std::span<const std::int32_t> ids,

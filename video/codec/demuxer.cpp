@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "video/codec/clip_ends.h"
-#include "video/codec/clip_reader.h"
+#include "video/codec/video_ends.h"
+#include "video/codec/video_reader.h"
 
 namespace tessera {
 
@@ -16,7 +16,7 @@ using ffmpeg::words_of;
 
 namespace {
 
-constexpr int kMostStreams = 64;
+constexpr int kMaxStreams = 64;
 
 // Nothing but the file itself is ever opened.
 int refuse_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) {
@@ -57,8 +57,8 @@ bool is_cover(const AVStream& stream) {
 Demuxer::Demuxer(FileBytes& bytes, const VideoLimits& limits) : bytes_(bytes), limits_(limits) {
   std::uint8_t magic[16] = {};
   const std::size_t got = bytes_.read(0, magic, sizeof magic);
-  if (got == 0) fail("E_VIDEO_FILE", "", "a clip", "an empty file");
-  container_ = sniff_clip({magic, got});
+  if (got == 0) fail("E_VIDEO_FILE", "", "a video", "an empty file");
+  container_ = sniff_video({magic, got});
   if (container_.empty()) {
     fail("E_VIDEO_FORMAT", "", "mp4, mov, matroska, webm or avi", "another kind of file");
   }
@@ -80,7 +80,7 @@ void Demuxer::open() {
   if (context == nullptr) throw std::bad_alloc();
   context->pb = io_->context();
   context->flags |= AVFMT_FLAG_CUSTOM_IO;
-  context->max_streams = kMostStreams;
+  context->max_streams = kMaxStreams;
   context->io_open = &refuse_open;
   context->opaque = &complained_;
   const int opened =
@@ -121,7 +121,7 @@ void Demuxer::find_stream() {
       covers += is_cover(*input_->streams[i]) ? 1 : 0;
     }
     fail("E_VIDEO_STREAM", "", "a video stream",
-         std::to_string(sounds) + " of sound, " + std::to_string(covers) + " cover pictures");
+         std::to_string(sounds) + " of sound, " + std::to_string(covers) + " cover images");
   }
   if (stream_->time_base.num <= 0 || stream_->time_base.den <= 0) {
     fail("E_VIDEO_TIME", place(), "a unit of time", "none");
@@ -131,14 +131,14 @@ void Demuxer::find_stream() {
   check_rate();
 }
 
-// The first stream of pictures that is no cover; the others are not read.
+// The first stream of images that is no cover; the others are not read.
 void Demuxer::choose_stream() {
   stream_ = nullptr;
   for (unsigned i = 0; i < input_->nb_streams; ++i) {
     AVStream* candidate = input_->streams[i];
     candidate->discard = AVDISCARD_ALL;
-    const bool pictures = candidate->codecpar->codec_type == AVMEDIA_TYPE_VIDEO;
-    if (pictures && !is_cover(*candidate) && stream_ == nullptr) stream_ = candidate;
+    const bool images = candidate->codecpar->codec_type == AVMEDIA_TYPE_VIDEO;
+    if (images && !is_cover(*candidate) && stream_ == nullptr) stream_ = candidate;
   }
   if (stream_ != nullptr) stream_->discard = AVDISCARD_DEFAULT;
 }
@@ -167,7 +167,7 @@ bool Demuxer::read(AVPacket& packet) {
       fail("E_VIDEO_DATA", place(), "a whole container", "parts that cannot be read");
     }
     if (got == AVERROR_EOF) return false;
-    if (got < 0) fail("E_VIDEO_CUT", place(), "the rest of the clip", words_of(got));
+    if (got < 0) fail("E_VIDEO_CUT", place(), "the rest of the video", words_of(got));
     if (packet.stream_index != stream_->index) continue;
     if ((packet.flags & AV_PKT_FLAG_CORRUPT) != 0) {
       if (packet.pts != AV_NOPTS_VALUE) missing_from_ = packet.pts;
@@ -192,14 +192,14 @@ void Demuxer::check_index() {
   for (int i = 0; i < count; ++i) {
     const AVIndexEntry& entry = *avformat_index_get_entry(stream_, i);
     if (entry.pos < 0 || entry.size <= 0) continue;
-    const std::uint64_t behind =
+    const std::uint64_t after =
         static_cast<std::uint64_t>(entry.pos) + static_cast<std::uint64_t>(entry.size);
-    if (behind <= bytes_.size()) continue;
-    end = std::max(end, behind);
+    if (after <= bytes_.size()) continue;
+    end = std::max(end, after);
     first = std::min(first, entry.timestamp);
   }
   if (end == 0) return;
-  missing_from_ = first;  // the time of decoding, never behind that of showing
+  missing_from_ = first;  // the time of decoding, never after that of showing
   fail("E_VIDEO_CUT", place(), "at least " + std::to_string(end) + " bytes",
        std::to_string(bytes_.size()));
 }

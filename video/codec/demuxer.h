@@ -1,4 +1,4 @@
-// A clip's packets: the container opened, its picture stream found and checked, packets in the
+// A video's packets: the container opened, its image stream found and checked, packets in the
 // order in which they are stored. Internal to video/codec.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Errors as ClipReader tells them.
+// Errors as VideoReader tells them.
 class Demuxer {
  public:
   // `bytes` outlives it.
@@ -25,8 +25,8 @@ class Demuxer {
   // Width and height in pixels within the limits, or error E_VIDEO_SIZE.
   void check_sizes(std::int64_t width, std::int64_t height) const;
 
-  // The next packet of the stream that holds anything; false behind the last one. Empty packets
-  // are left out: what was shown before stays. Throws where the clip is cut or its container
+  // The next packet of the stream that holds anything; false after the last one. Empty packets
+  // are left out: what was shown before stays. Throws where the video is cut or its container
   // damaged; missing_from() then says from which time on nothing can be had.
   bool read(AVPacket& packet);
   // No frame that can no longer be read is shown before this time of the stream, INT64_MIN where
@@ -38,7 +38,7 @@ class Demuxer {
   bool seek(std::int64_t time);
   // Throws E_VIDEO_CUT where the file is shorter than it says.
   void check_whole();
-  // Opens the clip again: read() begins with the first packet.
+  // Opens the video again: read() begins with the first packet.
   void restart();
 
  private:

@@ -9,7 +9,7 @@
 #include <new>
 #include <string_view>
 
-#include "video/codec/clip_reader.h"
+#include "video/codec/video_reader.h"
 
 namespace tessera::ffmpeg {
 
@@ -34,8 +34,8 @@ namespace {
 constexpr std::array<std::string_view, 10> kMadeUp = {
     "slice CRC mismatch",
     "Frame num gap",
-    "Missing reference picture",
-    "reference picture missing during reorder",
+    "Missing reference image",
+    "reference image missing during reorder",
     "co located POCs unavailable",
     "Could not find ref with POC",
     "number of reference frames (%d+%d) exceeds max",
@@ -86,12 +86,12 @@ void settle_sorting() {
 
 }  // namespace
 
-void settle_clip_codecs(std::size_t most_bytes) {
+void settle_video_codecs(std::size_t max_bytes) {
   ffmpeg::listen();
   av_cpu_force_count(1);
   av_get_cpu_flags();
-  tzset();  // dates of files are told in words; the first asks for the time zone's file
-  av_max_alloc(most_bytes);
+  tzset();  // dates of files are notified in words; the first asks for the time zone's file
+  av_max_alloc(max_bytes);
   settle_sorting();
 }
 

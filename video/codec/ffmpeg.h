@@ -57,7 +57,7 @@ using Scaler = std::unique_ptr<SwsContext, FreeScaler>;
 std::string words_of(int result);
 
 // FFmpeg says nothing on its own. What a codec context with an `opaque` complains about sets the
-// bool there if it means lost pixels that its results do not tell (FFV1's checksums, pictures that
+// bool there if it means lost pixels that its results do not tell (FFV1's checksums, images that
 // refer to missing ones); so do errors of a demuxer with an `opaque` that leaves out what it cannot
 // read.
 void listen();

@@ -8,7 +8,7 @@
 namespace tessera {
 
 // False where the last slice of the packet has a sound checksum and one before it has none, or the
-// slices do not fill the packet. Packets without checksums are not judged.
+// slices do not fill the packet. Packets without checksums are not verified.
 bool slices_are_whole(std::span<const std::uint8_t> packet);
 
 }  // namespace tessera

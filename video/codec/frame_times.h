@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Each time is rounded by itself, so that roundings never add up over a clip.
+// Each time is rounded by itself, so that roundings never add up over a video.
 class FrameTimes {
  public:
   // `units` a second. Frames stay `least` to `most` units.
@@ -16,7 +16,7 @@ class FrameTimes {
   // When the next frame begins, in units since the first. Error kGeneral, E_VIDEO_TIME, if ticks do
   // not grow or the frame before would stay too short or too long; nothing has changed then.
   std::int64_t begin(std::int64_t ticks);
-  // Units that the last frame stays when the clip ends at `end_ticks`; as long as the one before if
+  // Units that the last frame stays when the video ends at `end_ticks`; as long as the one before if
   // that is no later than its begin. At least `least`, at most `most`.
   std::int64_t last_stay(std::int64_t end_ticks) const;
   bool empty() const { return frames_ == 0; }

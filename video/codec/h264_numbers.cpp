@@ -9,14 +9,14 @@ namespace tessera {
 
 namespace {
 
-// Bits of a unit behind its first byte, without the bytes that keep start codes apart. Past the end
+// Bits of a unit after its first byte, without the bytes that keep start codes apart. Past the end
 // come zeros, and sound() is false.
 class Bits {
  public:
   explicit Bits(std::span<const std::uint8_t> unit) {
-    constexpr std::size_t kMost = 4096;
+    constexpr std::size_t kMax = 4096;
     int zeros = 0;
-    for (std::size_t i = 1; i < unit.size() && bytes_.size() < kMost; ++i) {
+    for (std::size_t i = 1; i < unit.size() && bytes_.size() < kMax; ++i) {
       if (zeros >= 2 && unit[i] == 3) {
         zeros = 0;
         continue;
@@ -100,7 +100,7 @@ bool each_unit(std::span<const std::uint8_t> bytes, std::size_t length_bytes, Ta
 }  // namespace
 
 H264Numbers::H264Numbers(std::span<const std::uint8_t> head) {
-  pictures_.fill(255);
+  images_.fill(255);
   const auto keep = [this](std::span<const std::uint8_t> one) { return unit(one); };
   if (head.size() < 7 || head[0] != 1) {
     each_unit(head, 0, keep);
@@ -108,7 +108,7 @@ H264Numbers::H264Numbers(std::span<const std::uint8_t> head) {
   }
   length_bytes_ = (head[4] & 3u) + 1;
   std::size_t at = 5;
-  for (const unsigned mask : {31u, 255u}) {  // sets of sequences, then of pictures
+  for (const unsigned mask : {31u, 255u}) {  // sets of sequences, then of images
     if (at >= head.size()) return;
     for (unsigned left = head[at++] & mask; left > 0 && at + 2 <= head.size(); --left) {
       const std::size_t length = length_at(head.subspan(at), 2);
@@ -136,7 +136,7 @@ bool H264Numbers::unit(std::span<const std::uint8_t> unit) {
       sequence_set(unit);
       return true;
     case 8:
-      picture_set(unit);
+      image_set(unit);
       return true;
     default:
       return true;
@@ -175,32 +175,32 @@ void H264Numbers::sequence_set(std::span<const std::uint8_t> unit) {
   if (bits.sound() && id < sequences_.size() && set.bits <= 16) sequences_[id] = set;
 }
 
-void H264Numbers::picture_set(std::span<const std::uint8_t> unit) {
+void H264Numbers::image_set(std::span<const std::uint8_t> unit) {
   Bits bits(unit);
   const std::uint32_t id = bits.golomb(), sequence = bits.golomb();
-  if (bits.sound() && id < pictures_.size() && sequence < sequences_.size()) {
-    pictures_[id] = static_cast<std::uint8_t>(sequence);
+  if (bits.sound() && id < images_.size() && sequence < sequences_.size()) {
+    images_[id] = static_cast<std::uint8_t>(sequence);
   }
 }
 
 bool H264Numbers::slice(std::span<const std::uint8_t> unit) {
-  if (std::exchange(in_packet_, true)) return true;  // another slice or field of the same picture
+  if (std::exchange(in_packet_, true)) return true;  // another slice or field of the same image
   Bits bits(unit.first(std::min<std::size_t>(unit.size(), 32)));
   bits.golomb();
   bits.golomb();
   const std::uint32_t id = bits.golomb();
-  if (!bits.sound() || id >= pictures_.size() || pictures_[id] >= sequences_.size()) return true;
-  const Set& set = sequences_[pictures_[id]];
+  if (!bits.sound() || id >= images_.size() || images_[id] >= sequences_.size()) return true;
+  const Set& set = sequences_[images_[id]];
   if (!set.there) return true;
   if (set.planes) bits.take(2);
   const std::uint32_t number = bits.take(set.bits);
   if (!bits.sound()) return true;
   const bool resets = (unit[0] & 31) == 5;
-  // 0 and 1 may follow a picture that begins to count anew, which is told far behind here.
+  // 0 and 1 may follow an image that begins to count anew, which is notified far after here.
   const bool counts_anew = resets || number <= 1 || set.gaps || !last_;
   const bool follows =
       counts_anew || number == *last_ || number == ((*last_ + 1) & ((1u << set.bits) - 1));
-  if ((unit[0] & 0x60) != 0) last_ = number;  // a reference picture
+  if ((unit[0] & 0x60) != 0) last_ = number;  // a reference image
   return follows;
 }
 

@@ -8,7 +8,7 @@ namespace tessera {
 
 namespace {
 
-// As players guess where the file does not say: BT.709 from 720 lines on.
+// As players draft where the file does not say: BT.709 from 720 lines on.
 int matrix_of(const AVFrame& frame) {
   switch (frame.colorspace) {
     case AVCOL_SPC_BT709:

@@ -14,7 +14,7 @@ namespace tessera {
 // `sink` outlives it. What the sink throws is kept until rethrow().
 class SinkIo {
  public:
-  explicit SinkIo(ClipSink& sink) : sink_(sink) {
+  explicit SinkIo(VideoSink& sink) : sink_(sink) {
     auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBytes));
     if (buffer == nullptr) throw std::bad_alloc();
     io_.reset(avio_alloc_context(buffer, kIoBytes, 1, this, nullptr, &write, &seek));
@@ -55,7 +55,7 @@ class SinkIo {
     return offset;
   }
 
-  ClipSink& sink_;
+  VideoSink& sink_;
   std::uint64_t at_ = 0, size_ = 0;
   std::exception_ptr thrown_;
   ffmpeg::Io io_;

@@ -22,8 +22,8 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr std::uint64_t kMostBytes = 0xffff'fff6;  // what the head of a RIFF file can tell
-constexpr std::int64_t kMostStay = (1 << 24) - 1;  // milliseconds
+constexpr std::uint64_t kMaxBytes = 0xffff'fff6;  // what the head of a RIFF file can tell
+constexpr std::int64_t kMaxStay = (1 << 24) - 1;  // milliseconds
 constexpr std::uint8_t kAnimated = 0x02, kHasXmp = 0x04;
 constexpr std::uint8_t kNoBlending = 0x02;
 constexpr std::size_t kRiffHead = 12;
@@ -79,32 +79,32 @@ Box difference(std::span<const std::uint8_t> before, std::span<const std::uint8_
 // The chunks of a still WebP of that part of the frame, without the head of their file.
 Bytes encoded(std::span<const std::uint8_t> rgb, std::int64_t width, const Box& box) {
   WebPConfig config;
-  WebPPicture picture;
-  if (WebPConfigInit(&config) == 0 || WebPPictureInit(&picture) == 0 ||
+  WebPPicture image;
+  if (WebPConfigInit(&config) == 0 || WebPPictureInit(&image) == 0 ||
       WebPConfigLosslessPreset(&config, kEffort) == 0) {
     fail("E_VIDEO_CODEC", "", "a libwebp of the version that this was built with", "another");
   }
-  const std::unique_ptr<WebPPicture, decltype(&WebPPictureFree)> guard(&picture, &WebPPictureFree);
+  const std::unique_ptr<WebPPicture, decltype(&WebPPictureFree)> guard(&image, &WebPPictureFree);
   WebPMemoryWriter written;
   WebPMemoryWriterInit(&written);
   const std::unique_ptr<WebPMemoryWriter, decltype(&WebPMemoryWriterClear)> bytes(
       &written, &WebPMemoryWriterClear);
-  picture.use_argb = 1;
-  picture.width = static_cast<int>(box.width);
-  picture.height = static_cast<int>(box.height);
-  picture.writer = &WebPMemoryWrite;
-  picture.custom_ptr = &written;
+  image.use_argb = 1;
+  image.width = static_cast<int>(box.width);
+  image.height = static_cast<int>(box.height);
+  image.writer = &WebPMemoryWrite;
+  image.custom_ptr = &written;
   const std::uint8_t* from = rgb.data() + (box.top * width + box.left) * 3;
-  if (WebPPictureImportRGB(&picture, from, static_cast<int>(width * 3)) == 0) {
+  if (WebPPictureImportRGB(&image, from, static_cast<int>(width * 3)) == 0) {
     throw std::bad_alloc();
   }
-  if (WebPEncode(&config, &picture) == 0) {
-    if (picture.error_code == VP8_ENC_ERROR_OUT_OF_MEMORY ||
-        picture.error_code == VP8_ENC_ERROR_BITSTREAM_OUT_OF_MEMORY) {
+  if (WebPEncode(&config, &image) == 0) {
+    if (image.error_code == VP8_ENC_ERROR_OUT_OF_MEMORY ||
+        image.error_code == VP8_ENC_ERROR_BITSTREAM_OUT_OF_MEMORY) {
       throw std::bad_alloc();
     }
     fail("E_VIDEO_CODEC", "", "a frame that libwebp can encode",
-         "its error " + std::to_string(picture.error_code));
+         "its error " + std::to_string(image.error_code));
   }
   expects(written.size > kRiffHead, "a file from libwebp");
   return {written.mem + kRiffHead, written.mem + written.size};
@@ -113,8 +113,8 @@ Bytes encoded(std::span<const std::uint8_t> rgb, std::int64_t width, const Box& 
 }  // namespace
 
 struct WebpWriter::State {
-  ClipSink& sink;
-  ClipFormat format;
+  VideoSink& sink;
+  VideoFormat format;
   FrameTimes times;
   std::uint64_t at = 0;    // bytes written
   Bytes shown;             // the frame before
@@ -122,8 +122,8 @@ struct WebpWriter::State {
   Box box;                 // where they go
   std::int64_t begun = 0;  // milliseconds
 
-  State(ClipSink& out, const ClipFormat& wanted)
-      : sink(out), format(wanted), times(wanted.tick, 1000, 1, kMostStay) {
+  State(VideoSink& out, const VideoFormat& wanted)
+      : sink(out), format(wanted), times(wanted.tick, 1000, 1, kMaxStay) {
     Bytes head;
     append(head, "RIFF");
     append(head, 0, 4);  // known last
@@ -140,7 +140,7 @@ struct WebpWriter::State {
   }
 
   void write(const Bytes& bytes) {
-    if (bytes.size() > kMostBytes - at) {
+    if (bytes.size() > kMaxBytes - at) {
       fail("E_VIDEO_SIZE", "", "a WebP of less than 4 GiB", "a larger one");
     }
     for (std::size_t done = 0; done < bytes.size();) {
@@ -163,7 +163,7 @@ struct WebpWriter::State {
   }
 };
 
-WebpWriter::WebpWriter(ClipSink& sink, const ClipFormat& format)
+WebpWriter::WebpWriter(VideoSink& sink, const VideoFormat& format)
     : state_(std::make_unique<State>(sink, format)) {}
 WebpWriter::~WebpWriter() = default;
 

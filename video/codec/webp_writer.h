@@ -9,14 +9,14 @@
 
 namespace tessera {
 
-// Of each frame only the rectangle that differs from the frame before is stored; the clip is shown
+// Of each frame only the rectangle that differs from the frame before is stored; the video is shown
 // for ever. The comment becomes the description of an XMP packet. Times are whole milliseconds.
-// Errors as ClipWriter's; E_VIDEO_SIZE also for a file of more than 4 GiB, E_VIDEO_TIME for frames
+// Errors as VideoWriter's; E_VIDEO_SIZE also for a file of more than 4 GiB, E_VIDEO_TIME for frames
 // that stay less than a millisecond or longer than 2^24 of them.
 class WebpWriter {
  public:
   // `sink` outlives the writer.
-  WebpWriter(ClipSink& sink, const ClipFormat& format);
+  WebpWriter(VideoSink& sink, const VideoFormat& format);
   ~WebpWriter();
   WebpWriter(const WebpWriter&) = delete;
   WebpWriter& operator=(const WebpWriter&) = delete;

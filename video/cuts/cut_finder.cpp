@@ -19,7 +19,7 @@ namespace {
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_VIDEO_CUTS",
                .file = file,
-               .expected = "the module that compares frames, beside the program",
+               .expected = "the module that compares frames, next to the program",
                .found = std::move(found)});
 }
 
@@ -62,7 +62,7 @@ bool CutFinder::add(std::span<const std::uint8_t> rgb, std::int64_t width, std::
   distance_ = first ? 0 : hellinger(before_, now);
   before_ = std::move(now);
   const double mean = frames_ > 1 ? sum_ / static_cast<double>(frames_ - 1) : 0;
-  const bool cut = !first && frames_ >= settings_.least_frames && distance_ >= settings_.distance &&
+  const bool cut = !first && frames_ >= settings_.min_frames && distance_ >= settings_.distance &&
                    distance_ >= settings_.times * mean;
   if (cut) {
     frames_ = 1;

@@ -1,5 +1,5 @@
-// Where one scene of a clip ends and the next begins: frames whose colours are spread otherwise
-// than those of the frame before. Holds two histograms of 128 KiB, whatever the length of the clip.
+// Where one scene of a video ends and the next begins: frames whose colours are spread otherwise
+// than those of the frame before. Holds two histograms of 128 KiB, whatever the length of the video.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ struct CutSettings {
   // least this and at least `times` the mean of the distances since the last cut.
   double distance = 0.3;
   double times = 3;
-  std::int64_t least_frames = 3;  // of a scene; a change before that is no cut
+  std::int64_t min_frames = 3;  // of a scene; a change before that is no cut
 };
 
 class CutFinder {

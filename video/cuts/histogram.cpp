@@ -1,4 +1,4 @@
-// Colour histograms of frames by OpenCV, as a module that is loaded when the first clip is cut into
+// Colour histograms of frames by OpenCV, as a module that is loaded when the first video is cut into
 // scenes: nothing else in the program needs OpenCV, which takes several MiB and milliseconds to
 // load.
 //

@@ -1,5 +1,5 @@
 // BMP: OS/2 and Windows headers of 12 to 124 bytes, 1 to 32 bits a pixel, bit fields, RLE4 and RLE8
-// (Microsoft, "Bitmap Storage"). Pixels that a compressed picture leaves out have index 0. Runs
+// (Microsoft, "Bitmap Storage"). Pixels that a compressed image leaves out have index 0. Runs
 // past the end of a row, indices without a colour and rows past the end of the file are errors.
 #include <algorithm>
 #include <bit>
@@ -82,7 +82,7 @@ void check_kind(const Header& header) {
          std::to_string(header.bits) + " bits, compression " + std::to_string(header.compression));
 }
 
-Header read_header(Cursor& in, const PictureLimits& limits) {
+Header read_header(Cursor& in, const ImageLimits& limits) {
   static constexpr std::uint32_t kSizes[] = {12, 40, 52, 56, 64, 108, 124};
   Header out;
   in.take(8, "the file header");
@@ -109,7 +109,7 @@ Header read_header(Cursor& in, const PictureLimits& limits) {
     std::copy_n(usual, 4, out.masks);
   }
   if (out.data_at < in.at()) {
-    refuse(kData, at_byte(10), "pixels behind the header", at_byte(out.data_at));
+    refuse(kData, at_byte(10), "pixels after the header", at_byte(out.data_at));
   }
   return out;
 }
@@ -132,7 +132,7 @@ std::vector<Rgb> read_palette(Cursor& in, const Header& header) {
   return out;
 }
 
-void paint_index(std::uint8_t* to, std::size_t index, const std::vector<Rgb>& palette) {
+void generate_index(std::uint8_t* to, std::size_t index, const std::vector<Rgb>& palette) {
   if (index >= palette.size()) {
     refuse(kData, "pixel data", "indices below " + std::to_string(palette.size()),
            std::to_string(index));
@@ -140,10 +140,10 @@ void paint_index(std::uint8_t* to, std::size_t index, const std::vector<Rgb>& pa
   std::copy_n(palette[index].data(), 3, to);
 }
 
-// The run-length codes of RLE8 and RLE4, painted from the bottom row up.
-class RunPainter {
+// The run-length codes of RLE8 and RLE4, generated from the bottom row up.
+class RunGenerator {
  public:
-  RunPainter(const Header& header, Cursor in) : header_(header), in_(in) {
+  RunGenerator(const Header& header, Cursor in) : header_(header), in_(in) {
     indices_.resize(static_cast<std::size_t>(header.width * header.height));
   }
 
@@ -163,7 +163,7 @@ class RunPainter {
       } else {
         literal(value);
       }
-      // The end mark may stand behind the last row; nothing else may.
+      // The end mark may stand after the last row; nothing else may.
       if (y_ > header_.height) refuse_place();
     }
   }
@@ -186,7 +186,7 @@ class RunPainter {
     indices_.data()[row * header_.width + x_++] = index;
   }
   [[noreturn]] void refuse_place() const {
-    refuse(kData, at_byte(in_.at()), "runs inside the picture",
+    refuse(kData, at_byte(in_.at()), "runs inside the image",
            "one at " + std::to_string(x_) + "," + std::to_string(y_));
   }
 
@@ -196,14 +196,14 @@ class RunPainter {
   std::int64_t x_ = 0, y_ = 0;  // y from the bottom
 };
 
-void paint_row(const Header& header, Bytes row, std::uint8_t* to, std::int64_t channels,
+void generate_row(const Header& header, Bytes row, std::uint8_t* to, std::int64_t channels,
                const std::vector<Rgb>& palette, const Channel (&fields)[4]) {
   for (std::int64_t x = 0; x < header.width; ++x, to += channels) {
     const auto i = static_cast<std::size_t>(x);
     if (header.bits <= 8) {
       const std::size_t bit = i * header.bits;
       const unsigned shift = 8 - header.bits - static_cast<unsigned>(bit % 8);
-      paint_index(to, row[bit / 8] >> shift & ((1u << header.bits) - 1), palette);
+      generate_index(to, row[bit / 8] >> shift & ((1u << header.bits) - 1), palette);
     } else if (header.bits == 24) {
       std::reverse_copy(row.data() + 3 * i, row.data() + 3 * i + 3, to);
     } else {
@@ -214,7 +214,7 @@ void paint_row(const Header& header, Bytes row, std::uint8_t* to, std::int64_t c
   }
 }
 
-Picture read_plain(Bytes file, const Header& header, const std::vector<Rgb>& palette) {
+DecodedImage read_plain(Bytes file, const Header& header, const std::vector<Rgb>& palette) {
   const std::size_t stride = (static_cast<std::size_t>(header.width) * header.bits + 31) / 32 * 4;
   const auto height = static_cast<std::size_t>(header.height);
   Cursor in(file, std::min<std::size_t>(file.size(), header.data_at));
@@ -222,44 +222,44 @@ Picture read_plain(Bytes file, const Header& header, const std::vector<Rgb>& pal
   const Channel fields[4] = {Channel(header.masks[0]), Channel(header.masks[1]),
                              Channel(header.masks[2]), Channel(header.masks[3])};
   const bool alpha = header.bits != 24 && header.bits > 8 && header.masks[3] != 0;
-  Picture out(header.width, header.height, alpha ? 4 : 3, "BMP");
+  DecodedImage out(header.width, header.height, alpha ? 4 : 3, "BMP");
   for (std::size_t n = 0; n < height; ++n) {
     const auto y = static_cast<std::int64_t>(header.top_down ? n : height - 1 - n);
-    paint_row(header, pixels.subspan(n * stride, stride), out.at(0, y), out.channels, palette,
+    generate_row(header, pixels.subspan(n * stride, stride), out.at(0, y), out.channels, palette,
               fields);
   }
   return out;
 }
 
-Picture read_runs(Bytes file, const Header& header, const std::vector<Rgb>& palette) {
+DecodedImage read_runs(Bytes file, const Header& header, const std::vector<Rgb>& palette) {
   if (header.top_down) refuse(kData, "header", "a positive height with RLE", "a negative one");
   Cursor in(file, std::min<std::size_t>(file.size(), header.data_at));
-  const std::vector<std::uint8_t> indices = RunPainter(header, in).run();
-  Picture out(header.width, header.height, 3, "BMP");
+  const std::vector<std::uint8_t> indices = RunGenerator(header, in).run();
+  DecodedImage out(header.width, header.height, 3, "BMP");
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    paint_index(out.pixels.data() + 3 * i, indices[i], palette);
+    generate_index(out.pixels.data() + 3 * i, indices[i], palette);
   }
   return out;
 }
 
-// Many writers declare an alpha channel and leave it empty: such a picture is opaque.
-void mend_empty_alpha(Picture& picture) {
-  if (picture.channels != 4) return;
-  for (std::size_t i = 3; i < picture.pixels.size(); i += 4) {
-    if (picture.pixels[i] != 0) return;
+// Many writers declare an alpha channel and leave it empty: such an image is opaque.
+void mend_empty_alpha(DecodedImage& image) {
+  if (image.channels != 4) return;
+  for (std::size_t i = 3; i < image.pixels.size(); i += 4) {
+    if (image.pixels[i] != 0) return;
   }
-  for (std::size_t i = 3; i < picture.pixels.size(); i += 4) picture.pixels[i] = 255;
-  picture.notes.push_back("an alpha channel of zeros is taken as opaque");
+  for (std::size_t i = 3; i < image.pixels.size(); i += 4) image.pixels[i] = 255;
+  image.notes.push_back("an alpha channel of zeros is taken as opaque");
 }
 
 }  // namespace
 
-Picture read_bmp(Bytes file, const PictureLimits& limits) {
+DecodedImage read_bmp(Bytes file, const ImageLimits& limits) {
   Cursor in(file, 2);
   const Header header = read_header(in, limits);
   const std::vector<Rgb> palette = header.bits <= 8 ? read_palette(in, header) : std::vector<Rgb>();
   const bool runs = header.compression == kRle8 || header.compression == kRle4;
-  Picture out = runs ? read_runs(file, header, palette) : read_plain(file, header, palette);
+  DecodedImage out = runs ? read_runs(file, header, palette) : read_plain(file, header, palette);
   mend_empty_alpha(out);
   return out;
 }

@@ -1,4 +1,4 @@
-// Magic bytes, limits and errors that every picture format shares.
+// Magic bytes, limits and errors that every image format shares.
 #include "vision/codec/decode.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void refuse(const char* code, std::string where, std::string expected, std::stri
 
 std::string at_byte(std::size_t offset) { return "byte " + std::to_string(offset); }
 
-void check_size(std::uint64_t width, std::uint64_t height, const PictureLimits& limits,
+void check_size(std::uint64_t width, std::uint64_t height, const ImageLimits& limits,
                 const std::string& where) {
   const bool sides = width >= 1 && height >= 1 && width <= limits.side && height <= limits.side;
   if (sides && width * height <= limits.pixels) return;
@@ -138,7 +138,7 @@ std::string first_bytes(Bytes file) {
 
 }  // namespace
 
-std::string_view sniff_picture(std::span<const std::uint8_t> file) {
+std::string_view sniff_image(std::span<const std::uint8_t> file) {
   for (const Magic& magic : kMagics) {
     if (!has(file, magic.at, magic.bytes)) continue;
     if (magic.name == "WebP" && !has(file, 0, "RIFF")) continue;
@@ -147,13 +147,13 @@ std::string_view sniff_picture(std::span<const std::uint8_t> file) {
   return !file.empty() && is_text(file) ? "text" : "";
 }
 
-Picture decode_picture(std::span<const std::uint8_t> file, const PictureLimits& limits) {
-  if (file.empty()) codec::refuse(codec::kFile, "", "a picture", "an empty file");
+DecodedImage decode_image(std::span<const std::uint8_t> file, const ImageLimits& limits) {
+  if (file.empty()) codec::refuse(codec::kFile, "", "an image", "an empty file");
   if (file.size() > limits.file_bytes) {
     codec::refuse(codec::kFile, "", "at most " + std::to_string(limits.file_bytes) + " bytes",
                   std::to_string(file.size()) + " bytes");
   }
-  const std::string_view name = sniff_picture(file);
+  const std::string_view name = sniff_image(file);
   if (name == "PNG") return codec::read_png(file, limits);
   if (name == "JPEG") return codec::read_jpeg(file, limits);
   if (name == "WebP") return codec::read_webp(file, limits);

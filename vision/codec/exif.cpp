@@ -39,9 +39,9 @@ class TiffView {
   bool big_ = false;
 };
 
-// Where a pixel of the upright picture lies in the stored one.
+// Where a pixel of the upright image lies in the stored one.
 struct Turn {
-  bool swap, mirror_x, mirror_y;  // of the stored picture, after the swap of axes
+  bool swap, mirror_x, mirror_y;  // of the stored image, after the swap of axes
 };
 
 Turn turn_of(int orientation) {
@@ -92,21 +92,21 @@ int exif_orientation(Bytes tiff, std::vector<std::string>& notes) {
   return 0;
 }
 
-Picture upright(Picture picture, int orientation) {
-  if (orientation < 2 || orientation > 8) return picture;
+DecodedImage upright(DecodedImage image, int orientation) {
+  if (orientation < 2 || orientation > 8) return image;
   const Turn turn = turn_of(orientation);
-  Picture out(turn.swap ? picture.height : picture.width,
-              turn.swap ? picture.width : picture.height, picture.channels, "");
-  out.format = picture.format;
-  out.notes = std::move(picture.notes);
+  DecodedImage out(turn.swap ? image.height : image.width,
+              turn.swap ? image.width : image.height, image.channels, "");
+  out.format = image.format;
+  out.notes = std::move(image.notes);
   for (std::int64_t y = 0; y < out.height; ++y) {
     for (std::int64_t x = 0; x < out.width; ++x) {
       std::int64_t from_x = turn.swap ? y : x, from_y = turn.swap ? x : y;
-      if (turn.mirror_x) from_x = picture.width - 1 - from_x;
-      if (turn.mirror_y) from_y = picture.height - 1 - from_y;
-      const std::uint8_t* from = picture.at(from_x, from_y);
+      if (turn.mirror_x) from_x = image.width - 1 - from_x;
+      if (turn.mirror_y) from_y = image.height - 1 - from_y;
+      const std::uint8_t* from = image.at(from_x, from_y);
       std::uint8_t* to = out.at(x, y);
-      for (std::int64_t c = 0; c < picture.channels; ++c) to[c] = from[c];
+      for (std::int64_t c = 0; c < image.channels; ++c) to[c] = from[c];
     }
   }
   return out;

@@ -67,7 +67,7 @@ class CodeReader {
   int held_ = 0;
 };
 
-// The strings behind the codes: each is another string and one more index.
+// The strings after the codes: each is another string and one more index.
 class CodeTable {
  public:
   explicit CodeTable(int clear) : clear_(clear) {
@@ -109,7 +109,7 @@ class CodeTable {
   refuse(kData, "LZW data", "a code below " + std::to_string(next + 1), std::to_string(code));
 }
 
-// Fills `out` with colour indices; data behind them is ignored.
+// Fills `out` with colour indices; data after them is ignored.
 void unpack(Bytes data, int min_bits, std::span<std::uint8_t> out) {
   const int clear = 1 << min_bits, end = clear + 1;
   CodeReader codes(data);
@@ -143,7 +143,7 @@ void unpack(Bytes data, int min_bits, std::span<std::uint8_t> out) {
   }
 }
 
-// The row of the picture that the n-th stored row of an interlaced frame is.
+// The row of the image that the n-th stored row of an interlaced frame is.
 std::uint32_t interlaced_row(std::uint32_t n, std::uint32_t height) {
   static constexpr std::uint32_t kStart[] = {0, 4, 2, 1}, kStep[] = {8, 8, 4, 2};
   for (int pass = 0; pass < 4; ++pass) {
@@ -156,10 +156,10 @@ std::uint32_t interlaced_row(std::uint32_t n, std::uint32_t height) {
   return 0;
 }
 
-Picture paint(const Frame& frame, std::span<const std::uint8_t> indices, std::uint32_t width,
+DecodedImage generate(const Frame& frame, std::span<const std::uint8_t> indices, std::uint32_t width,
               std::uint32_t height, int transparent) {
   const bool covers = frame.width == width && frame.height == height;
-  Picture out(width, height, covers && transparent < 0 ? 3 : 4, "GIF");
+  DecodedImage out(width, height, covers && transparent < 0 ? 3 : 4, "GIF");
   for (std::uint32_t n = 0; n < frame.height; ++n) {
     const std::uint32_t y = frame.interlaced ? interlaced_row(n, frame.height) : n;
     const std::uint8_t* from = indices.data() + std::size_t{n} * frame.width;
@@ -197,7 +197,7 @@ Frame read_frame_header(Cursor& in, std::uint32_t width, std::uint32_t height, P
   return frame;
 }
 
-Picture read_first_frame(Cursor& in, const Frame& frame, std::uint32_t width, std::uint32_t height,
+DecodedImage read_first_frame(Cursor& in, const Frame& frame, std::uint32_t width, std::uint32_t height,
                          int transparent) {
   const std::size_t place = in.at();
   const int min_bits = in.u8("the code size");
@@ -214,7 +214,7 @@ Picture read_first_frame(Cursor& in, const Frame& frame, std::uint32_t width, st
   }
   std::vector<std::uint8_t> indices(pixels);
   unpack(data, min_bits, indices);
-  return paint(frame, indices, width, height, transparent);
+  return generate(frame, indices, width, height, transparent);
 }
 
 // True when another frame follows; a damaged rest is none of our business.
@@ -222,7 +222,7 @@ bool has_more_frames(Cursor in) { return in.left() > 0 && in.u8("a block") != 0x
 
 }  // namespace
 
-Picture read_gif(Bytes file, const PictureLimits& limits) {
+DecodedImage read_gif(Bytes file, const ImageLimits& limits) {
   Cursor in(file, 6);
   const std::uint32_t width = in.le16("the canvas"), height = in.le16("the canvas");
   check_size(width, height, limits, at_byte(6));
@@ -235,7 +235,7 @@ Picture read_gif(Bytes file, const PictureLimits& limits) {
     const unsigned block = in.u8("a block");
     if (block == 0x2c) {
       const Frame frame = read_frame_header(in, width, height, global);
-      Picture out = read_first_frame(in, frame, width, height, transparent);
+      DecodedImage out = read_first_frame(in, frame, width, height, transparent);
       if (has_more_frames(in)) out.notes.push_back("first frame of an animation");
       return out;
     }

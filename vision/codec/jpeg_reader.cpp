@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <new>
 
-// Behind <cstdio>, and in this order: each needs what stands before it.
+// After <cstdio>, and in this order: each needs what stands before it.
 #include <jpeglib.h>
 
 #include <jerror.h>
@@ -92,7 +92,7 @@ void inks_to_rgb(const std::uint8_t* from, std::uint8_t* to, std::int64_t width)
   }
 }
 
-bool read_rows(Job& job, Picture& out, std::uint8_t* inks) {
+bool read_rows(Job& job, DecodedImage& out, std::uint8_t* inks) {
   if (setjmp(job.jump) != 0) return false;
   jpeg_start_decompress(&job.info);
   while (job.info.output_scanline < job.info.output_height) {
@@ -139,11 +139,11 @@ Bytes find_exif(Bytes file) {
 
 }  // namespace
 
-Picture read_jpeg(Bytes file, const PictureLimits& limits) {
+DecodedImage read_jpeg(Bytes file, const ImageLimits& limits) {
   Job job;
   if (!read_header(job, file.data(), file.size())) fail(job);
   check_size(job.info.image_width, job.info.image_height, limits, "frame header");
-  Picture out(job.info.image_width, job.info.image_height, 3, "JPEG");
+  DecodedImage out(job.info.image_width, job.info.image_height, 3, "JPEG");
   std::vector<std::uint8_t> inks;
   if (job.info.out_color_space == JCS_CMYK) inks.resize(static_cast<std::size_t>(out.width) * 4);
   if (!read_rows(job, out, inks.empty() ? nullptr : inks.data())) fail(job);

@@ -37,7 +37,7 @@ bool checksum_is_right(Bytes type_and_data, std::uint32_t want) {
   return crc32(0, type_and_data.data(), static_cast<uInt>(type_and_data.size())) == want;
 }
 
-Header read_header(Bytes data, const PictureLimits& limits) {
+Header read_header(Bytes data, const ImageLimits& limits) {
   if (data.size() != 13) refuse(kData, at_byte(8), "IHDR of 13 bytes", std::to_string(data.size()));
   Cursor in(data);
   Header header = {};
@@ -58,7 +58,7 @@ std::uint64_t unpacked_bytes(const Header& header) {
   return (bits + 7) / 8 * header.height;
 }
 
-Layout walk_chunks(Bytes file, const PictureLimits& limits, std::vector<std::string>& notes) {
+Layout walk_chunks(Bytes file, const ImageLimits& limits, std::vector<std::string>& notes) {
   Layout out;
   out.parts.push_back(file.first(kSignatureBytes));
   Cursor in(file, kSignatureBytes);
@@ -81,7 +81,7 @@ Layout walk_chunks(Bytes file, const PictureLimits& limits, std::vector<std::str
     }
     if (critical && !wanted) {
       refuse(kFormat, at_byte(begin), "chunks of the PNG specification",
-             "a critical chunk beside them");
+             "a critical chunk next to them");
     }
     if (chunks == 0) out.header = read_header(data, limits);
     if (name == "IDAT") out.data_bytes += length;
@@ -131,7 +131,7 @@ void feed(png_structp png, png_bytep to, std::size_t count) {
 }
 
 // No local of the two functions below has a destructor: libpng may jump out of them.
-bool read_info(Job& job, const PictureLimits& limits) {
+bool read_info(Job& job, const ImageLimits& limits) {
   if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   png_set_read_fn(job.png, &job, &feed);
   png_set_user_limits(job.png, static_cast<png_uint_32>(limits.side),
@@ -160,12 +160,12 @@ bool read_rows(Job& job, std::uint8_t* pixels, std::size_t stride) {
   const std::string message = job.message;
   const bool cut = message.find("Not enough image data") != std::string::npos ||
                    message.find("the end of the file") != std::string::npos;
-  refuse(cut ? kCut : kData, "pixel data", cut ? "a whole picture" : "an intact PNG", message);
+  refuse(cut ? kCut : kData, "pixel data", cut ? "a whole image" : "an intact PNG", message);
 }
 
 }  // namespace
 
-Picture read_png(Bytes file, const PictureLimits& limits) {
+DecodedImage read_png(Bytes file, const ImageLimits& limits) {
   std::vector<std::string> notes;
   const Layout layout = walk_chunks(file, limits, notes);
   const std::uint64_t needed = unpacked_bytes(layout.header);
@@ -183,7 +183,7 @@ Picture read_png(Bytes file, const PictureLimits& limits) {
   if (!read_info(job, limits)) fail(job);
   const std::int64_t channels = png_get_channels(job.png, job.info);
   expects(channels == 3 || channels == 4, "libpng gives RGB or RGBA");
-  Picture out(layout.header.width, layout.header.height, channels, "PNG");
+  DecodedImage out(layout.header.width, layout.header.height, channels, "PNG");
   out.notes = std::move(notes);
   const std::size_t stride = static_cast<std::size_t>(out.width * channels);
   expects(png_get_rowbytes(job.png, job.info) == stride, "libpng gives 8-bit samples");

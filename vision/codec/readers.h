@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "vision/image/picture.h"
+#include "vision/image/decoded_image.h"
 
 namespace tessera::codec {
 
@@ -23,7 +23,7 @@ inline constexpr const char* kData = "E_PICTURE_DATA";
 std::string at_byte(std::size_t offset);
 
 // Error kSize unless both sides and the area lie within the limits.
-void check_size(std::uint64_t width, std::uint64_t height, const PictureLimits& limits,
+void check_size(std::uint64_t width, std::uint64_t height, const ImageLimits& limits,
                 const std::string& where);
 
 // Reads numbers from a file; a read past the end is Error kCut naming place and purpose.
@@ -47,13 +47,13 @@ class Cursor {
 // The orientation tag (1..8) of the first directory of a TIFF structure; 0 if there is none that
 // can be trusted, with a note when the structure is broken. Nothing else of it is followed.
 int exif_orientation(Bytes tiff, std::vector<std::string>& notes);
-// The picture turned and mirrored so that orientation 1 remains (EXIF 2.32, 4.6.5).
-Picture upright(Picture picture, int orientation);
+// The image turned and mirrored so that orientation 1 remains (EXIF 2.32, 4.6.5).
+DecodedImage upright(DecodedImage image, int orientation);
 
-Picture read_png(Bytes file, const PictureLimits& limits);
-Picture read_jpeg(Bytes file, const PictureLimits& limits);
-Picture read_webp(Bytes file, const PictureLimits& limits);
-Picture read_gif(Bytes file, const PictureLimits& limits);
-Picture read_bmp(Bytes file, const PictureLimits& limits);
+DecodedImage read_png(Bytes file, const ImageLimits& limits);
+DecodedImage read_jpeg(Bytes file, const ImageLimits& limits);
+DecodedImage read_webp(Bytes file, const ImageLimits& limits);
+DecodedImage read_gif(Bytes file, const ImageLimits& limits);
+DecodedImage read_bmp(Bytes file, const ImageLimits& limits);
 
 }  // namespace tessera::codec

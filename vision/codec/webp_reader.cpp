@@ -39,7 +39,7 @@ Frame read_frame(Bytes chunk) {
   return frame;
 }
 
-// Up to the first frame or the end; EXIF stands behind the picture.
+// Up to the first frame or the end; EXIF stands after the image.
 Container walk(Bytes file) {
   Cursor in(file, 4);
   const std::size_t size = in.le32("the RIFF size");
@@ -92,9 +92,9 @@ WebPBitstreamFeatures features_of(Bytes data) {
   return features;
 }
 
-Picture decode(Bytes data, const WebPBitstreamFeatures& features) {
+DecodedImage decode(Bytes data, const WebPBitstreamFeatures& features) {
   const bool alpha = features.has_alpha != 0;
-  Picture out(features.width, features.height, alpha ? 4 : 3, "WebP");
+  DecodedImage out(features.width, features.height, alpha ? 4 : 3, "WebP");
   WebPDecoderConfig config;
   expects(WebPInitDecoderConfig(&config) != 0, "libwebp is of the version it was built for");
   config.output.colorspace = alpha ? MODE_RGBA : MODE_RGB;
@@ -108,7 +108,7 @@ Picture decode(Bytes data, const WebPBitstreamFeatures& features) {
   return out;
 }
 
-Picture decode_first_frame(const Container& file, const PictureLimits& limits) {
+DecodedImage decode_first_frame(const Container& file, const ImageLimits& limits) {
   check_size(file.width, file.height, limits, "VP8X");
   if (!file.first) refuse(kCut, "ANMF", "a first frame", "none");
   const Frame& frame = *file.first;
@@ -120,9 +120,9 @@ Picture decode_first_frame(const Container& file, const PictureLimits& limits) {
       static_cast<std::uint64_t>(features.height) != frame.height) {
     refuse(kData, "ANMF", "a bitstream of the frame's size", "another size");
   }
-  Picture inner = decode(frame.data, features);
+  DecodedImage inner = decode(frame.data, features);
   if (frame.width == file.width && frame.height == file.height) return inner;
-  Picture out(static_cast<std::int64_t>(file.width), static_cast<std::int64_t>(file.height), 4,
+  DecodedImage out(static_cast<std::int64_t>(file.width), static_cast<std::int64_t>(file.height), 4,
               "WebP");
   for (std::int64_t y = 0; y < inner.height; ++y) {
     for (std::int64_t x = 0; x < inner.width; ++x) {
@@ -146,9 +146,9 @@ Bytes without_prefix(Bytes exif) {
 
 }  // namespace
 
-Picture read_webp(Bytes file, const PictureLimits& limits) {
+DecodedImage read_webp(Bytes file, const ImageLimits& limits) {
   const Container container = walk(file);
-  Picture out;
+  DecodedImage out;
   if (container.animated) {
     out = decode_first_frame(container, limits);
     out.notes.push_back("first frame of an animation");

@@ -57,9 +57,9 @@ Tensor resize_map(ConstTensorView x, MapSize from, MapSize to) {
   return out;
 }
 
-MapSize onevision_map_size(MapSize map, std::int64_t side, std::int64_t most_tiles) {
+MapSize onevision_map_size(MapSize map, std::int64_t side, std::int64_t max_tiles) {
   const double t =
-      std::sqrt(static_cast<double>(map.places()) / static_cast<double>(most_tiles * side * side));
+      std::sqrt(static_cast<double>(map.places()) / static_cast<double>(max_tiles * side * side));
   if (t <= 1.1) return map;
   // Quotient rounded down by the exact remainder: a plain division may round up to a whole number.
   const auto over_t = [&](std::int64_t n) {

@@ -1,5 +1,5 @@
 // Feature rows as a map of places that is brought to another size, as LLaVA-OneVision does with
-// pictures of many tiles and with every frame of a clip.
+// images of many tiles and with every frame of a video.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct MapSize {
 // sizes have places, x has those of `from`.
 Tensor resize_map(ConstTensorView x, MapSize from, MapSize to);
 
-// The size to which LLaVA-OneVision brings the unpadded map of a picture's tiles, `side` places a
-// side each: with t = sqrt(places / (most_tiles side^2)) beyond 1.1, both sides over t, rounded
+// The size to which LLaVA-OneVision brings the unpadded map of an image's tiles, `side` places a
+// side each: with t = sqrt(places / (max_tiles side^2)) beyond 1.1, both sides over t, rounded
 // down; else as it is.
-MapSize onevision_map_size(MapSize map, std::int64_t side, std::int64_t most_tiles = 9);
+MapSize onevision_map_size(MapSize map, std::int64_t side, std::int64_t max_tiles = 9);
 
 }  // namespace tessera

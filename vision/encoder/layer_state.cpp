@@ -57,8 +57,8 @@ std::vector<RowRun> attention_runs(std::span<const VitPlace> places, bool window
   });
 }
 
-std::vector<RowRun> picture_runs(std::span<const VitPlace> places) {
-  return runs_by(places, [](const VitPlace& place) { return place.picture; });
+std::vector<RowRun> image_runs(std::span<const VitPlace> places) {
+  return runs_by(places, [](const VitPlace& place) { return place.image; });
 }
 
 ConstTensorView LayerState::queries() const {
@@ -119,28 +119,28 @@ void LayerState::attention(AttentionRows whose, HeadMean heads, TensorView out) 
   expects(whose != AttentionRows::kClassToken || spec_.class_token,
           "attention: the encoder has a class token");
   const bool windowed = spec_.has_window(layer_);
-  for (const RowRun& picture : picture_runs(places())) {
-    const auto own = places().subspan(static_cast<std::size_t>(picture.begin),
-                                      static_cast<std::size_t>(picture.count()));
+  for (const RowRun& image : image_runs(places())) {
+    const auto own = places().subspan(static_cast<std::size_t>(image.begin),
+                                      static_cast<std::size_t>(image.count()));
     if (whose == AttentionRows::kClassToken) {
       const auto found =
           std::find_if(own.begin(), own.end(), [](const VitPlace& place) { return place.id < 0; });
-      expects(found != own.end(), "a picture keeps its class token");
-      const std::int64_t row = picture.begin + (found - own.begin());
-      run_attention(rows_of(queries(), row, 1), rows_of(log_sums(), row, 1), picture, 1.0f, out);
+      expects(found != own.end(), "an image keeps its class token");
+      const std::int64_t row = image.begin + (found - own.begin());
+      run_attention(rows_of(queries(), row, 1), rows_of(log_sums(), row, 1), image, 1.0f, out);
     } else if (whose == AttentionRows::kMeanQuery) {
-      const auto n = static_cast<std::size_t>(picture.count());
+      const auto n = static_cast<std::size_t>(image.count());
       const std::vector<std::int32_t> to(n, 0);
       const std::vector<float> weight(n, 1.0f / static_cast<float>(n));
       Tensor mean = backend_.allocate(DType::kF32, {1, spec_.width});
-      ConstTensorView q = part_of(queries(), picture);
-      q.shape = {picture.count(), spec_.width};
+      ConstTensorView q = part_of(queries(), image);
+      q.shape = {image.count(), spec_.width};
       ops::combine_rows(backend_, q, to, weight, mean.view());
-      run_attention(heads_of(mean.view(), spec_.heads), {}, picture, 1.0f, out);
+      run_attention(heads_of(mean.view(), spec_.heads), {}, image, 1.0f, out);
     } else {
       for (RowRun run : attention_runs(own, windowed)) {
-        run = {run.begin + picture.begin, run.end + picture.begin};
-        const float share = static_cast<float>(run.count()) / static_cast<float>(picture.count());
+        run = {run.begin + image.begin, run.end + image.begin};
+        const float share = static_cast<float>(run.count()) / static_cast<float>(image.count());
         run_attention(part_of(queries(), run), part_of(log_sums(), run), run, share, out);
       }
     }
@@ -167,9 +167,9 @@ void LayerState::keep(std::span<const std::int32_t> rows) {
     expects(rows[i] >= 0 && rows[i] < rows_.count() && (i == 0 || rows[i] > rows[i - 1]),
             "keep: rows are ascending and there");
   }
-  for (const RowRun& picture : picture_runs(places())) {
-    const auto first = std::lower_bound(rows.begin(), rows.end(), picture.begin);
-    expects(first != rows.end() && *first < picture.end, "keep: every picture keeps a row");
+  for (const RowRun& image : image_runs(places())) {
+    const auto first = std::lower_bound(rows.begin(), rows.end(), image.begin);
+    expects(first != rows.end() && *first < image.end, "keep: every image keeps a row");
   }
   for (std::int64_t i = 0; i < rows_.count(); ++i) {
     expects(rows_.places[static_cast<std::size_t>(i)].id >= 0 ||

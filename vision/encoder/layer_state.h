@@ -1,6 +1,6 @@
 // What an observer of a running encoder sees of one layer and may do to its rows: read hidden
 // states, queries, keys, values and attention weights of chosen rows; drop rows; merge rows. Rows
-// of pictures that are encoded together stand one behind the other, each with its class token if
+// of images that are encoded together stand one after the other, each with its class token if
 // there is one. No attention map is ever held: weights come from the log-sum-exp of the attention
 // that ran.
 #pragma once
@@ -36,14 +36,14 @@ struct RowRun {
 };
 // Rows that attend to each other. `windowed`: by window, else by frame.
 std::vector<RowRun> attention_runs(std::span<const VitPlace> places, bool windowed);
-std::vector<RowRun> picture_runs(std::span<const VitPlace> places);
+std::vector<RowRun> image_runs(std::span<const VitPlace> places);
 
-// Whose attention is asked for, picture by picture. Encoders without a class token take one of the
+// Whose attention is asked for, image by image. Encoders without a class token take one of the
 // other two, which are not the same thing.
 enum class AttentionRows : std::uint8_t {
   kClassToken,
   kMeanOfRows,  // mean of the attention weights of all rows, padding included
-  kMeanQuery,   // softmax of the mean query over all keys of the picture, windows or not
+  kMeanQuery,   // softmax of the mean query over all keys of the image, windows or not
 };
 enum class HeadMean : std::uint8_t { kPerHead, kMean };
 
@@ -69,10 +69,10 @@ class LayerState {
   void attention_of(std::int64_t first, std::int64_t count, AttentionMean mean,
                     TensorView out) const;
   // out [heads, rows] in host memory, or [rows] with the mean over heads: column i is the weight
-  // that row i has in its own picture. Waits for the device.
+  // that row i has in its own image. Waits for the device.
   void attention(AttentionRows whose, HeadMean heads, TensorView out) const;
 
-  // Drops every row but these, ascending. Class tokens stay and every picture keeps a row:
+  // Drops every row but these, ascending. Class tokens stay and every image keeps a row:
   // expects() that.
   void keep(std::span<const std::int32_t> rows);
   // Row i goes into new row to[i], weighted by its size: x' = sum size x / sum size. New row j

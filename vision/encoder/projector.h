@@ -1,4 +1,4 @@
-// From features of the picture encoder to rows of the language model: LLaVA's two layers, Janus'
+// From features of the image encoder to rows of the language model: LLaVA's two layers, Janus'
 // aligner, Qwen's merger and Idefics3's pixel shuffle are one thing with other data. The patches of
 // a cell of n x n places are joined, row by row within the cell; then linear layers with an
 // activation between them.
@@ -31,7 +31,7 @@ class Projector {
   // it back.
   ProjectedImage project(const EncodedImage& image, Arena& arena) const;
   // Bare features [cells * cell * cell, in_width], the patches of a cell side by side: what a
-  // selection behind the encoder left or made. [cells, out_width]. The same scratch.
+  // selection after the encoder left or made. [cells, out_width]. The same scratch.
   Tensor project_rows(ConstTensorView features, Arena& arena) const;
 
   static std::size_t scratch_bytes(const ProjectorSpec& spec, std::int64_t features);

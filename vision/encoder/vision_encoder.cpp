@@ -1,4 +1,4 @@
-// Pre-norm transformer layers over the rows of one picture, and what comes before and after them.
+// Pre-norm transformer layers over the rows of one image, and what comes before and after them.
 #include "vision/encoder/vision_encoder.h"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ VisionEncoder::VisionEncoder(Backend& backend, const VitSpec& spec, const Checkp
       weights_(load_vit_weights(backend, spec, checkpoint, storage)) {}
 
 std::size_t VisionEncoder::scratch_bytes(const VitSpec& spec, std::int64_t patches,
-                                         std::int64_t pictures) {
-  const std::int64_t n = patches + (spec.class_token ? pictures : 0);
+                                         std::int64_t images) {
+  const std::int64_t n = patches + (spec.class_token ? images : 0);
   const std::int64_t wide = spec.gated() ? 3 * spec.mlp_width : spec.mlp_width;
   std::size_t layers = 4 * matrix_bytes(n, spec.width) + matrix_bytes(n, spec.heads) +
                        matrix_bytes(n, 1) + 2 * 64 + matrix_bytes(std::min(n, kMlpRows), wide);
@@ -46,27 +46,27 @@ std::size_t VisionEncoder::scratch_bytes(const VitSpec& spec, std::int64_t patch
 
 struct VisionEncoder::Run {
   Arena& arena;
-  std::vector<VitGrid> grids;  // of each picture
+  std::vector<VitGrid> grids;  // of each image
   EncoderRows rows;
   TensorView delta;   // [rows, C] what attention or MLP add
   TensorView bias;    // [rows]
   TensorView tapped;  // [rows, feature_width], or empty
 };
 
-std::vector<EncodedImage> VisionEncoder::encode(std::span<const EncoderInput> pictures,
+std::vector<EncodedImage> VisionEncoder::encode(std::span<const EncoderInput> images,
                                                 Arena& arena, const EncodeOptions& options) const {
   const std::size_t mark = arena.used();
   Run run{.arena = arena};
   EncoderRows& rows = run.rows;
   std::int32_t frames = 0, windows = 0;  // groups so far
-  for (const EncoderInput& picture : pictures) {
-    const bool padded = picture.filled_height != 0 || picture.filled_width != 0;
+  for (const EncoderInput& image : images) {
+    const bool padded = image.filled_height != 0 || image.filled_width != 0;
     expects(!padded || spec_.positions == VitPositions::kBuckets,
             "padding is for encoders with bucketed positions");
     run.grids.push_back(
-        vit_grid(spec_, picture.pixels.shape, picture.filled_height, picture.filled_width));
+        vit_grid(spec_, image.pixels.shape, image.filled_height, image.filled_width));
     for (VitPlace place : vit_places(spec_, run.grids.back())) {
-      place.picture = static_cast<std::int32_t>(run.grids.size() - 1);
+      place.image = static_cast<std::int32_t>(run.grids.size() - 1);
       place.frame_group += frames;
       place.window_group += windows;
       rows.places.push_back(place);
@@ -74,12 +74,12 @@ std::vector<EncodedImage> VisionEncoder::encode(std::span<const EncoderInput> pi
     frames = rows.places.back().frame_group + 1;
     windows = rows.places.back().window_group + 1;
   }
-  if (pictures.empty()) return {};
+  if (images.empty()) return {};
   rows.sizes.assign(rows.places.size(), 1.0f);
   const std::int64_t n = rows.count();
   rows.x = arena.take(DType::kF32, {n, spec_.width});
   rows.spare = arena.take(DType::kF32, {n, spec_.width});
-  embed(pictures, run);
+  embed(images, run);
   run.delta = arena.take(DType::kF32, {n, spec_.width});
   const Shape heads{n, spec_.heads, spec_.head_dim()};
   rows.q = arena.take(DType::kF32, heads);
@@ -100,17 +100,17 @@ std::vector<EncodedImage> VisionEncoder::encode(std::span<const EncoderInput> pi
   return out;
 }
 
-EncodedImage VisionEncoder::encode(const EncoderInput& picture, Arena& arena,
+EncodedImage VisionEncoder::encode(const EncoderInput& image, Arena& arena,
                                    const EncodeOptions& options) const {
-  std::vector<EncodedImage> all = encode({&picture, 1}, arena, options);
+  std::vector<EncodedImage> all = encode({&image, 1}, arena, options);
   return std::move(all.front());
 }
 
-void VisionEncoder::embed(std::span<const EncoderInput> pictures, Run& run) const {
+void VisionEncoder::embed(std::span<const EncoderInput> images, Run& run) const {
   EncoderRows& rows = run.rows;
   std::vector<std::int32_t> ids;
   std::int64_t row = 0;
-  for (std::size_t i = 0; i < pictures.size(); ++i) {
+  for (std::size_t i = 0; i < images.size(); ++i) {
     const VitGrid& grid = run.grids[i];
     const std::int64_t first = row;
     if (spec_.class_token) {
@@ -123,7 +123,7 @@ void VisionEncoder::embed(std::span<const EncoderInput> pictures, Run& run) cons
     const std::span<const VitPlace> places(rows.places.data() + first,
                                            static_cast<std::size_t>(row - first + grid.patches()));
     HostDraft pixels(*backend_, patches);
-    vit_patches(spec_, places, pictures[i].pixels, pixels.f32());
+    vit_patches(spec_, places, images[i].pixels, pixels.f32());
     pixels.send();
     apply(*backend_, weights_.patch, patches, rows_of(rows.x, row, grid.patches()));
     run.arena.rewind(mark);
@@ -157,7 +157,7 @@ void VisionEncoder::make_rotary(Run& run) const {
 
 void VisionEncoder::run_layer(std::int64_t layer, const EncodeOptions& options, Run& run) const {
   EncoderRows& rows = run.rows;
-  // Buffers have room for all rows that the pictures began with.
+  // Buffers have room for all rows that the images began with.
   const std::int64_t n = rows.count();
   rows.q = rows_of(rows.q, 0, n);
   rows.k = rows_of(rows.k, 0, n);
@@ -283,19 +283,19 @@ std::vector<EncodedImage> VisionEncoder::finish(bool with_class_token, Run& run)
   }
   const TensorView source = spec_.taps.empty() ? rows.x : run.tapped;
   std::vector<EncodedImage> all;
-  for (const RowRun& picture : picture_runs(rows.places)) {
+  for (const RowRun& image : image_runs(rows.places)) {
     const auto place_of = [&](std::int32_t row) -> const VitPlace& {
       return rows.places[static_cast<std::size_t>(row)];
     };
     std::vector<std::int32_t> order;
-    for (auto row = static_cast<std::int32_t>(picture.begin); row < picture.end; ++row) {
+    for (auto row = static_cast<std::int32_t>(image.begin); row < image.end; ++row) {
       if (with_class_token || place_of(row).id >= 0) order.push_back(row);
     }
     std::sort(order.begin(), order.end(),
               [&](std::int32_t a, std::int32_t b) { return place_of(a).id < place_of(b).id; });
     EncodedImage out;
     out.grid = run.grids[static_cast<std::size_t>(
-        place_of(static_cast<std::int32_t>(picture.begin)).picture)];
+        place_of(static_cast<std::int32_t>(image.begin)).image)];
     out.features = backend_->allocate(
         DType::kF32, {static_cast<std::int64_t>(order.size()), spec_.feature_width()});
     ops::embedding(*backend_, source, order, out.features.view());

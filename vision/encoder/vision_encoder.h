@@ -1,7 +1,7 @@
 // One vision transformer for every tower that a VitSpec describes: patches to features, with hooks
-// after the attention and after each layer. Const weights. Pictures that are encoded together go
-// through every layer side by side, so that an observer sees all of them at once; a picture's
-// features depend on that picture alone, bit for bit, and not on threads. Everything is computed in
+// after the attention and after each layer. Const weights. Images that are encoded together go
+// through every layer side by side, so that an observer sees all of them at once; an image's
+// features depend on that image alone, bit for bit, and not on threads. Everything is computed in
 // f32.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace tessera {
 
-// One picture, tile or clip.
+// One image, tile or video.
 struct EncoderInput {
   ConstTensorView pixels;  // [3, H, W] or [T, 3, H, W] f32, normalised, host memory
-  // Pixels that hold picture, the rest being padding right and below; 0 = all. Padding is encoded
+  // Pixels that hold image, the rest being padding right and below; 0 = all. Padding is encoded
   // but seen by no other patch. For specs with bucketed positions.
   std::int64_t filled_height = 0;
   std::int64_t filled_width = 0;
@@ -52,16 +52,16 @@ class VisionEncoder {
   VisionEncoder(Backend& backend, const VitSpec& spec, const Checkpoint& checkpoint, DType storage,
                 const std::string& file = "config.json");
 
-  // All pictures at once; see vit_grid for errors. Takes scratch_bytes(spec, patches of all,
-  // pictures) from the arena and gives it back.
-  std::vector<EncodedImage> encode(std::span<const EncoderInput> pictures, Arena& arena,
+  // All images at once; see vit_grid for errors. Takes scratch_bytes(spec, patches of all,
+  // images) from the arena and gives it back.
+  std::vector<EncodedImage> encode(std::span<const EncoderInput> images, Arena& arena,
                                    const EncodeOptions& options = {}) const;
-  EncodedImage encode(const EncoderInput& picture, Arena& arena,
+  EncodedImage encode(const EncoderInput& image, Arena& arena,
                       const EncodeOptions& options = {}) const;
 
-  // Bytes of the arena that so many patches in so many pictures need.
+  // Bytes of the arena that so many patches in so many images need.
   static std::size_t scratch_bytes(const VitSpec& spec, std::int64_t patches,
-                                   std::int64_t pictures = 1);
+                                   std::int64_t images = 1);
 
   const VitSpec& spec() const { return spec_; }
   Backend& backend() const { return *backend_; }
@@ -71,13 +71,13 @@ class VisionEncoder {
   struct Run;  // one call of encode()
 
   // Residual stream before layer 0.
-  void embed(std::span<const EncoderInput> pictures, Run& run) const;
+  void embed(std::span<const EncoderInput> images, Run& run) const;
   void make_rotary(Run& run) const;
   void run_layer(std::int64_t layer, const EncodeOptions& options, Run& run) const;
   void attend(std::int64_t layer, TensorView delta, EncoderRows& rows) const;
   void run_mlp(const VitLayerWeights& weights, TensorView delta, Arena& arena,
                EncoderRows& rows) const;
-  // Copies the rows behind `layers` layers to their columns of the features, if they are tapped.
+  // Copies the rows after `layers` layers to their columns of the features, if they are tapped.
   void tap(std::int64_t layers, Run& run) const;
   std::vector<EncodedImage> finish(bool with_class_token, Run& run) const;
 

@@ -22,9 +22,9 @@ std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b;
 
 VitGrid vit_grid(const VitSpec& spec, const Shape& pixels, std::int64_t filled_height,
                  std::int64_t filled_width) {
-  const bool clip = pixels.rank() == 4;
-  if (pixels.rank() != 3 && !clip) refuse("pixels [3, H, W] or [T, 3, H, W]", pixels);
-  const int axis = clip ? 1 : 0;
+  const bool video = pixels.rank() == 4;
+  if (pixels.rank() != 3 && !video) refuse("pixels [3, H, W] or [T, 3, H, W]", pixels);
+  const int axis = video ? 1 : 0;
   const std::int64_t height = pixels[axis + 1];
   const std::int64_t width = pixels[axis + 2];
   const std::int64_t step = spec.patch * spec.merge;
@@ -37,7 +37,7 @@ VitGrid vit_grid(const VitSpec& spec, const Shape& pixels, std::int64_t filled_h
   VitGrid grid;
   grid.rows = height / spec.patch;
   grid.cols = width / spec.patch;
-  if (clip) {
+  if (video) {
     if (pixels[0] < 1 || pixels[0] % spec.frames != 0 || (spec.frames == 1 && pixels[0] != 1)) {
       refuse(spec.frames == 1 ? "one frame"
                               : "a multiple of " + std::to_string(spec.frames) + " frames",
@@ -53,7 +53,7 @@ VitGrid vit_grid(const VitSpec& spec, const Shape& pixels, std::int64_t filled_h
   }
   expects(
       filled_height >= 0 && filled_height <= height && filled_width >= 0 && filled_width <= width,
-      "the filled part lies in the picture");
+      "the filled part lies in the image");
   const auto filled = [&](std::int64_t pixels_there, std::int64_t patches) {
     return pixels_there == 0 ? patches : std::min(patches, divide_up(pixels_there, spec.patch));
   };
@@ -166,15 +166,15 @@ std::vector<std::int32_t> vit_position_rows(const VitSpec& spec, const VitGrid& 
 
 void vit_patches(const VitSpec& spec, std::span<const VitPlace> places, ConstTensorView pixels,
                  float* out) {
-  const bool clip = pixels.shape.rank() == 4;
-  const int axis = clip ? 2 : 1;
+  const bool video = pixels.shape.rank() == 4;
+  const int axis = video ? 2 : 1;
   const std::int64_t width = pixels.shape[axis + 1];
   const std::int64_t plane = pixels.shape[axis] * width;
   for (const VitPlace& place : places) {
     if (place.id < 0) continue;
     for (std::int64_t channel = 0; channel < 3; ++channel) {
       for (std::int64_t frame = 0; frame < spec.frames; ++frame) {
-        const std::int64_t image = clip ? place.time * spec.frames + frame : 0;
+        const std::int64_t image = video ? place.time * spec.frames + frame : 0;
         const float* from = pixels.f32() + (image * 3 + channel) * plane +
                             place.row * spec.patch * width + place.col * spec.patch;
         for (std::int64_t y = 0; y < spec.patch; ++y) {

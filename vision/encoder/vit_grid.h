@@ -1,4 +1,4 @@
-// How a picture becomes rows of a vision transformer: which patch stands in which row, where it
+// How an image becomes rows of a vision transformer: which patch stands in which row, where it
 // lies in the grid, which rows attend to each other, which row of the position table it takes.
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// Patches of one picture or clip.
+// Patches of one image or video.
 struct VitGrid {
   std::int64_t times = 1, rows = 0, cols = 0;
-  // Patches that hold picture; the rest, right and below, is padding. Equal to rows and cols
+  // Patches that hold image; the rest, right and below, is padding. Equal to rows and cols
   // without padding.
   std::int64_t filled_rows = 0, filled_cols = 0;
 
@@ -23,9 +23,9 @@ struct VitGrid {
 };
 
 // The grid of pixels [3, H, W] or [T, 3, H, W]. `filled_height` and `filled_width` are the pixels
-// that hold picture, 0 = all: a patch with one such pixel is filled. Pixels behind the last whole
+// that hold image, 0 = all: a patch with one such pixel is filled. Pixels after the last whole
 // patch are not read (384 pixels are 27 patches of 14). Error kUsage (E_VIT_PIXELS) when the
-// trained grid does not fit the picture, or a rotary encoder's picture does not cut into whole
+// trained grid does not fit the image, or a rotary encoder's image does not cut into whole
 // blocks.
 VitGrid vit_grid(const VitSpec& spec, const Shape& pixels, std::int64_t filled_height = 0,
                  std::int64_t filled_width = 0);
@@ -35,7 +35,7 @@ struct VitPlace {
   std::int32_t id = 0;  // number in block order: times, blocks in raster order, raster in a block;
                         // -1 for the class token
   std::int32_t time = 0, row = 0, col = 0;
-  std::int32_t picture = 0;       // of those encoded together
+  std::int32_t image = 0;       // of those encoded together
   std::int32_t frame_group = 0;   // rows with the same number attend to each other in full layers
   std::int32_t window_group = 0;  // ... and in layers with windows
   bool padding = false;

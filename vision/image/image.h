@@ -1,4 +1,4 @@
-// A picture in memory: rows from the top, 8-bit RGB.
+// An image in memory: rows from the top, 8-bit RGB.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct Image {
   std::uint8_t* at(std::int64_t x, std::int64_t y) { return rgb.data() + (y * width + x) * 3; }
 };
 
-// Pictures beside each other on a grid of `columns`, `gap` white pixels between and around. Smaller
-// pictures are centred in cells of the largest size. Used for sample sheets.
-Image contact_sheet(const std::vector<Image>& pictures, std::int64_t columns, std::int64_t gap);
+// Images next to each other on a grid of `columns`, `gap` white pixels between and around. Smaller
+// images are centred in cells of the largest size. Used for sample sheets.
+Image contact_sheet(const std::vector<Image>& images, std::int64_t columns, std::int64_t gap);
 
 }  // namespace tessera

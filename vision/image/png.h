@@ -46,7 +46,7 @@ PngTexts parse_png_texts(std::string_view data, const std::string& file,
 // RGB without interlacing, or larger than 16,384 pixels a side or 64 megapixels.
 Image read_own_png(const std::filesystem::path& path);
 
-// The XMP packet that marks a picture as made by a model: IPTC DigitalSourceType
+// The XMP packet that marks an image as made by a model: IPTC DigitalSourceType
 // trainedAlgorithmicMedia, with the program as CreatorTool.
 std::string ai_media_xmp(std::string_view creator_tool);
 // The last part of the DigitalSourceType URI of a packet, empty if it has none.

@@ -54,13 +54,13 @@ Image cut(const Image& image, std::int64_t left, std::int64_t top, std::int64_t 
 
 std::vector<Image> make_views(const PreprocessPolicy& policy, const PreprocessPlan& plan,
                               const Image& image) {
-  expects(image.width == plan.width && image.height == plan.height, "a plan of this picture");
+  expects(image.width == plan.width && image.height == plan.height, "a plan of this image");
   const Image whole = resized(policy, plan, image);
   const Image canvas = on_canvas(whole, plan.left, plan.top, plan.canvas_width, plan.canvas_height,
                                  policy.background);
   if (plan.base == BaseView::kOnly) return {canvas};
   std::vector<Image> views;
-  // LLaVA-NeXT squashes the picture itself, Idefics3 the enlarged one.
+  // LLaVA-NeXT squashes the image itself, Idefics3 the enlarged one.
   const Image& source = plan.base == BaseView::kFirst ? image : canvas;
   const Image base = resize(source, plan.view_width, plan.view_height, policy.filter, policy.order);
   if (plan.base == BaseView::kFirst) views.push_back(base);
@@ -88,10 +88,10 @@ EncoderView normalise(const PreprocessPolicy& policy, const Image& view) {
   return out;
 }
 
-PreprocessedPicture preprocess(const PreprocessPolicy& policy, const Picture& picture) {
-  PreprocessedPicture out;
-  out.plan = plan_preprocess(policy, picture.width, picture.height);
-  for (const Image& view : make_views(policy, out.plan, on_background(picture, policy.behind))) {
+PreprocessedImage preprocess(const PreprocessPolicy& policy, const DecodedImage& decoded_image) {
+  PreprocessedImage out;
+  out.plan = plan_preprocess(policy, decoded_image.width, decoded_image.height);
+  for (const Image& view : make_views(policy, out.plan, on_background(decoded_image, policy.after))) {
     out.views.push_back(normalise(policy, view));
   }
   return out;

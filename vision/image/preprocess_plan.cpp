@@ -32,7 +32,7 @@ void set_canvas(PreprocessPlan& plan, std::int64_t width, std::int64_t height) {
   plan.canvas_height = height;
 }
 
-// One side x side view; the resized picture centred on it.
+// One side x side view; the resized image centred on it.
 void single_view(const PreprocessPolicy& policy, PreprocessPlan& plan, std::int64_t width,
                  std::int64_t height) {
   set_resized(plan, width, height);
@@ -66,23 +66,23 @@ void plan_longest_side(const PreprocessPolicy& policy, PreprocessPlan& plan) {
 Tiling best_grid(const PreprocessPolicy& policy, std::int64_t width, std::int64_t height) {
   expects(!policy.pinpoints.empty(), "a policy with pinpoints lists some");
   Tiling best = policy.pinpoints.front();
-  std::int64_t most = -1, least_waste = 0;
+  std::int64_t most = -1, min_waste = 0;
   for (const Tiling& grid : policy.pinpoints) {
     const std::int64_t grid_width = grid.cols * policy.side, grid_height = grid.rows * policy.side;
     const double scale = std::min(real(grid_width) / real(width), real(grid_height) / real(height));
     const std::int64_t area = truncated(real(width) * scale) * truncated(real(height) * scale);
     const std::int64_t kept = std::min(area, width * height);
     const std::int64_t waste = grid_width * grid_height - kept;
-    if (kept > most || (kept == most && waste < least_waste)) {
+    if (kept > most || (kept == most && waste < min_waste)) {
       best = grid;
       most = kept;
-      least_waste = waste;
+      min_waste = waste;
     }
   }
   return best;
 }
 
-// The rows and columns of the joint token map that show the picture, not its padding.
+// The rows and columns of the joint token map that show the image, not its padding.
 void unpad_map(PreprocessPlan& plan) {
   const std::int64_t rows = plan.tiles.rows * plan.view_rows;
   const std::int64_t cols = plan.tiles.cols * plan.view_cols;
@@ -104,9 +104,9 @@ void unpad_map(PreprocessPlan& plan) {
 void shrink_map(const PreprocessPolicy& policy, PreprocessPlan& plan) {
   plan.packed_rows = plan.map_rows;
   plan.packed_cols = plan.map_cols;
-  if (policy.most_map_tiles == 0) return;
+  if (policy.max_map_tiles == 0) return;
   const double rows = real(plan.map_rows), cols = real(plan.map_cols);
-  const double budget = real(policy.most_map_tiles * plan.view_rows * plan.view_cols);
+  const double budget = real(policy.max_map_tiles * plan.view_rows * plan.view_cols);
   const double times = std::sqrt(rows * cols / budget);
   if (times <= 1.1) return;
   plan.packed_rows = std::max(floored(rows / times), std::int64_t{1});
@@ -221,7 +221,7 @@ void count_tokens(const PreprocessPolicy& policy, PreprocessPlan& plan) {
 
 PreprocessPlan plan_preprocess(const PreprocessPolicy& policy, std::int64_t width,
                                std::int64_t height) {
-  expects(width > 0 && height > 0, "a picture has pixels");
+  expects(width > 0 && height > 0, "an image has pixels");
   if (real(std::max(width, height)) / real(std::min(width, height)) > policy.max_aspect) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_PICTURE_ASPECT",

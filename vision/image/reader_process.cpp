@@ -26,7 +26,7 @@ namespace {
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_PICTURE_HELPER",
                .file = program.string(),
-               .expected = "the process that reads pictures, beside the program",
+               .expected = "the process that reads images, next to the program",
                .found = ::strerror(error)});
 }
 
@@ -47,7 +47,7 @@ struct SpawnPlan {
     sigemptyset(&none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setsigmask(&attributes, &none);
-    // A group of its own: an interrupt typed at the terminal lets the current picture end.
+    // A group of its own: an interrupt typed at the terminal lets the current image end.
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(
         &attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);

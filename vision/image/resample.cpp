@@ -153,7 +153,7 @@ Image resize_rows(const Image& image, std::int64_t height, const Kernel& kernel)
 
 Image resize(const Image& image, std::int64_t width, std::int64_t height, ResampleFilter filter,
              PassOrder order) {
-  expects(image.width > 0 && image.height > 0, "a picture to resize has pixels");
+  expects(image.width > 0 && image.height > 0, "an image to resize has pixels");
   expects(width > 0 && height > 0, "a size to resize to is at least 1x1");
   const Kernel kernel = kernel_of(filter);
   if (width == image.width) {

@@ -1,4 +1,4 @@
-// XMP packets; the one that says a picture was made by a model has IPTC's "Digital Source Type"
+// XMP packets; the one that says an image was made by a model has IPTC's "Digital Source Type"
 // (NewsCodes).
 #include "vision/image/xmp.h"
 

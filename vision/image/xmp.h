@@ -1,4 +1,4 @@
-// XMP packets (ISO 16684-1), for files that carry one and for sidecars beside files that do not.
+// XMP packets (ISO 16684-1), for files that carry one and for sidecars next to files that do not.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ std::string description_of(std::string_view packet);
 // "NAME.xmp" for "NAME.mp4", as programs that read sidecars look for it; for a folder or a sequence
 // "name-%04d.png" likewise "name-%04d.xmp".
 std::filesystem::path xmp_sidecar(const std::filesystem::path& file);
-// Writes the packet beside the file. False if kNew and the sidecar's name is taken. Error kStorage.
+// Writes the packet next to the file. False if kNew and the sidecar's name is taken. Error kStorage.
 bool save_xmp_sidecar(const std::filesystem::path& file, std::string_view packet, Publish publish);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What can be right or wrong about a picture of the tabletop world: the attributes of a scene
+// What can be right or wrong about an image of the tabletop world: the attributes of a scene
 // without its places, and the marks one set of attributes earns against another.
 #pragma once
 
@@ -35,7 +35,7 @@ std::string_view name_of(Mark mark);
 // A mark that was not asked.
 inline constexpr double kNotAsked = -1.0;
 
-// Marks of one picture in [0, 1], or kNotAsked. Count and floor: right or wrong. Kind, colour,
+// Marks of one image in [0, 1], or kNotAsked. Count and floor: right or wrong. Kind, colour,
 // size, material: the share of the truth's solids whose place from the left shows the right one.
 // Order: asked only where the solids as a set are right; whether they also stand in the right
 // order. Scene: everything right.

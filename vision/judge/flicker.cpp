@@ -28,20 +28,20 @@ std::vector<std::uint8_t> grown(const std::vector<std::uint8_t>& mask, int size)
 
 }  // namespace
 
-std::optional<BareTable> BareTable::of(const Clip& told, const SeenClip& seen, int size) {
+std::optional<BareTable> BareTable::of(const Video& heard, const SeenVideo& seen, int size) {
   const auto lost = [](const SeenSolid& solid) { return !solid.found; };
-  if (told.camera != CameraMotion::kStill ||
+  if (heard.camera != CameraMotion::kStill ||
       std::any_of(seen.solids.begin(), seen.solids.end(), lost)) {
     return std::nullopt;
   }
   BareTable out(seen.first, size);
-  const SeenClip nothing{.first = seen.first, .solids = {}};
-  const ScenePicture empty = render_seen(told, nothing, seen.first, size);
-  for (int frame = seen.first; frame < told.frames; ++frame) {
-    const ScenePicture picture = render_seen(told, seen, frame, size);
-    std::vector<std::uint8_t> touched(picture.rgb.size() / 3);
-    for (std::size_t i = 0; i < picture.rgb.size(); ++i) {
-      if (std::abs(int{picture.rgb[i]} - int{empty.rgb[i]}) > kLevels) touched[i / 3] = 1;
+  const SeenVideo nothing{.first = seen.first, .solids = {}};
+  const SceneImage empty = render_seen(heard, nothing, seen.first, size);
+  for (int frame = seen.first; frame < heard.frames; ++frame) {
+    const SceneImage image = render_seen(heard, seen, frame, size);
+    std::vector<std::uint8_t> touched(image.rgb.size() / 3);
+    for (std::size_t i = 0; i < image.rgb.size(); ++i) {
+      if (std::abs(int{image.rgb[i]} - int{empty.rgb[i]}) > kLevels) touched[i / 3] = 1;
     }
     out.covered_.push_back(grown(touched, size));
   }
@@ -60,7 +60,7 @@ bool BareTable::bare_cell(int begin, int end, int row, int column, int rows, int
 }
 
 double pixel_flicker(std::span<const Image> frames, const BareTable& table) {
-  expects(frames.size() == static_cast<std::size_t>(table.frames()), "the frames of the clip");
+  expects(frames.size() == static_cast<std::size_t>(table.frames()), "the frames of the video");
   std::int64_t sum = 0, count = 0;
   for (int frame = table.first(); frame + 1 < table.frames(); ++frame) {
     const Image& now = frames[static_cast<std::size_t>(frame)];

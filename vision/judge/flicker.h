@@ -17,9 +17,9 @@ namespace tessera {
 class BareTable {
  public:
   // Where render_seen() differs by more than 2 levels from the empty table, a solid is at work; so
-  // it is 2 pixels around. None for a clip of which that cannot be known: a solid was not found, or
+  // it is 2 pixels around. None for a video of which that cannot be known: a solid was not found, or
   // the camera moves, so that nothing stands still.
-  static std::optional<BareTable> of(const Clip& told, const SeenClip& seen, int size);
+  static std::optional<BareTable> of(const Video& heard, const SeenVideo& seen, int size);
 
   int first() const { return first_; }
   int frames() const { return first_ + static_cast<int>(covered_.size()); }

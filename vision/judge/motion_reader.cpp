@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 // A pixel counts as wrong by at most this: what a large fault costs ends where it is one.
-constexpr std::int32_t kMostError = 3 * 60 * 60;
+constexpr std::int32_t kMaxError = 3 * 60 * 60;
 
 std::int32_t error_of(const std::uint8_t* a, const std::uint8_t* b) {
   std::int32_t sum = 0;
@@ -17,7 +17,7 @@ std::int32_t error_of(const std::uint8_t* a, const std::uint8_t* b) {
     const std::int32_t difference = std::int32_t{a[c]} - b[c];
     sum += difference * difference;
   }
-  return std::min(sum, kMostError);
+  return std::min(sum, kMaxError);
 }
 
 // Sums over the pixels of views.
@@ -100,19 +100,19 @@ struct Best {
 
 }  // namespace
 
-MotionReader::MotionReader(const Clip& told, int size, int first, ThreadPool& pool)
-    : told_(told), size_(size), first_(first), pool_(pool) {
-  expects(first >= 0 && told.frames - first >= 2, "a motion takes two frames");
-  for (std::size_t i = 0; i < told_.scene.solids.size(); ++i) {
-    views_.emplace_back(told_, i, size, pool);
+MotionReader::MotionReader(const Video& heard, int size, int first, ThreadPool& pool)
+    : heard_(heard), size_(size), first_(first), pool_(pool) {
+  expects(first >= 0 && heard.frames - first >= 2, "a motion takes two frames");
+  for (std::size_t i = 0; i < heard_.scene.solids.size(); ++i) {
+    views_.emplace_back(heard_, i, size, pool);
   }
-  const Clip table{.scene = {.seed = 0, .floor = told.scene.floor, .solids = {}},
+  const Video table{.scene = {.seed = 0, .floor = heard.scene.floor, .solids = {}},
                    .motions = {},
-                   .camera = told.camera,
-                   .frames = told.frames};
-  const bool moving = told.camera != CameraMotion::kStill;
-  for (int frame = 0; frame < told.frames; ++frame) {
-    empty_.push_back(frame > 0 && !moving ? empty_[0] : render_clip_frame(table, frame, size).rgb);
+                   .camera = heard.camera,
+                   .frames = heard.frames};
+  const bool moving = heard.camera != CameraMotion::kStill;
+  for (int frame = 0; frame < heard.frames; ++frame) {
+    empty_.push_back(frame > 0 && !moving ? empty_[0] : render_video_frame(table, frame, size).rgb);
   }
 }
 
@@ -131,7 +131,7 @@ MotionReader::Stage MotionReader::empty_stage(std::span<const Image> frames) con
 
 SeenSolid MotionReader::find(const Stage& stage, std::size_t solid) const {
   const SolidViews& views = views_[solid];
-  const int count = told_.frames - first_;
+  const int count = heard_.frames - first_;
   constexpr int kPlaces = SolidViews::kPlaces;
   const auto place_of = [](int at) {
     return LatticePlace{at % SolidViews::kColumns, at / SolidViews::kColumns};
@@ -175,12 +175,12 @@ SeenSolid MotionReader::find(const Stage& stage, std::size_t solid) const {
     best.offer(total(lifted, bounce, start), bounce, start);
   }
   // A spin is looked for around the place where a solid at rest fits best.
-  const bool cube = told_.scene.solids[solid].kind == SolidKind::kCube;
+  const bool cube = heard_.scene.solids[solid].kind == SolidKind::kCube;
   for (int near = 0; cube && near < 9; ++near) {
     const LatticePlace place{still.start.column + near % 3 - 1, still.start.row + near / 3 - 1};
     if (!SolidViews::on_table(place)) continue;
     Fit sum;
-    for (int frame = first_; frame < told_.frames; ++frame) {
+    for (int frame = first_; frame < heard_.frames; ++frame) {
       sum += stage.fit(frame, views.spinning(frame, place), 0);
     }
     best.offer(sum, {Motion::kSpin, 0, 0, 0}, place);
@@ -189,14 +189,14 @@ SeenSolid MotionReader::find(const Stage& stage, std::size_t solid) const {
   if (best.fit.wrong > 0) {
     out.explained = static_cast<double>(best.fit.gain) / static_cast<double>(best.fit.wrong);
   }
-  out.found = out.explained >= kLeastExplained;
+  out.found = out.explained >= kMinExplained;
   for (int t = 0; t < count; ++t) out.places.push_back(best.path.at(best.start, t));
   return out;
 }
 
 void MotionReader::draw(Stage& stage, std::size_t solid, const SeenSolid& seen) const {
   const SolidViews& views = views_[solid];
-  for (int frame = first_; frame < told_.frames; ++frame) {
+  for (int frame = first_; frame < heard_.frames; ++frame) {
     const LatticePlace place = seen.places[static_cast<std::size_t>(frame - first_)];
     if (seen.motion == Motion::kSpin) {
       stage.draw(frame, views.spinning(frame, place), 0);
@@ -207,14 +207,14 @@ void MotionReader::draw(Stage& stage, std::size_t solid, const SeenSolid& seen) 
   }
 }
 
-SeenClip MotionReader::read(std::span<const Image> frames) const {
-  expects(frames.size() == static_cast<std::size_t>(told_.frames), "the frames of the clip");
+SeenVideo MotionReader::read(std::span<const Image> frames) const {
+  expects(frames.size() == static_cast<std::size_t>(heard_.frames), "the frames of the video");
   for (const Image& frame : frames) {
     expects(frame.width == size_ && frame.height == size_, "frames of the reader's size");
   }
   const Stage empty = empty_stage(frames);
-  SeenClip out{.first = first_, .solids = std::vector<SeenSolid>(views_.size())};
-  // The clearest first; it is then in the picture in which the next one is looked for.
+  SeenVideo out{.first = first_, .solids = std::vector<SeenSolid>(views_.size())};
+  // The clearest first; it is then in the image in which the next one is looked for.
   std::vector<bool> placed(views_.size());
   Stage filled = empty;
   for (std::size_t round = 0; round < views_.size(); ++round) {
@@ -241,21 +241,21 @@ SeenClip MotionReader::read(std::span<const Image> frames) const {
   return out;
 }
 
-ScenePicture render_seen(const Clip& told, const SeenClip& seen, int frame, int size) {
-  Clip clip{.scene = {.seed = 0, .floor = told.scene.floor, .solids = {}},
+SceneImage render_seen(const Video& heard, const SeenVideo& seen, int frame, int size) {
+  Video video{.scene = {.seed = 0, .floor = heard.scene.floor, .solids = {}},
             .motions = {},
-            .camera = told.camera,
-            .frames = told.frames};
+            .camera = heard.camera,
+            .frames = heard.frames};
   for (std::size_t i = 0; i < seen.solids.size(); ++i) {
     const SeenSolid& solid = seen.solids[i];
     const LatticePlace place = solid.places[static_cast<std::size_t>(frame - seen.first)];
-    clip.scene.solids.push_back(told.scene.solids[i]);
-    clip.scene.solids.back().x = SolidViews::x_of(place);
-    clip.scene.solids.back().z = SolidViews::z_of(place);
+    video.scene.solids.push_back(heard.scene.solids[i]);
+    video.scene.solids.back().x = SolidViews::x_of(place);
+    video.scene.solids.back().z = SolidViews::z_of(place);
     const bool in_place = solid.motion == Motion::kBounce || solid.motion == Motion::kSpin;
-    clip.motions.push_back(in_place ? solid.motion : Motion::kStill);
+    video.motions.push_back(in_place ? solid.motion : Motion::kStill);
   }
-  return render_clip_frame(clip, frame, size);
+  return render_video_frame(video, frame, size);
 }
 
 }  // namespace tessera

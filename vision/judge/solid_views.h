@@ -1,4 +1,4 @@
-// One solid of a clip as the renderer draws it wherever it may stand: what the frames of a clip are
+// One solid of a video as the renderer draws it wherever it may stand: what the frames of a video are
 // compared with to find out where it went.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/core/thread_pool.h"
-#include "vision/scene/clip.h"
+#include "vision/scene/video.h"
 
 namespace tessera {
 
@@ -29,10 +29,10 @@ class SolidViews {
   }
 
   // Of `told` floor, camera and the solid's look are taken, neither its place nor its motion.
-  // Pictures of size x size pixels.
-  SolidViews(const Clip& told, std::size_t solid, int size, ThreadPool& pool);
+  // Images of size x size pixels.
+  SolidViews(const Video& heard, std::size_t solid, int size, ThreadPool& pool);
 
-  // At rest at a place of the table; no pixels where its middle is out of the picture.
+  // At rest at a place of the table; no pixels where its middle is out of the image.
   const SolidView& at(int frame, LatticePlace place) const {
     const auto first = moving_camera_ ? static_cast<std::size_t>(frame) * kPlaces : 0;
     return views_[first + static_cast<std::size_t>(place.row * kColumns + place.column)];
@@ -42,12 +42,12 @@ class SolidViews {
   // Where it spins, having begun in the first frame as cubes of the world stand.
   SolidView spinning(int frame, LatticePlace place) const;
 
-  const Clip& alone() const { return alone_; }
+  const Video& alone() const { return alone_; }
 
  private:
-  Clip standing(LatticePlace place) const;
+  Video standing(LatticePlace place) const;
 
-  Clip alone_;  // the one solid
+  Video alone_;  // the one solid
   int size_;
   bool moving_camera_;
   double height_;                 // of its middle, units

@@ -124,12 +124,12 @@ PrunePlan plan_of(const VisualBlock& block, const Budget& budget,
   PrunePlan plan;
   plan.positions = positions;
   for (TokenIndex i = 0; i < block.count(); ++i) {
-    const Fate fate = fate_of(block[i], budget);
-    const bool competed = fate == Fate::kCompete;
+    const TokenOutcome outcome = outcome_of(block[i], budget);
+    const bool competed = outcome == TokenOutcome::kCompete;
     const bool won = competed && chosen[static_cast<std::size_t>(i)] != 0;
     plan.candidates += competed ? 1 : 0;
     plan.chosen += won ? 1 : 0;
-    if (won || fate == Fate::kProtect) plan.kept.push_back(i);
+    if (won || outcome == TokenOutcome::kProtect) plan.kept.push_back(i);
   }
   return plan;
 }
@@ -139,7 +139,7 @@ PrunePlan whole_plan(const VisualBlock& block, const Budget& budget, PositionPol
   plan.positions = positions;
   for (TokenIndex i = 0; i < block.count(); ++i) {
     plan.kept.push_back(i);
-    if (fate_of(block[i], budget) == Fate::kCompete) ++plan.candidates;
+    if (outcome_of(block[i], budget) == TokenOutcome::kCompete) ++plan.candidates;
   }
   plan.chosen = plan.candidates;
   return plan;

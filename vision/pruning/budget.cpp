@@ -96,9 +96,9 @@ void kept_by_size(const Budget& budget, std::span<const std::int64_t> sizes, Rou
   out[static_cast<std::size_t>(std::max_element(sizes.begin(), sizes.end()) - sizes.begin())] = 1;
 }
 
-Fate fate_of(const VisualToken& token, const Budget& budget) {
+TokenOutcome outcome_of(const VisualToken& token, const Budget& budget) {
   if (token.kind == TokenKind::kPatch && token.padded) return budget.padded;
-  return budget.fate[static_cast<std::size_t>(token.kind)];
+  return budget.outcome[static_cast<std::size_t>(token.kind)];
 }
 
 namespace {
@@ -117,7 +117,7 @@ CandidateGroups group_candidates(const VisualBlock& block, const Budget& budget,
   std::int32_t lowest = 0, highest = -1;
   std::int64_t candidates = 0;
   for (const VisualToken& token : block.tokens) {
-    if (fate_of(token, budget) != Fate::kCompete) continue;
+    if (outcome_of(token, budget) != TokenOutcome::kCompete) continue;
     const std::int32_t id = group_id(token, scope);
     lowest = candidates == 0 ? id : std::min(lowest, id);
     highest = candidates == 0 ? id : std::max(highest, id);
@@ -129,13 +129,13 @@ CandidateGroups group_candidates(const VisualBlock& block, const Budget& budget,
   const auto next = scratch.take<std::int64_t>(groups + 1);
   const auto tokens = scratch.take<TokenIndex>(candidates);
   for (const VisualToken& token : block.tokens) {
-    if (fate_of(token, budget) != Fate::kCompete) continue;
+    if (outcome_of(token, budget) != TokenOutcome::kCompete) continue;
     ++starts[static_cast<std::size_t>(group_id(token, scope) - lowest + 1)];
   }
   for (std::size_t g = 1; g < starts.size(); ++g) starts[g] += starts[g - 1];
   std::copy(starts.begin(), starts.end(), next.begin());
   for (TokenIndex i = 0; i < block.count(); ++i) {
-    if (fate_of(block[i], budget) != Fate::kCompete) continue;
+    if (outcome_of(block[i], budget) != TokenOutcome::kCompete) continue;
     auto& place = next[static_cast<std::size_t>(group_id(block[i], scope) - lowest)];
     tokens[static_cast<std::size_t>(place++)] = i;
   }

@@ -25,7 +25,7 @@ std::int64_t round_by(double value, Rounding rounding);
 
 enum class Scope : std::uint8_t { kPublished, kGlobal, kPerTile, kPerFrame };
 
-enum class Fate : std::uint8_t {
+enum class TokenOutcome : std::uint8_t {
   kProtect,  // stays, outside the budget
   kDrop,     // goes
   kCompete,  // counts as a candidate like a patch
@@ -39,9 +39,9 @@ struct Budget {
   Rounding rounding = Rounding::kPublished;
   Scope scope = Scope::kPublished;
   // By TokenKind. Patches compete; the others stay.
-  std::array<Fate, kTokenKinds> fate = {Fate::kCompete, Fate::kProtect, Fate::kProtect,
-                                        Fate::kProtect, Fate::kProtect};
-  Fate padded = Fate::kDrop;  // of padded patches
+  std::array<TokenOutcome, kTokenKinds> outcome = {TokenOutcome::kCompete, TokenOutcome::kProtect, TokenOutcome::kProtect,
+                                        TokenOutcome::kProtect, TokenOutcome::kProtect};
+  TokenOutcome padded = TokenOutcome::kDrop;  // of padded patches
   // The method finds its own number within [least, most]; methods that cannot ignore it.
   bool adaptive = false;
   std::int64_t least = 1;
@@ -58,7 +58,7 @@ struct Budget {
 void kept_by_size(const Budget& budget, std::span<const std::int64_t> sizes, Rounding published,
                   std::span<std::int64_t> out);
 
-Fate fate_of(const VisualToken& token, const Budget& budget);
+TokenOutcome outcome_of(const VisualToken& token, const Budget& budget);
 
 // Candidates, ascending inside their group; groups ascend by tile or frame id. Lives in the
 // scratch.

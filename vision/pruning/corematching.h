@@ -72,7 +72,7 @@ inline std::int64_t shared_bits(std::span<const std::uint64_t> a,
 class CoreMatching final : public Pruner {
  public:
   struct Settings {
-    int layer = 2;  // whose FFN is read; tokens leave behind it
+    int layer = 2;  // whose FFN is read; tokens leave after it
     double beta = 0.4;
     bool normalised_axes = false;
     bool strict = false;  // only above the knee, as the released code

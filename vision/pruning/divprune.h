@@ -1,5 +1,5 @@
 // DivPrune (Alvar et al., CVPR 2025, section 3): keeps the tokens that differ most from each other,
-// by greedy farthest-point traversal under cosine distance on the embeddings behind the projector.
+// by greedy farthest-point traversal under cosine distance on the embeddings after the projector.
 // Published: ratio 0.098 of all tokens as one set, K rounded half to even, ids renumbered.
 //
 // The paper calls the result exact; the algorithm, there and here, is the greedy heuristic. The

@@ -4,7 +4,7 @@
 //
 // The paper's score is the mean attention from all other tokens; all official codes read the last
 // row only, which made the public figures and is the default. column_mean = 1 averages over the
-// rows of all text tokens behind the image. Dropping with original ids equals masking the same
+// rows of all text tokens after the image. Dropping with original ids equals masking the same
 // columns in layers K and up. The first official code ranks again at every decode step; here the
 // plan is made once, at prefill.
 #pragma once

@@ -1,16 +1,16 @@
 // FlowCut (Tong et al., NeurIPS 2025): prunes inside the vision encoder, layer by layer, by a score
-// that is accumulated over layers, and once more in the language model where the picture is large.
+// that is accumulated over layers, and once more in the language model where the image is large.
 // Score of a patch: (a / sum a + s / sum s) |v|_1 with a its attention from the CLS token, s the
 // softmax of its value's product with the CLS token's value, v its value averaged over heads. Over
-// layers: half the old sum, half the new score. Behind layers 1, 3, ... the count N goes down by
+// layers: half the old sum, half the new score. After layers 1, 3, ... the count N goes down by
 // (N - K) (1 - e^2) / sqrt(layers to go), e the entropy of a over its largest; then all at once.
-// Published: K of 64, 128, 192; pictures of several tiles keep K / 2 patches a tile in the encoder
+// Published: K of 64, 128, 192; images of several tiles keep K / 2 patches a tile in the encoder
 // and K after language-model layer 1, where the last prompt token stands for CLS, a is a softmax
 // over visual keys alone and s is scaled by 1 / sqrt(head_dim). Ids renumbered.
 //
 // The paper scales s in the encoder too; the code, and this file, do not. Without CLS (Qwen): score
 // a |v|_1 with the substitute row, and 2 K merged tokens stay in the encoder. The official Qwen
-// code keeps single patches, which fuses patches of different cells behind it; here cells stay
+// code keeps single patches, which fuses patches of different cells after it; here cells stay
 // whole.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace tessera {
 
-// Patches to take away of `count` behind an encoder layer with `to_go` layers behind it that may
+// Patches to take away of `count` after an encoder layer with `to_go` layers after it that may
 // still prune; `entropy` is the ratio e.
 inline std::int64_t flowcut_step(std::int64_t count, std::int64_t target, int to_go,
                                  double entropy) {
@@ -39,7 +39,7 @@ class FlowCut final : public Pruner {
   struct Settings {
     double momentum = 0.5;        // share of the newest score
     std::int64_t llm_stage = -1;  // 1: prune in the language model too; -1: if tiles or cells ask
-    int llm_layer = 1;            // behind it
+    int llm_layer = 1;            // after it
   };
   explicit FlowCut(const Settings& settings) : settings_(settings) {}
   std::string_view name() const override { return "flowcut"; }
@@ -76,7 +76,7 @@ class FlowCut final : public Pruner {
   }
 
  private:
-  // State: numbers = {final K over the picture, then the encoder's target of each group}; values =
+  // State: numbers = {final K over the image, then the encoder's target of each group}; values =
   // accumulated score of each token of the block.
   struct Scores {
     std::span<const float> attention;  // sums to 1, or all 0
@@ -99,7 +99,7 @@ class FlowCut final : public Pruner {
           static_cast<std::int64_t>(groups.group(static_cast<std::int64_t>(g)).size()) / cell;
     }
     kept_by_size(in.budget, sizes, Rounding::kHalfEven, keeps);
-    // With one stage the budget is a tile's; with two it is the picture's, in merged tokens.
+    // With one stage the budget is a tile's; with two it is the image's, in merged tokens.
     const std::int64_t merged = static_cast<std::int64_t>(groups.tokens.size()) / cell;
     const std::int64_t final_count = in.budget.kept_of(merged, Rounding::kHalfEven);
     state.numbers = {final_count};

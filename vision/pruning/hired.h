@@ -1,4 +1,4 @@
-// HiRED (Arif et al., AAAI 2025): one budget over the tiles of a high-resolution picture. The view
+// HiRED (Arif et al., AAAI 2025): one budget over the tiles of a high-resolution image. The view
 // of the whole image gets the part alpha; the rest is split by how much the CLS token of that view,
 // in layer 0, looks at what lies under each tile; each tile keeps its patches by CLS attention of
 // the layer that the projector reads. Published: rate 0.2 or 0.4, alpha 0.5, floors, ids
@@ -66,7 +66,7 @@ class Hired final : public Pruner {
     const VisualBlock& block = in.block;
     Budget budget = in.budget;
     budget.scope = Scope::kPerTile;
-    if (settings_.parity) budget.padded = Fate::kCompete;
+    if (settings_.parity) budget.padded = TokenOutcome::kCompete;
     const Signal& cls =
         in.signals.per_token(name(), SignalKind::kClsRow, in.model.feature_layer, block.count());
     const auto attention = column_sums(cls.values, scratch);

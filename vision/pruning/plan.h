@@ -27,7 +27,7 @@ struct Merge {
 
 enum class PositionPolicy : std::uint8_t {
   kRenumber,  // as if the image had been smaller
-  kOriginal,  // every token keeps its id; decoding goes on behind the highest
+  kOriginal,  // every token keeps its id; decoding goes on after the highest
 };
 
 struct PrunePlan {
@@ -85,7 +85,7 @@ PrunePlan plan_of(const VisualBlock& block, const Budget& budget,
                   std::span<const std::uint8_t> chosen, PositionPolicy positions);
 // The plan that changes nothing, padded and dropped kinds included.
 PrunePlan whole_plan(const VisualBlock& block, const Budget& budget, PositionPolicy positions);
-// The plan that drops nothing and puts tokens back in the order of their ids: behind methods that
+// The plan that drops nothing and puts tokens back in the order of their ids: after methods that
 // leave another order, before the sequence is put together.
 PrunePlan raster_plan(const VisualBlock& block);
 

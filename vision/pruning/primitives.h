@@ -14,7 +14,7 @@
 namespace tessera {
 
 // Whether score a of index i ranks before score b of index j: higher first, then the lower index;
-// NaN behind every number.
+// NaN after every number.
 inline bool ranks_before(float a, TokenIndex i, float b, TokenIndex j) {
   const bool a_number = !std::isnan(a), b_number = !std::isnan(b);
   if (a_number != b_number) return a_number;

@@ -35,7 +35,7 @@ struct PrunedModel {
   int encoder_layers = 24;
   int feature_layer = 22;  // whose output the projector reads; its attention is "layer 22"
   int llm_layers = 32;
-  std::int64_t tiles = 1;       // encoder inputs of the picture at hand
+  std::int64_t tiles = 1;       // encoder inputs of the image at hand
   std::int64_t merge_cell = 1;  // encoder patches the projector merges into one token
   RopeFacts rope;
 };
@@ -54,7 +54,7 @@ struct PruneInputs {
   const PrunedModel& model;
   Hook hook;
   std::uint64_t seed = 0, item = 0;  // for methods with chance in them
-  // Position ids of the text tokens behind the image, for methods that correct for rotation.
+  // Position ids of the text tokens after the image, for methods that correct for rotation.
   std::span<const std::array<std::int32_t, 3>> text_positions;
 };
 
@@ -80,16 +80,16 @@ inline void expect_merged_cells(std::string_view method, const VisualBlock& bloc
   throw Error{{.kind = ErrorKind::kUsage,
                .code = "E_PRUNE_CELLS",
                .where = "pruner " + std::string(method),
-               .expected = "tokens behind the projector's merger",
+               .expected = "tokens after the projector's merger",
                .found = "patches in merge cells of " + std::to_string(block.cell_size),
-               .hint = "hook behind the projector, or use a method that keeps whole cells"}};
+               .hint = "hook after the projector, or use a method that keeps whole cells"}};
 }
 
 // Error E_PRUNE_BUDGET when newlines, markers or timestamps are to compete: methods that score
 // patches of an encoder have no score for them.
 inline void expect_only_patches(std::string_view method, const Budget& budget) {
   for (const TokenKind kind : {TokenKind::kNewline, TokenKind::kMarker, TokenKind::kTimestamp}) {
-    if (budget.fate[static_cast<std::size_t>(kind)] != Fate::kCompete) continue;
+    if (budget.outcome[static_cast<std::size_t>(kind)] != TokenOutcome::kCompete) continue;
     throw Error{{.kind = ErrorKind::kUsage,
                  .code = "E_PRUNE_BUDGET",
                  .where = "pruner " + std::string(method),

@@ -1,4 +1,4 @@
-// Keeps tokens by lot: the baseline that every method has to beat at the same budget. A token's lot
+// Keeps tokens at random: the baseline that every method has to beat at the same budget. A token's lot
 // depends on seed, item and its own place in the block alone.
 #pragma once
 
@@ -26,7 +26,7 @@ class RandomPruner final : public Pruner {
     const auto groups = group_candidates(in.block, in.budget, Scope::kGlobal, scratch);
     const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
-    const auto lots = scratch.take<std::uint64_t>(in.block.count());
+    const auto random = scratch.take<std::uint64_t>(in.block.count());
     const auto order = scratch.take<TokenIndex>(in.block.count());
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const auto tokens = groups.group(g);
@@ -35,13 +35,13 @@ class RandomPruner final : public Pruner {
         const auto place = static_cast<std::uint32_t>(tokens[i]);
         const auto bits =
             philox4x32({place, 0, static_cast<std::uint32_t>(Purpose::kPrune), 0}, key);
-        lots[static_cast<std::size_t>(tokens[i])] = std::uint64_t{bits[0]} << 32 | bits[1];
+        random[static_cast<std::size_t>(tokens[i])] = std::uint64_t{bits[0]} << 32 | bits[1];
         list[i] = tokens[i];
       }
       const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
       std::sort(list.begin(), list.end(), [&](TokenIndex a, TokenIndex b) {
-        const auto lot_a = lots[static_cast<std::size_t>(a)];
-        const auto lot_b = lots[static_cast<std::size_t>(b)];
+        const auto lot_a = random[static_cast<std::size_t>(a)];
+        const auto lot_b = random[static_cast<std::size_t>(b)];
         return lot_a != lot_b ? lot_a < lot_b : a < b;
       });
       for (const TokenIndex i : list.first(static_cast<std::size_t>(keep))) {

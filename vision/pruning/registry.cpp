@@ -87,7 +87,7 @@ std::unique_ptr<Pruner> sparsevlm(OptionReader& options) {
   s.layers[1] = static_cast<int>(options.whole("layer2", s.layers[1], s.layers[0] + 1, 1000));
   s.layers[2] = static_cast<int>(options.whole("layer3", s.layers[2], s.layers[1] + 1, 1000));
   s.heads = options.whole("heads", s.heads, 0, 1000);
-  s.least_divisor = options.number("least_divisor", s.least_divisor, 1e-6, 1);
+  s.min_divisor = options.number("least_divisor", s.min_divisor, 1e-6, 1);
   s.rotation = options.flag("rotation", s.rotation);
   return std::make_unique<SparseVlm>(s);
 }
@@ -115,11 +115,11 @@ std::unique_ptr<Pruner> correlation(OptionReader& options) {
   return std::make_unique<Correlation>(s);
 }
 
-// A method under parity=1, where row ends have another fate.
+// A method under parity=1, where row ends have another outcome.
 class WithRowEnds final : public Pruner {
  public:
-  WithRowEnds(std::unique_ptr<Pruner> method, Fate fate)
-      : method_(std::move(method)), fate_(fate) {}
+  WithRowEnds(std::unique_ptr<Pruner> method, TokenOutcome outcome)
+      : method_(std::move(method)), outcome_(outcome) {}
   std::string_view name() const override { return method_->name(); }
   std::vector<Hook> hooks(const PrunedModel& model) const override { return method_->hooks(model); }
   std::vector<SignalNeed> needs(const Hook& hook, const PrunedModel& model,
@@ -128,7 +128,7 @@ class WithRowEnds final : public Pruner {
   }
   PrunePlan select(const PruneInputs& in, PruneState& state, PruneScratch& scratch) const override {
     Budget budget = in.budget;
-    budget.fate[static_cast<std::size_t>(TokenKind::kNewline)] = fate_;
+    budget.outcome[static_cast<std::size_t>(TokenKind::kNewline)] = outcome_;
     return method_->select({.block = in.block,
                             .signals = in.signals,
                             .budget = budget,
@@ -142,7 +142,7 @@ class WithRowEnds final : public Pruner {
 
  private:
   std::unique_ptr<Pruner> method_;
-  Fate fate_;
+  TokenOutcome outcome_;
 };
 
 constexpr PositionPolicy kR = PositionPolicy::kRenumber;
@@ -150,7 +150,7 @@ constexpr PositionPolicy kO = PositionPolicy::kOriginal;
 
 constexpr auto kTable = std::to_array<PrunerRow>({
     {"random", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, false,
-     "by lot: the baseline", plain<RandomPruner>, {}, true},
+     "at random: the baseline", plain<RandomPruner>, {}, true},
     {"uniform", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, false,
      "at even distances: the other baseline", plain<UniformPruner>},
     {"divprune",
@@ -162,7 +162,7 @@ constexpr auto kTable = std::to_array<PrunerRow>({
      false,
      "the most different embeddings",
      plain<DivPrune>,
-     {.differs = "row ends compete", .newline = Fate::kCompete}},
+     {.differs = "row ends compete", .newline = TokenOutcome::kCompete}},
     {"vispruner",
      "behind the encoder",
      ClsNeed::kRow,
@@ -172,7 +172,7 @@ constexpr auto kTable = std::to_array<PrunerRow>({
      false,
      "what CLS looks at, and what is unlike",
      vispruner,
-     {.differs = "row ends go", .newline = Fate::kDrop}},
+     {.differs = "row ends go", .newline = TokenOutcome::kDrop}},
     {"visionzip",
      "behind the encoder",
      ClsNeed::kRow,
@@ -182,7 +182,7 @@ constexpr auto kTable = std::to_array<PrunerRow>({
      false,
      "what CLS looks at; the rest merged by keys",
      visionzip,
-     {.differs = "merged tokens stand behind the others, row ends go", .newline = Fate::kDrop}},
+     {.differs = "merged tokens stand after the others, row ends go", .newline = TokenOutcome::kDrop}},
     {"hired",
      "behind the encoder",
      ClsNeed::kRow,
@@ -192,9 +192,9 @@ constexpr auto kTable = std::to_array<PrunerRow>({
      false,
      "budget split over tiles by early attention",
      hired,
-     {.differs = "counts of strips for sums of tiles, row ends go", .newline = Fate::kDrop}},
+     {.differs = "counts of strips for sums of tiles, row ends go", .newline = TokenOutcome::kDrop}},
     {"flowcut",
-     "in the encoder, in large pictures behind LLM layer 1 too",
+     "in the encoder, in large images after LLM layer 1 too",
      ClsNeed::kRow,
      true,
      kR,
@@ -202,7 +202,7 @@ constexpr auto kTable = std::to_array<PrunerRow>({
      false,
      "layer by layer, scores accumulated",
      flowcut,
-     {.differs = "row ends go", .newline = Fate::kDrop}},
+     {.differs = "row ends go", .newline = TokenOutcome::kDrop}},
     {"fastv", "before LLM layer 2", ClsNeed::kNone, true, kO, KeptCount::kExact, false,
      "what the last prompt token looks at", fastv},
     {"sparsevlm", "before LLM layers 3, 7, 16", ClsNeed::kNone, true, kO, KeptCount::kListed, false,
@@ -216,7 +216,7 @@ constexpr auto kTable = std::to_array<PrunerRow>({
     {"temporal", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, true,
      "what changes from frame to frame (our instantiation)", temporal},
     {"verifier", "behind the projector", ClsNeed::kNone, true, kR, KeptCount::kExact, false,
-     "for drafts: what the judging model looked at, the rest spread evenly", verifier},
+     "for drafts: what the verifying model looked at, the rest spread evenly", verifier},
 });
 
 [[noreturn]] void refuse(std::string code, std::string where, std::string expected,

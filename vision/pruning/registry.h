@@ -1,4 +1,4 @@
-// The table of pruning methods: what each is called, needs and promises, and how it is made from
+// The table of pruning methods: what each is called, needs and guarantees, and how it is made from
 // named numbers. A new method is its own file and one row of registry.cpp.
 #pragma once
 
@@ -57,14 +57,14 @@ enum class ClsNeed : std::uint8_t {
 // such a method has the option parity=1.
 struct PublishedCode {
   std::string_view differs;       // in words; empty: in nothing, or there is no code
-  Fate newline = Fate::kProtect;  // of row ends
+  TokenOutcome newline = TokenOutcome::kProtect;  // of row ends
 };
 
 struct PrunerRow {
   std::string_view name;
   std::string_view where;  // it prunes, in words
   ClsNeed cls;
-  bool text_aware;           // plans belong to one question; others may be reused with the picture
+  bool text_aware;           // plans belong to one question; others may be reused with the image
   PositionPolicy positions;  // for plain ids
   KeptCount kept;
   bool adaptive;          // honours Budget::adaptive

@@ -37,7 +37,7 @@ class PruneScratch {
  private:
   friend class ScratchScope;
   static constexpr std::size_t kAlignment = 16;
-  static constexpr std::size_t kLeast = std::size_t{1} << 16;
+  static constexpr std::size_t kMin = std::size_t{1} << 16;
 
   struct Block {
     std::unique_ptr<std::byte[]> data;
@@ -50,7 +50,7 @@ class PruneScratch {
       used_ = 0;
     }
     if (at_ == blocks_.size()) {
-      const std::size_t size = std::max(bytes, kLeast);
+      const std::size_t size = std::max(bytes, kMin);
       blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
       used_ = 0;
     }

@@ -11,7 +11,7 @@ std::string_view name_of(SignalKind kind) {
       "CLS value",         "encoder hidden state", "embeddings",
       "text embeddings",   "attention rows",       "last query",
       "LLM keys",          "LLM values",           "last value",
-      "core neurons",      "core neurons of text", "scores of the judging model"};
+      "core neurons",      "core neurons of text", "scores of the verifying model"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

@@ -1,7 +1,7 @@
 // What a pruner may ask the runtime for, and how it is handed over: plain fp32 views. Attention
 // rows have one column, features one row for each token of the block, in the block's order; those
 // of tokens without such a value (newlines, markers) may hold anything. What belongs to other
-// tokens (CLS, the last one of the prompt, the text) has the sizes that stand beside its kind.
+// tokens (CLS, the last one of the prompt, the text) has the sizes that stand next to its kind.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace tessera {
 
 enum class HookPoint : std::uint8_t {
-  kInEncoder,       // behind encoder layer `layer`
+  kInEncoder,       // after encoder layer `layer`
   kInEncoderBlock,  // inside encoder layer `layer`, between its attention and its MLP
   kAfterEncoder,
   kAfterProjector,
@@ -34,8 +34,8 @@ enum class SignalKind : std::uint8_t {
   kEncoderValues,    // [M, heads * head_dim]
   kClsValue,         // [tiles, heads * head_dim] value rows of the CLS tokens; row = tile id
   kEncoderHidden,    // [M, width] output of the layer
-  kEmbeddings,       // [M, width] behind the projector
-  kTextEmbeddings,   // [N, width] of the text tokens behind the image
+  kEmbeddings,       // [M, width] after the projector
+  kTextEmbeddings,   // [N, width] of the text tokens after the image
   kAttentionRows,    // [heads * rows, M] softmax weights of text queries; head-major
   kLastQuery,        // [heads, head_dim] of the last prompt token, with its rotation
   kLlmKeys,          // [M, kv_heads * head_dim] with rotation
@@ -43,7 +43,7 @@ enum class SignalKind : std::uint8_t {
   kLastValue,        // [1, kv_heads * head_dim] of the last prompt token
   kCoreNeurons,      // bits [M, neurons]: core neurons of each visual token (core_neurons())
   kTextCoreNeurons,  // bits [N, neurons]: of the text tokens
-  kVerifierScores,   // [M, 1] for a draft: attention that the judging model paid each token
+  kVerifierScores,   // [M, 1] for a draft: attention that the verifying model paid each token
 };
 std::string_view name_of(SignalKind kind);
 
@@ -63,7 +63,7 @@ struct SignalNeed {
   SignalKind kind{};
   int layer = 0;
   RowChoice rows = RowChoice::kNone;      // kAttentionRows only
-  std::vector<std::int64_t> listed_rows;  // kListed: text tokens, counted from the first behind
+  std::vector<std::int64_t> listed_rows;  // kListed: text tokens, counted from the first after
                                           // the image
 };
 

@@ -1,7 +1,7 @@
 // SparseVLM+ (Zhang et al., ICML 2025, version 2 of the code): text tokens that have much to do
-// with the picture rate the visual tokens in three language-model layers. Raters, once, from the
+// with the image rate the visual tokens in three language-model layers. Raters, once, from the
 // embeddings: softmax over text tokens of V E^T (no scale), mean over visual tokens; those above
-// the mean. Behind layers 2, 6 and 15: attention of raters to visual columns in the heads with most
+// the mean. After layers 2, 6 and 15: attention of raters to visual columns in the heads with most
 // of it, each weight divided by the logit that constant queries and keys would give at the same two
 // positions (what the rotation alone prefers), mean. Published: counts by target 192 -> 300, 200,
 // 118; 128 -> 238, 108, 60; 96 -> 246, 54, 28; 64 -> 66, 34, 20 of 576 tokens; 14 heads; original
@@ -24,7 +24,7 @@ namespace tessera {
 
 inline constexpr std::size_t kSparseVlmStages = 3;
 
-// Tokens behind each stage for a target of `budget` of `total` tokens.
+// Tokens after each stage for a target of `budget` of `total` tokens.
 inline std::array<std::int64_t, kSparseVlmStages> sparsevlm_counts(std::int64_t total,
                                                                    std::int64_t budget) {
   struct Knot {
@@ -78,7 +78,7 @@ inline std::vector<std::int64_t> sparsevlm_raters(MatrixView visual,
   for (const double weight : weights) mean += weight / static_cast<double>(weights.size());
   std::vector<std::int64_t> raters;
   for (std::size_t t = 0; t < weights.size(); ++t) {
-    // A hair above, so that equal weights are not told apart by the rounding of their mean.
+    // A hair above, so that equal weights are not distinguished by the rounding of their mean.
     if (weights[t] > mean * (1 + 1e-12)) raters.push_back(static_cast<std::int64_t>(t));
   }
   const bool nobody = raters.empty();
@@ -107,9 +107,9 @@ inline double rotation_logit(const RopeFacts& rope, const std::array<std::int32_
 class SparseVlm final : public Pruner {
  public:
   struct Settings {
-    std::array<int, kSparseVlmStages> layers = {2, 6, 15};  // pruned behind them
+    std::array<int, kSparseVlmStages> layers = {2, 6, 15};  // pruned after them
     std::int64_t heads = 0;                                 // 0: half
-    double least_divisor = 0.05;                            // of the largest
+    double min_divisor = 0.05;                            // of the largest
     bool rotation = true;                                   // divide by the rotation's own logit
   };
   explicit SparseVlm(const Settings& settings) : settings_(settings) {}
@@ -242,7 +242,7 @@ class SparseVlm final : public Pruner {
     expects(rater < static_cast<std::int64_t>(in.text_positions.size()),
             "a position for each text token");
     const auto& query = in.text_positions[static_cast<std::size_t>(rater)];
-    const double least = settings_.least_divisor * rotation_logit(in.model.rope, {}, {});
+    const double least = settings_.min_divisor * rotation_logit(in.model.rope, {}, {});
     for (std::size_t i = 0; i < out.size(); ++i) {
       auto key = in.block[tokens[i]].position;
       if (in.block.position_rows == 1) key = {key[0], key[0], key[0]};

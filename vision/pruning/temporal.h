@@ -5,9 +5,9 @@
 // After the temporal half of DyCoke (Tao et al., CVPR 2025, "Dynamic Compression of Tokens for Fast
 // Video Large Language Models"), which compares the tokens of neighbouring frames at the same place
 // by cosine and drops the more alike share of them inside windows of four frames. **This is our
-// instantiation**: no windows, one budget over the whole clip, and alike tokens are averaged by
+// instantiation**: no windows, one budget over the whole video, and alike tokens are averaged by
 // size instead of dropped. With an adaptive budget a token stays when its cosine with the last one
-// kept at its place is below `alike`. A picture, or a budget below the first frame's tokens, is
+// kept at its place is below `alike`. An image, or a budget below the first frame's tokens, is
 // thinned at even distances: there is nothing before to compare with.
 #pragma once
 

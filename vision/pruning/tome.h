@@ -72,7 +72,7 @@ class Tome final : public Pruner {
     PrunePlan plan = plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));
     plan.rule = MergeRule::kSizeWeightedMean;
     plan.merges = std::move(merges);
-    put_odd_behind(in, plan, scratch);
+    put_odd_after(in, plan, scratch);
     return plan;
   }
 
@@ -83,7 +83,7 @@ class Tome final : public Pruner {
     const auto list = scratch.take<TokenIndex>(in.block.count());
     std::size_t count = 0;
     for (TokenIndex i = 0; i < in.block.count(); ++i) {
-      if (in.block[i].tile == tile && fate_of(in.block[i], in.budget) != Fate::kDrop) {
+      if (in.block[i].tile == tile && outcome_of(in.block[i], in.budget) != TokenOutcome::kDrop) {
         list[count++] = i;
       }
     }
@@ -92,7 +92,7 @@ class Tome final : public Pruner {
 
   static bool may_merge(const PruneInputs& in, TokenIndex i) {
     return in.block[i].kind == TokenKind::kPatch &&
-           fate_of(in.block[i], in.budget) == Fate::kCompete;
+           outcome_of(in.block[i], in.budget) == TokenOutcome::kCompete;
   }
 
   static void merge_tile(const PruneInputs& in, const Signal& keys,
@@ -127,9 +127,9 @@ class Tome final : public Pruner {
     }
   }
 
-  // Within each tile: tokens of even place, then those of odd place. Tiles lie one behind the
+  // Within each tile: tokens of even place, then those of odd place. Tiles lie one after the
   // other, as the encoder runs them.
-  static void put_odd_behind(const PruneInputs& in, PrunePlan& plan, PruneScratch& scratch) {
+  static void put_odd_after(const PruneInputs& in, PrunePlan& plan, PruneScratch& scratch) {
     const auto odd = scratch.take<std::uint8_t>(in.block.count());
     std::int32_t lowest = 0, highest = 0;
     for (TokenIndex i = 0; i < in.block.count(); ++i) {

@@ -1,12 +1,12 @@
 // Verifier-guided pruning of a draft model (SpecVLM of Ji et al., EMNLP 2025, section 3): the model
-// that judges the drafts has read the whole prompt, and its attention says what the draft needs.
-// The score of a visual token is the mean, over all layers, heads and text tokens behind the
-// pictures, of the attention that it got there. Of K tokens first the fewest whose scores reach 40
+// that verifies the drafts has read the whole prompt, and its attention says what the draft needs.
+// The score of a visual token is the mean, over all layers, heads and text tokens after the
+// images, of the attention that it got there. Of K tokens first the fewest whose scores reach 40
 // % of the sum, at most K; the places left are spread evenly over the others (the published
-// linspace over what is not selected, truncated), because a draft that sees only where the judge
-// looked loses the rest of a clip.
+// linspace over what is not selected, truncated), because a draft that sees only where the verifier
+// looked loses the rest of a video.
 //
-// For drafts (--draft-prune). Where nobody judges, in a target, all places are spread evenly: what
+// For drafts (--draft-prune). Where nobody verifies, in a target, all places are spread evenly: what
 // the authors recommend as the simple way.
 #pragma once
 

@@ -22,7 +22,7 @@ struct MatrixView {
   }
 };
 
-// Bit j of row i is bit j % 64 of word j / 64; bits behind the last one are zero.
+// Bit j of row i is bit j % 64 of word j / 64; bits after the last one are zero.
 struct BitMatrixView {
   const std::uint64_t* data = nullptr;  // [rows, words()]
   std::int64_t rows = 0, bits = 0;

@@ -5,7 +5,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int32_t kClipSide = 24;  // patches of a CLIP-L/14-336 tile
+constexpr std::int32_t kVideoSide = 24;  // patches of a CLIP-L/14-336 tile
 
 VisualToken patch_at(std::int32_t tile, std::int32_t row, std::int32_t column) {
   VisualToken token;
@@ -77,7 +77,7 @@ VisualBlock tiles_block(std::int32_t tiles, std::int32_t rows, std::int32_t colu
 }
 
 VisualBlock llava_block(std::int32_t first_position) {
-  return grid_block(kClipSide, kClipSide, first_position);
+  return grid_block(kVideoSide, kVideoSide, first_position);
 }
 
 VisualBlock llava_next_block(const TileGrid& grid, Padding padding, std::int32_t first_position) {

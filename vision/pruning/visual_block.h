@@ -1,4 +1,4 @@
-// What is known of the visual tokens of one image or clip before any feature is computed: what each
+// What is known of the visual tokens of one image or video before any feature is computed: what each
 // token is, where it lies and which position ids it has. Families build it once, pruners only read.
 #pragma once
 
@@ -58,7 +58,7 @@ VisualBlock grid_block(std::int32_t rows, std::int32_t columns, std::int32_t fir
 VisualBlock tiles_block(std::int32_t tiles, std::int32_t rows, std::int32_t columns,
                         bool cls = false);
 
-// LLaVA-1.5: 24 x 24 patches, positions behind the 35 tokens of the Vicuna template.
+// LLaVA-1.5: 24 x 24 patches, positions after the 35 tokens of the Vicuna template.
 VisualBlock llava_block(std::int32_t first_position = 35);
 
 enum class Padding : std::uint8_t { kDropped, kFlagged };  // before selection, or left to it
@@ -73,12 +73,12 @@ VisualBlock llava_next_block(const TileGrid& grid, Padding padding = Padding::kD
 VisualBlock idefics3_block(std::int32_t tile_rows, std::int32_t tile_columns, std::int32_t side,
                            std::int32_t first_position = 0);
 
-enum class QwenStage : std::uint8_t { kPatches, kMerged };  // before and behind the 2 x 2 merger
+enum class QwenStage : std::uint8_t { kPatches, kMerged };  // before and after the 2 x 2 merger
 // Qwen2-VL, Qwen2.5-VL: `rows` x `columns` merged cells a frame, `frames` temporal steps that are
 // `time_step` positions apart; M-RoPE ids (start + t, start + row, start + column).
 VisualBlock qwen_block(std::int32_t frames, std::int32_t rows, std::int32_t columns,
                        QwenStage stage, std::int32_t start = 0, std::int32_t time_step = 1);
-// What is left of a block behind the merger: one token for each cell, with the cell's row and
+// What is left of a block after the merger: one token for each cell, with the cell's row and
 // column. The tokens of a cell must all be there.
 VisualBlock merged_block(const VisualBlock& block);
 

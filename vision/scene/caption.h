@@ -1,6 +1,6 @@
 // Sentences about a scene: captions from a small grammar, and questions with their answers. Every
-// caption names size, colour, material and kind of each solid and the floor, so that a picture can
-// be judged against it.
+// caption names size, colour, material and kind of each solid and the floor, so that an image can
+// be verified against it.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ std::string canonical_caption(const Scene& scene);
 // The canonical caption for six scenes in ten, else a paraphrase; the choice is the scene seed's.
 std::string scene_caption(const Scene& scene);
 
-// Four or five questions that the picture answers, chosen by the scene seed. Answers are one word.
+// Four or five questions that the image answers, chosen by the scene seed. Answers are one word.
 std::vector<QuestionAnswer> scene_questions(const Scene& scene);
 
 // Reads a canonical caption back: floor and attributes, left to right; seed, x and z stay 0.

@@ -1,4 +1,4 @@
-// How scenes and clips are drawn by lot: seeds, numbers, attributes. Internal to vision/scene.
+// How scenes and videos are random: seeds, numbers, attributes. Internal to vision/scene.
 #pragma once
 
 #include <array>
@@ -42,8 +42,8 @@ class Dice {
   unsigned lane_ = 4;
 };
 
-// What is drawn: scenes and clips of one set have nothing in common.
-enum class DrawnKind : std::uint32_t { kScene = 0, kClip = 16 };
+// What is drawn: scenes and videos of one set have nothing in common.
+enum class DrawnKind : std::uint32_t { kScene = 0, kVideo = 16 };
 
 // The seed of number `index` of a split.
 std::uint64_t drawn_seed(DrawnKind kind, std::uint64_t seed, SceneSplit split, std::uint64_t index);
@@ -51,13 +51,13 @@ std::uint64_t drawn_seed(DrawnKind kind, std::uint64_t seed, SceneSplit split, s
 // Attributes of `count` solids, no two alike, exactly one of them held out if the split says so.
 std::vector<Solid> draw_solids(Dice& dice, SceneSplit split, int count);
 
-// Whether the ground circle of a solid lies well inside the picture.
+// Whether the ground circle of a solid lies well inside the image.
 bool inside_frame(const Solid& solid, const world::Camera& view);
 
-// Silhouettes stay inside this part of the picture.
+// Silhouettes stay inside this part of the image.
 inline constexpr float kFrame = 0.97f;
-inline constexpr float kLeastScreenGap = 0.26f;  // between neighbours' centres; a picture is 2 wide
-inline constexpr int kShareSide = 64;            // pictures on which the share in sight is measured
-inline constexpr double kShareWanted = 0.72;     // there; leaves a margin for other picture sizes
+inline constexpr float kMinScreenGap = 0.26f;  // between neighbours' centres; an image is 2 wide
+inline constexpr int kShareSide = 64;            // images on which the share in sight is measured
+inline constexpr double kShareWanted = 0.72;     // there; leaves a margin for other image sizes
 
 }  // namespace tessera

@@ -31,7 +31,7 @@ struct Measures {
 };
 Measures measures_of(SolidKind kind, SolidSize size);
 
-// Table: the floor ends at kTableBack, with the sky behind it. Solid centres stay inside the rest.
+// Table: the floor ends at kTableBack, with the sky after it. Solid centres stay inside the rest.
 inline constexpr float kTableBack = 4.5f;
 inline constexpr float kMaxX = 3.0f;
 inline constexpr float kMaxZ = 2.4f;
@@ -42,7 +42,7 @@ inline constexpr float kGroundGap = 0.12f;  // least gap between two solids on t
 inline constexpr float kCubeCos = 0.90630779f;
 inline constexpr float kCubeSin = 0.42261826f;
 
-// Pin-hole camera: eye, and an orthonormal frame (right is +x). A picture plane point (u, v) in
+// Pin-hole camera: eye, and an orthonormal frame (right is +x). An image plane point (u, v) in
 // [-1, 1], v upwards, looks along forward + u*kTanHalfView*right + v*kTanHalfView*up.
 inline constexpr Vec kEye{0.0f, 10.5f, -12.5f};
 inline constexpr Vec kLookAt{0.0f, 0.4f, 0.3f};
@@ -56,7 +56,7 @@ Camera camera();
 // kLookAt, counter-clockwise seen from above. 0 steps give camera(), bit for bit.
 Camera orbit_camera(int steps);
 
-// Picture plane coordinates (u, v) of a point; depth along forward.
+// Image plane coordinates (u, v) of a point; depth along forward.
 struct Projected {
   float u, v, depth;
 };

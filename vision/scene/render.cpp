@@ -32,7 +32,7 @@ std::array<Vec, 8> corners_of(const PosedSolid& solid) {
   return corners;
 }
 
-// Pixels around the picture of these points, one to spare on each side.
+// Pixels around the image of these points, one to spare on each side.
 Rect bounds_of(const std::array<Vec, 8>& points, const Camera& view, int size) {
   float low_u = 1e9f, high_u = -1e9f, low_v = 1e9f, high_v = -1e9f;
   for (const Vec& point : points) {
@@ -61,7 +61,7 @@ Rect shadow_bounds(const PosedSolid& solid, const Camera& view, int size) {
   return bounds_of(corners, view, size);
 }
 
-// Ray through the picture point (x, y) in pixels from the top left corner.
+// Ray through the image point (x, y) in pixels from the top left corner.
 Vec ray_through(const Camera& view, float x, float y, int size) {
   const float scale = 2.0f * world::kTanHalfView / static_cast<float>(size);
   const float u = x * scale - world::kTanHalfView;
@@ -92,10 +92,10 @@ void fill_masks(const std::array<Rect, kMaxSolids>& seen, const std::array<Rect,
 }
 
 void check_size(int size) {
-  expects(size >= kMinSceneSide && size <= kMaxSceneSide, "scene picture side out of range");
+  expects(size >= kMinSceneSide && size <= kMaxSceneSide, "scene image side out of range");
 }
 
-void paint_pixel(const PosedScene& posed, const Camera& view, int size, int x, int y, Masks masks,
+void generate_pixel(const PosedScene& posed, const Camera& view, int size, int x, int y, Masks masks,
                  std::uint8_t* rgb) {
   Vec sum;
   for (int sample = 0; sample < 4; ++sample) {
@@ -113,7 +113,7 @@ void paint_pixel(const PosedScene& posed, const Camera& view, int size, int x, i
 
 }  // namespace
 
-ScenePicture render_posed(const PosedScene& posed, const Camera& view, int size) {
+SceneImage render_posed(const PosedScene& posed, const Camera& view, int size) {
   check_size(size);
   std::array<Rect, kMaxSolids> seen{};
   std::array<Rect, kMaxSolids> shade{};
@@ -121,50 +121,50 @@ ScenePicture render_posed(const PosedScene& posed, const Camera& view, int size)
     seen[i] = silhouette_bounds(posed.solids[i], view, size);
     shade[i] = shadow_bounds(posed.solids[i], view, size);
   }
-  ScenePicture picture{size, size, {}};
-  picture.rgb.resize(static_cast<std::size_t>(size) * size * 3);
+  SceneImage image{size, size, {}};
+  image.rgb.resize(static_cast<std::size_t>(size) * size * 3);
   std::vector<Masks> masks(size);
-  std::uint8_t* out = picture.rgb.data();
+  std::uint8_t* out = image.rgb.data();
   for (int y = 0; y < size; ++y) {
     fill_masks(seen, shade, posed.count, y, &masks);
-    for (int x = 0; x < size; ++x, out += 3) paint_pixel(posed, view, size, x, y, masks[x], out);
+    for (int x = 0; x < size; ++x, out += 3) generate_pixel(posed, view, size, x, y, masks[x], out);
   }
-  return picture;
+  return image;
 }
 
-ScenePicture render_scene(const Scene& scene, int size) {
+SceneImage render_scene(const Scene& scene, int size) {
   return render_posed(world::pose(scene), world::camera(), size);
 }
 
-std::vector<ScenePicture> render_scenes(std::span<const Scene> scenes, int size, ThreadPool& pool) {
+std::vector<SceneImage> render_scenes(std::span<const Scene> scenes, int size, ThreadPool& pool) {
   check_size(size);
-  std::vector<ScenePicture> pictures(scenes.size());
+  std::vector<SceneImage> images(scenes.size());
   pool.parallel_for(static_cast<std::int64_t>(scenes.size()), 1,
                     [&](std::int64_t begin, std::int64_t end, int) {
                       for (std::int64_t i = begin; i < end; ++i) {
-                        pictures[i] = render_scene(scenes[i], size);
+                        images[i] = render_scene(scenes[i], size);
                       }
                     });
-  return pictures;
+  return images;
 }
 
-ScenePicture contact_sheet(std::span<const ScenePicture> pictures, int columns, int gap) {
-  expects(!pictures.empty() && columns >= 1 && gap >= 0, "contact sheet of at least one picture");
-  const int across = std::min(columns, static_cast<int>(pictures.size()));
-  const int down = (static_cast<int>(pictures.size()) + across - 1) / across;
-  const int cell_width = pictures[0].width + gap;
-  const int cell_height = pictures[0].height + gap;
-  ScenePicture sheet{across * cell_width + gap, down * cell_height + gap, {}};
+SceneImage contact_sheet(std::span<const SceneImage> images, int columns, int gap) {
+  expects(!images.empty() && columns >= 1 && gap >= 0, "contact sheet of at least one image");
+  const int across = std::min(columns, static_cast<int>(images.size()));
+  const int down = (static_cast<int>(images.size()) + across - 1) / across;
+  const int cell_width = images[0].width + gap;
+  const int cell_height = images[0].height + gap;
+  SceneImage sheet{across * cell_width + gap, down * cell_height + gap, {}};
   sheet.rgb.assign(static_cast<std::size_t>(sheet.width) * sheet.height * 3, 225);
-  for (std::size_t i = 0; i < pictures.size(); ++i) {
-    const ScenePicture& picture = pictures[i];
-    expects(picture.width == pictures[0].width && picture.height == pictures[0].height,
-            "contact sheet pictures share one size");
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const SceneImage& image = images[i];
+    expects(image.width == images[0].width && image.height == images[0].height,
+            "contact sheet images share one size");
     const std::size_t left = gap + (i % across) * cell_width;
     const std::size_t top = gap + (i / across) * cell_height;
-    const std::size_t row_bytes = static_cast<std::size_t>(picture.width) * 3;
-    for (int y = 0; y < picture.height; ++y) {
-      std::copy_n(picture.rgb.begin() + y * row_bytes, row_bytes,
+    const std::size_t row_bytes = static_cast<std::size_t>(image.width) * 3;
+    for (int y = 0; y < image.height; ++y) {
+      std::copy_n(image.rgb.begin() + y * row_bytes, row_bytes,
                   sheet.rgb.begin() + ((top + y) * sheet.width + left) * 3);
     }
   }
@@ -220,7 +220,7 @@ SolidView view_alone(const PosedScene& posed, const Camera& view, int size) {
     const auto at = static_cast<std::int32_t>(pixel);
     out.pixels.push_back(at);
     out.rgb.resize(out.rgb.size() + 3);
-    paint_pixel(posed, view, size, at % size, at / size, {1, 1}, &out.rgb[out.rgb.size() - 3]);
+    generate_pixel(posed, view, size, at % size, at / size, {1, 1}, &out.rgb[out.rgb.size() - 3]);
   });
   return out;
 }

@@ -13,7 +13,7 @@
 namespace tessera {
 
 // rgb: [height, width, 3] u8, row-major.
-struct ScenePicture {
+struct SceneImage {
   int width = 0;
   int height = 0;
   std::vector<std::uint8_t> rgb;
@@ -23,15 +23,15 @@ struct ScenePicture {
 inline constexpr int kMinSceneSide = 16;
 inline constexpr int kMaxSceneSide = 4096;
 
-// A square picture of the scene. expects() kMinSceneSide <= size <= kMaxSceneSide.
-ScenePicture render_scene(const Scene& scene, int size);
+// A square image of the scene. expects() kMinSceneSide <= size <= kMaxSceneSide.
+SceneImage render_scene(const Scene& scene, int size);
 
-// One picture per scene, scenes shared among the pool's threads.
-std::vector<ScenePicture> render_scenes(std::span<const Scene> scenes, int size, ThreadPool& pool);
+// One image per scene, scenes shared among the pool's threads.
+std::vector<SceneImage> render_scenes(std::span<const Scene> scenes, int size, ThreadPool& pool);
 
-// Contact sheet: pictures of one size, row by row, `columns` a row, a `gap` of pixels of light gray
-// between them and around. expects() at least one picture.
-ScenePicture contact_sheet(std::span<const ScenePicture> pictures, int columns, int gap = 2);
+// Contact sheet: images of one size, row by row, `columns` a row, a `gap` of pixels of light gray
+// between them and around. expects() at least one image.
+SceneImage contact_sheet(std::span<const SceneImage> images, int columns, int gap = 2);
 
 // What each pixel's centre shows: [size, size] u8, 0 is floor or sky, i + 1 is solid i.
 std::vector<std::uint8_t> id_buffer(const Scene& scene, int size);

@@ -1,21 +1,21 @@
-// Pictures of solids posed by the caller, seen by a camera of the caller's. Internal to
+// Images of solids posed by the caller, seen by a camera of the caller's. Internal to
 // vision/scene.
 #pragma once
 
 #include <vector>
 
-#include "vision/scene/clip.h"
+#include "vision/scene/video.h"
 #include "vision/scene/render.h"
 #include "vision/scene/tracer.h"
 
 namespace tessera {
 
 // As render_scene(), which poses the solids as the scene has them.
-ScenePicture render_posed(const world::PosedScene& posed, const world::Camera& view, int size);
+SceneImage render_posed(const world::PosedScene& posed, const world::Camera& view, int size);
 // As visible_shares().
 std::vector<double> shares_posed(const world::PosedScene& posed, const world::Camera& view,
                                  int size);
-// Of a scene of one solid, as render_clip_solid().
+// Of a scene of one solid, as render_video_solid().
 SolidView view_alone(const world::PosedScene& posed, const world::Camera& view, int size);
 
 }  // namespace tessera

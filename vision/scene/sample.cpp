@@ -1,4 +1,4 @@
-// Draws scenes: attributes first, uniformly, then places by rejection until every solid can be told
+// Draws scenes: attributes first, uniformly, then places by rejection until every solid can be notified
 // apart. Each scene has a seed of its own, from (set seed, split, index); all its draws come from
 // it.
 #include <algorithm>
@@ -19,7 +19,7 @@ bool well_placed(const std::vector<Solid>& solids) {
     if (!inside_frame(solids[i], view)) return false;
     for (std::size_t j = i + 1; j < solids.size(); ++j) {
       const float gap = world::screen_x(solids[i]) - world::screen_x(solids[j]);
-      if (gap < kLeastScreenGap && gap > -kLeastScreenGap) return false;
+      if (gap < kMinScreenGap && gap > -kMinScreenGap) return false;
       if (!world::apart_on_ground(solids[i], solids[j], world::kGroundGap)) return false;
     }
   }

@@ -37,7 +37,7 @@ inline constexpr int kFloorKinds = 4;
 inline constexpr int kMaxSolids = 4;
 
 // Every sampled scene keeps at least this share of each solid's silhouette in sight, at any
-// picture size of 64 or more.
+// image size of 64 or more.
 inline constexpr double kVisibleShare = 0.65;
 
 // Place on the table: x to the right, z away from the camera, in units of a large sphere's radius.

@@ -1,4 +1,4 @@
-// scene_dump: scenes or clips of a split to standard output, for programs that learn from them. For
+// scene_dump: scenes or videos of a split to standard output, for programs that learn from them. For
 // each index, one JSON line, then size*size*3 bytes of RGB, row-major, a frame. The bytes depend on
 // seed, split, index, size and number of frames alone. Linked with engine/core only, statically: it
 // runs anywhere.
@@ -9,7 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/thread_pool.h"
-#include "vision/scene/clip_set.h"
+#include "vision/scene/video_set.h"
 
 namespace tessera {
 namespace {
@@ -51,7 +51,7 @@ std::uint64_t whole_number(std::string_view flag, std::string_view text, std::ui
 
 Options parse_options(int argc, char** argv) {
   constexpr std::uint64_t kAny = ~std::uint64_t{0};
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 62;
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
@@ -67,8 +67,8 @@ Options parse_options(int argc, char** argv) {
     const std::string_view value = argv[i];
     if (flag == "--seed") options.set.seed = whole_number(flag, value, 0, kAny);
     if (flag == "--split") options.set.split = parse_split(value, flag);
-    if (flag == "--start") options.set.start = whole_number(flag, value, 0, kMost);
-    if (flag == "--count") options.set.count = whole_number(flag, value, 0, kMost);
+    if (flag == "--start") options.set.start = whole_number(flag, value, 0, kMax);
+    if (flag == "--count") options.set.count = whole_number(flag, value, 0, kMax);
     if (flag == "--size") {
       options.set.size = static_cast<int>(whole_number(flag, value, kMinSceneSide, kMaxSceneSide));
     }
@@ -102,16 +102,16 @@ int run(const Options& options) {
     if (options.json) write_all((line + "\n").data(), line.size() + 1);
   };
   if (options.frames > 0) {
-    for_each_clip(options.set, options.frames, pool, [&](const ClipRecord& record) {
+    for_each_video(options.set, options.frames, pool, [&](const VideoRecord& record) {
       write_line(record_to_json(record));
-      for (const ScenePicture& frame : record.pictures) {
+      for (const SceneImage& frame : record.images) {
         write_all(frame.rgb.data(), frame.rgb.size());
       }
     });
   } else {
     for_each_scene(options.set, pool, [&](const SceneRecord& record) {
       write_line(record_to_json(record));
-      write_all(record.picture.rgb.data(), record.picture.rgb.size());
+      write_all(record.image.rgb.data(), record.image.rgb.size());
     });
   }
   if (std::fflush(stdout) != 0) fail_write(0);

@@ -27,8 +27,8 @@ void check_set(const SceneSetRequest& request) {
            std::to_string(kMinSceneSide) + " to " + std::to_string(kMaxSceneSide) + " pixels",
            std::to_string(request.size));
   }
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;  // so that no sum of indices wraps
-  if (request.start > kMost || request.count > kMost) {
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 62;  // so that no sum of indices wraps
+  if (request.start > kMax || request.count > kMax) {
     refuse("start, count", "at most 2^62 each",
            std::to_string(request.start) + ", " + std::to_string(request.count));
   }
@@ -45,7 +45,7 @@ SceneRecord make_record(const SceneSetRequest& request, std::uint64_t index) {
   record.canonical = canonical_caption(record.scene);
   record.questions = scene_questions(record.scene);
   if (request.pixels == ScenePixels::kRender) {
-    record.picture = render_scene(record.scene, request.size);
+    record.image = render_scene(record.scene, request.size);
   }
   return record;
 }

@@ -1,8 +1,8 @@
 // Sets of scenes with everything that is known about each: what `tessera scene` writes to a folder
 // and what scene_dump writes to a pipe.
 //
-//   one picture    render_scene(scene_from_json(text, file), size), or of sample_scene(...)
-//   contact sheet  for_each_scene(...) collecting record.picture, then contact_sheet(pictures, 8)
+//   one image    render_scene(scene_from_json(text, file), size), or of sample_scene(...)
+//   contact sheet  for_each_scene(...) collecting record.picture, then contact_sheet(images, 8)
 //   set            for_each_scene(...) saving record.picture and record_to_json(record)
 #pragma once
 
@@ -38,7 +38,7 @@ struct SceneRecord {
   std::string caption;
   std::string canonical;
   std::vector<QuestionAnswer> questions;
-  ScenePicture picture;  // empty if not rendered
+  SceneImage image;  // empty if not rendered
 };
 
 // The record of one index; a function of its arguments alone.

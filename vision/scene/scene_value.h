@@ -1,4 +1,4 @@
-// A scene or a clip as a JSON value, for the readers and writers of this folder. Includers need
+// A scene or a video as a JSON value, for the readers and writers of this folder. Includers need
 // <nlohmann/json.hpp>.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "engine/core/json.h"
-#include "vision/scene/clip.h"
+#include "vision/scene/video.h"
 
 namespace tessera {
 
@@ -16,7 +16,7 @@ inline constexpr JsonLimits kSceneLimits = {
     .max_bytes = 1 << 16, .max_depth = 8, .kind = ErrorKind::kUsage};
 
 Json scene_value(const Scene& scene);
-Json clip_value(const Clip& clip);
+Json video_value(const Video& video);
 // What scene_from_json() reads, its solids in the order of the text.
 Scene scene_of(const JsonReader& reader);
 

@@ -18,7 +18,7 @@ constexpr float kTint = 0.88f;  // how far a mirror takes on the colour of its s
 constexpr float kHighlight = 1.3f;
 constexpr float kBevel = 0.22f;  // width of a shiny cube's polished edge, in half edges
 
-// Colours are picked as they look on screen; light is added up linearly, and the picture's
+// Colours are picked as they look on screen; light is added up linearly, and the image's
 // transfer curve is a square root.
 constexpr Vec linear(float r, float g, float b) { return {r * r, g * g, b * b}; }
 

@@ -8,8 +8,8 @@
 
 namespace tessera::world {
 
-// A solid where it stands in one picture. Clips move `base` and turn (cos_yaw, sin_yaw) frame by
-// frame; a still picture takes them from the scene.
+// A solid where it stands in one image. Videos move `base` and turn (cos_yaw, sin_yaw) frame by
+// frame; a still image takes them from the scene.
 struct PosedSolid {
   SolidKind kind;
   Measures measures;

@@ -1,4 +1,4 @@
-// Pieces of sentences about scenes and clips. Internal to vision/scene.
+// Pieces of sentences about scenes and videos. Internal to vision/scene.
 #pragma once
 
 #include <array>

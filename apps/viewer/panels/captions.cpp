@@ -1,4 +1,4 @@
-// Pictures in words: what is to be described and how, the texts as they grow, editing and saving.
+// Images in words: what is to be described and how, the texts as they grow, editing and saving.
 #include <imgui.h>
 #include <imgui_stdlib.h>
 
@@ -70,7 +70,7 @@ std::int64_t unfinished(const Snapshot& snapshot) {
                        [](const CaptionEntry& one) { return !is_final(one.state); });
 }
 
-// How many pictures the whole folder came to, and how far they are.
+// How many images the whole folder came to, and how far they are.
 void folder_line(const Ui& ui) {
   const FolderCaptions& folder = ui.snapshot.folder_captions;
   if (folder.listing) return text_dim("looking through the folder ...");
@@ -94,7 +94,7 @@ void orders(Ui& ui) {
   prune_fields(ui);
   const float half = (ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ItemSpacing.x) / 2;
   if (accent_button("Describe", ImVec2(half, 0))) ui.act(Action::kDescribe);
-  hint("the shown picture (c)");
+  hint("the shown image (c)");
   ImGui::SameLine();
   const FolderCaptions& folder = ui.snapshot.folder_captions;
   if (folder.listing || folder.waiting > 0 || unfinished(ui.snapshot) > 0) {
@@ -104,17 +104,17 @@ void orders(Ui& ui) {
   } else if (ImGui::Button("Whole folder", ImVec2(half, 0))) {
     describe_folder(ui);
   }
-  hint("all pictures of the folder that have no text yet, also those that are not shown");
+  hint("all images of the folder that have no text yet, also those that are not shown");
   folder_line(ui);
 }
 
 void choose(Ui& ui, const CaptionEntry& one) {
   ui.state.caption_chosen = one.path;
-  for (const Painting& painting : ui.snapshot.paintings) {
-    if (painting.file != one.path) continue;
-    ui.state.shown = {painting.number, {}};
+  for (const Generation& generation : ui.snapshot.generations) {
+    if (generation.file != one.path) continue;
+    ui.state.shown = {generation.number, {}};
     ui.state.follow = false;
-    ui.state.mode = StageMode::kPicture;
+    ui.state.mode = StageMode::kImage;
     return;
   }
   show_file(one.path, ui.state, ui.post);
@@ -170,17 +170,17 @@ void save_all(Ui& ui) {
   ImGui::BeginDisabled(unsaved == 0);
   if (ImGui::Button("Save all")) {
     ui.state.notice = ui.post(SaveAllCaptionsCommand{})
-                          ? "saving " + std::to_string(unsaved) + " texts beside their pictures"
+                          ? "saving " + std::to_string(unsaved) + " texts next to their images"
                           : "the queue is full";
   }
   ImGui::EndDisabled();
-  hint("writes a .txt file beside every picture of this list; those that are there stay");
+  hint("writes a .txt file next to every image of this list; those that are there stay");
 }
 
 void editor(Ui& ui) {
   UiState& state = ui.state;
   const std::string now = text_of(ui.snapshot, state.caption_chosen);
-  if (state.caption_edited != state.caption_chosen) {  // another picture's text is not this one's
+  if (state.caption_edited != state.caption_chosen) {  // another image's text is not this one's
     state.caption_edited = state.caption_chosen;
     state.caption_text = state.caption_base = now;
   }
@@ -199,13 +199,13 @@ void editor(Ui& ui) {
   ImGui::BeginDisabled(text.empty());
   if (ImGui::Button("Save text")) {
     if (ui.post(SaveCaptionCommand{state.caption_chosen, text})) {
-      state.notice = "saving the text beside the picture";
+      state.notice = "saving the text next to the image";
     } else {
       state.notice = "the queue is full";
     }
   }
   ImGui::EndDisabled();
-  hint("writes a .txt file beside the picture");
+  hint("writes a .txt file next to the image");
   ImGui::SameLine();
   save_all(ui);
   ImGui::SameLine();
@@ -232,7 +232,7 @@ void captions_panel(Ui& ui) {
   ImGui::Separator();
   if (ui.snapshot.captions.empty() && state.caption_chosen.empty()) {
     empty_state("Nothing described yet",
-                "Show a picture and press Describe (c), or describe the whole folder.");
+                "Show an image and press Describe (c), or describe the whole folder.");
     return;
   }
   const float room = ImGui::GetContentRegionAvail().y;

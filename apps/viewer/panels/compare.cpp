@@ -1,4 +1,4 @@
-// Two pictures in one place: left of the slider A shows, right of it B. Zoom, pan and overlays are
+// Two images in one place: left of the slider A shows, right of it B. Zoom, pan and overlays are
 // the same for both.
 #include <algorithm>
 
@@ -10,27 +10,27 @@ namespace {
 
 constexpr int kDifferenceGain = 4;
 
-std::string side_title(const StagePicture& side) {
-  if (side.painting == nullptr) return name_of(side.file);
-  const Painting& one = *side.painting;
+std::string side_title(const StageImage& side) {
+  if (side.generation == nullptr) return name_of(side.file);
+  const Generation& one = *side.generation;
   std::string text = one.settings.method.name;
   if (one.facts.passes > 0) {
     text += ", " + std::to_string(one.facts.passes) + " passes";
   }
-  if (one.state != PaintState::kDone) text += ", " + std::string(state_text(one.state));
+  if (one.state != GenerateState::kDone) text += ", " + std::string(state_text(one.state));
   return text;
 }
 
-void side_label(const Ui& ui, const char* name, const std::string& title, const Rect& clip,
+void side_label(const Ui& ui, const char* name, const std::string& title, const Rect& video,
                 bool at_right) {
   const std::string text = std::string(name) + "  " + title;
   const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size());
   const float pad = em() * 0.4f;
-  const auto left = static_cast<float>(at_right ? clip.right - size.x - 3 * pad : clip.left + pad);
-  const auto top = static_cast<float>(clip.top) + pad;
+  const auto left = static_cast<float>(at_right ? video.right - size.x - 3 * pad : video.left + pad);
+  const auto top = static_cast<float>(video.top) + pad;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.PushClipRect(ImVec2(static_cast<float>(clip.left), static_cast<float>(clip.top)),
-                    ImVec2(static_cast<float>(clip.right), static_cast<float>(clip.bottom)), true);
+  list.PushClipRect(ImVec2(static_cast<float>(video.left), static_cast<float>(video.top)),
+                    ImVec2(static_cast<float>(video.right), static_cast<float>(video.bottom)), true);
   list.AddRectFilled(ImVec2(left, top), ImVec2(left + size.x + 2 * pad, top + size.y + pad),
                      IM_COL32(0, 0, 0, 170), em() * 0.3f);
   list.AddText(ImVec2(left + pad, top + pad / 2), IM_COL32_WHITE, text.data(),
@@ -39,15 +39,15 @@ void side_label(const Ui& ui, const char* name, const std::string& title, const 
   (void)ui;
 }
 
-// What lies under the mouse, behind the name of the side.
-std::vector<std::string> side_spot(const Ui& ui, const char* name, const StagePicture& side,
+// What lies under the mouse, after the name of the side.
+std::vector<std::string> side_spot(const Ui& ui, const char* name, const StageImage& side,
                                    const Placement& placed) {
   std::vector<std::string> lines = described_spot(ui.state, side, placed);
   for (std::string& line : lines) line = std::string(name) + "  " + line;
   return lines;
 }
 
-void draw_difference(Ui& ui, const StagePicture& a, const StagePicture& b, const Rect& area) {
+void draw_difference(Ui& ui, const StageImage& a, const StageImage& b, const Rect& area) {
   DifferenceCache& cache = ui.difference;
   if (cache.a != a.image || cache.b != b.image) {
     cache = {a.image, b.image, nullptr};
@@ -56,18 +56,18 @@ void draw_difference(Ui& ui, const StagePicture& a, const StagePicture& b, const
     }
   }
   if (cache.image == nullptr) {
-    empty_state("No difference to show", "The two pictures have different sizes.");
+    empty_state("No difference to show", "The two images have different sizes.");
     return;
   }
-  StagePicture shown;
+  StageImage shown;
   shown.image = cache.image;
   shown.film = a.film != nullptr ? a.film : b.film;  // comes and goes as its frames do
-  ui.state.report.picture = draw_picture(ui, shown, area, area);
+  ui.state.report.image = draw_image(ui, shown, area, area);
   side_label(ui, "4 |A - B|", "black where equal", area, false);
-  handle_stage_mouse(ui, *ui.state.report.picture);
+  handle_stage_mouse(ui, *ui.state.report.image);
   if (ImGui::IsItemHovered() && !ImGui::IsItemActive()) {
-    std::vector<std::string> lines = side_spot(ui, "A", a, *ui.state.report.picture);
-    for (std::string& line : side_spot(ui, "B", b, *ui.state.report.picture)) {
+    std::vector<std::string> lines = side_spot(ui, "A", a, *ui.state.report.image);
+    for (std::string& line : side_spot(ui, "B", b, *ui.state.report.image)) {
       lines.push_back(std::move(line));
     }
     spot_tooltip(lines);
@@ -97,26 +97,26 @@ void slider(Ui& ui, const Rect& area, double at) {
 }  // namespace
 
 void compare_view(Ui& ui, const Rect& area) {
-  const StagePicture a = look_up(ui.snapshot, ui.state.side_a);
-  const StagePicture b = look_up(ui.snapshot, ui.state.side_b);
+  const StageImage a = look_up(ui.snapshot, ui.state.side_a);
+  const StageImage b = look_up(ui.snapshot, ui.state.side_b);
   if (a.image == nullptr && b.image == nullptr) {
-    const auto comes = [](const StagePicture& side) {
-      return side.painting != nullptr && side.painting->state != PaintState::kFailed &&
-             side.painting->state != PaintState::kDone &&
-             side.painting->state != PaintState::kStopped;
+    const auto comes = [](const StageImage& side) {
+      return side.generation != nullptr && side.generation->state != GenerateState::kFailed &&
+             side.generation->state != GenerateState::kDone &&
+             side.generation->state != GenerateState::kStopped;
     };
     const bool coming = comes(a) || comes(b);
-    if (!coming && (a.painting != nullptr || b.painting != nullptr)) {
-      const Painting& one = a.painting != nullptr ? *a.painting : *b.painting;
-      empty_state("There is no picture to compare",
+    if (!coming && (a.generation != nullptr || b.generation != nullptr)) {
+      const Generation& one = a.generation != nullptr ? *a.generation : *b.generation;
+      empty_state("There is no image to compare",
                   one.error.code.empty()
-                      ? "Its image is not kept any more; paint it again."
+                      ? "Its image is not kept any more; generate it again."
                       : "It failed: expected " + one.error.expected + ", found " + one.error.found);
       return;
     }
-    empty_state(coming ? "The two are being painted" : "Two pictures side by side",
+    empty_state(coming ? "The two are being generated" : "Two images side by side",
                 coming ? "They show here as soon as their first rows are there."
-                       : "Press e to paint exact and grouped at one seed, or show a picture and "
+                       : "Press e to generate exact and grouped at one seed, or show an image and "
                          "press A, show another and press B.");
     return;
   }
@@ -130,8 +130,8 @@ void compare_view(Ui& ui, const Rect& area) {
   StageReport& report = ui.state.report;
   const SplitAreas parts = split_area(area, ui.state.split);
   report.split_at = parts.left.right;
-  if (a.image != nullptr) report.left = draw_picture(ui, a, area, parts.left);
-  if (b.image != nullptr) report.right = draw_picture(ui, b, area, parts.right);
+  if (a.image != nullptr) report.left = draw_image(ui, a, area, parts.left);
+  if (b.image != nullptr) report.right = draw_image(ui, b, area, parts.right);
   handle_stage_mouse(ui, report.left ? *report.left : *report.right);
   if (ImGui::IsItemHovered() && !ImGui::IsItemActive()) {
     const bool at_left = ImGui::GetIO().MousePos.x < report.split_at;

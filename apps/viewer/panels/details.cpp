@@ -10,11 +10,11 @@ namespace tessera {
 namespace {
 
 // A line each: a number would be broken at its point. What cuts nothing is left out.
-void sampling_fact(const LawSettings& law) {
+void sampling_fact(const DistributionSettings& dist) {
   std::string text;
-  for (const auto& bound : LawSettings::rows()) {
-    const SettingValue value = value_of(law, bound);
-    if (value == value_of(LawSettings{}, bound)) continue;
+  for (const auto& bound : DistributionSettings::rows()) {
+    const SettingValue value = value_of(dist, bound);
+    if (value == value_of(DistributionSettings{}, bound)) continue;
     text += (text.empty() ? "" : "\n") + std::string(bound.row->shown_word()) + " " +
             setting_text(*bound.row, value);
   }
@@ -31,7 +31,7 @@ void file_fact(const std::filesystem::path& file) {
   if (ImGui::IsItemHovered()) spot_tooltip({escape_for_terminal(file.string())});
 }
 
-void picture_facts(const ImageFacts& facts) {
+void image_facts(const ImageFacts& facts) {
   if (facts.negative_prompt) fact("Negative", *facts.negative_prompt);
   fact("Model", facts.model + (facts.dtype.empty() ? "" : ", " + facts.dtype));
   std::string method = facts.method.name;
@@ -43,25 +43,25 @@ void picture_facts(const ImageFacts& facts) {
   fact("Law", facts.preserves_distribution ? "kept" : "changed by the method");
   fact("Seed", std::to_string(facts.seed));
   fact("Size", std::to_string(facts.width) + " x " + std::to_string(facts.height));
-  sampling_fact(facts.law);
+  sampling_fact(facts.dist);
   if (facts.passes > 0) {
     fact("Passes", std::to_string(facts.passes) + " for " + std::to_string(facts.tokens) +
                        " tokens, " + number_text(facts.tokens_per_pass(), 2) + " a pass");
   }
 }
 
-void painting_facts(const Painting& one) {
+void generation_facts(const Generation& one) {
   if (one.facts.width > 0) {
-    picture_facts(one.facts);
+    image_facts(one.facts);
   } else {
     fact("Method", one.settings.method.name);
     fact("Seed", std::to_string(one.settings.seed));
   }
-  if (one.acceptance > 0) fact("Accepted", number_text(100 * one.acceptance, 1) + " % of guesses");
+  if (one.acceptance > 0) fact("Accepted", number_text(100 * one.acceptance, 1) + " % of drafts");
   if (one.seconds > 0) fact("Time", duration_text(one.seconds));
   if (!one.from.empty()) fact("From", one.from);
   if (!one.file.empty()) file_fact(one.file);
-  if (one.state == PaintState::kFailed) fact("Failed", format_error(one.error));
+  if (one.state == GenerateState::kFailed) fact("Failed", format_error(one.error));
 }
 
 const GalleryEntry* gallery_entry(const Snapshot& snapshot, const std::filesystem::path& file) {
@@ -71,7 +71,7 @@ const GalleryEntry* gallery_entry(const Snapshot& snapshot, const std::filesyste
   return nullptr;
 }
 
-void accepted_plot(const Painting& one) {
+void accepted_plot(const Generation& one) {
   if (one.committed == nullptr || one.committed->empty()) return;
   const auto& counts = *one.committed;
   const std::int32_t most = *std::max_element(counts.begin(), counts.end());
@@ -89,7 +89,7 @@ void accepted_plot(const Painting& one) {
 const char* legend_title(Overlay overlay) {
   switch (overlay) {
     case Overlay::kPass:
-      return "Pass at which a token came to stand";
+      return "Pass at which a token was committed";
     case Overlay::kAccepted:
       return "Tokens accepted in its pass";
     case Overlay::kEntropy:
@@ -99,7 +99,7 @@ const char* legend_title(Overlay overlay) {
   }
 }
 
-void legend(Ui& ui, const Painting& one) {
+void legend(Ui& ui, const Generation& one) {
   const Overlay overlay = ui.state.overlay;
   if (one.marks == nullptr || !of_tokens(overlay)) return;
   const OverlayRange range = overlay_range(tokens_of(one), overlay);
@@ -126,21 +126,21 @@ void legend(Ui& ui, const Painting& one) {
   ImGui::SliderFloat("##strength", &ui.state.overlay_strength, 0.1f, 1.0f, "overlay %.2f");
 }
 
-void spot(Ui& ui, const StagePicture& picture) {
-  heading(picture.film != nullptr ? "Under the mouse" : "Under the mouse, or chosen by h j k l");
+void spot(Ui& ui, const StageImage& image) {
+  heading(image.film != nullptr ? "Under the mouse" : "Under the mouse, or chosen by h j k l");
   const StageReport& report = ui.state.report;
   std::vector<std::string> lines;
-  if (report.picture) {
-    lines = described_spot(ui.state, picture, *report.picture);
+  if (report.image) {
+    lines = described_spot(ui.state, image, *report.image);
   } else if (report.left || report.right) {  // of the side that the mouse is on
     const bool left = ImGui::GetIO().MousePos.x < report.split_at;
     const auto& placed = left ? report.left : report.right;
-    const PictureRef& side = left ? ui.state.side_a : ui.state.side_b;
+    const ImageRef& side = left ? ui.state.side_a : ui.state.side_b;
     if (placed) lines = described_spot(ui.state, look_up(ui.snapshot, side), *placed);
   }
   // Room for two wrapped lines always, so that nothing below jumps.
   const float top = ImGui::GetCursorPosY();
-  if (lines.empty()) text_dim(picture.film != nullptr ? "no pixel" : "no token");
+  if (lines.empty()) text_dim(image.film != nullptr ? "no pixel" : "no token");
   for (const std::string& line : lines) text_wrapped(line);
   ImGui::SetCursorPosY(
       std::max(ImGui::GetCursorPosY(), top + 4 * ImGui::GetTextLineHeightWithSpacing()));
@@ -153,53 +153,53 @@ void visual_note(const CaptionEntry& caption) {
                      (caption.prune.empty() ? "" : " by " + caption.prune));
 }
 
-void film_details(Ui& ui, const StagePicture& picture, const GalleryEntry* entry) {
+void film_details(Ui& ui, const StageImage& image, const GalleryEntry* entry) {
   text_wrapped(entry != nullptr && !entry->caption.empty() ? entry->caption
-                                                           : name_of(picture.file));
+                                                           : name_of(image.file));
   ImGui::Dummy(ImVec2(0, em() * 0.1f));
   if (facts_table("facts")) {
-    film_facts(*picture.film);
-    file_fact(picture.file);
+    film_facts(*image.film);
+    file_fact(image.file);
     ImGui::EndTable();
   }
-  spot(ui, picture);
+  spot(ui, image);
 }
 
 }  // namespace
 
 void details_panel(Ui& ui) {
-  const StagePicture picture = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
-  const GalleryEntry* entry = gallery_entry(ui.snapshot, picture.file);
-  if (picture.film != nullptr) return film_details(ui, picture, entry);
-  if (picture.painting == nullptr && picture.file.empty()) {
-    empty_state("No picture is shown", "Paint one, or choose one of the gallery.");
+  const StageImage image = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
+  const GalleryEntry* entry = gallery_entry(ui.snapshot, image.file);
+  if (image.film != nullptr) return film_details(ui, image, entry);
+  if (image.generation == nullptr && image.file.empty()) {
+    empty_state("No image is shown", "Paint one, or choose one of the gallery.");
     return;
   }
   const ImageFacts* recorded = entry != nullptr && entry->facts ? &*entry->facts : nullptr;
-  const std::string prompt = picture.painting != nullptr ? picture.painting->settings.prompt
+  const std::string prompt = image.generation != nullptr ? image.generation->settings.prompt
                              : recorded != nullptr       ? recorded->prompt
-                                                         : name_of(picture.file);
+                                                         : name_of(image.file);
   text_wrapped(prompt);
   ImGui::Dummy(ImVec2(0, em() * 0.1f));
   if (facts_table("facts")) {
-    if (picture.painting != nullptr) {
-      painting_facts(*picture.painting);
+    if (image.generation != nullptr) {
+      generation_facts(*image.generation);
     } else if (recorded != nullptr) {
-      picture_facts(*recorded);
-      file_fact(picture.file);
+      image_facts(*recorded);
+      file_fact(image.file);
     } else {
       fact("Record", "none of its making");
     }
-    if (picture.caption != nullptr) visual_note(*picture.caption);
+    if (image.caption != nullptr) visual_note(*image.caption);
     ImGui::EndTable();
   }
   if (ImGui::Button("Recall settings")) ui.act(Action::kRecall);
-  hint("fills all fields at the left, so that Paint makes this picture again (r)");
-  if (picture.painting != nullptr) {
-    legend(ui, *picture.painting);
-    accepted_plot(*picture.painting);
+  hint("fills all fields at the left, so that Generate makes this image again (r)");
+  if (image.generation != nullptr) {
+    legend(ui, *image.generation);
+    accepted_plot(*image.generation);
   }
-  spot(ui, picture);
+  spot(ui, image);
 }
 
 }  // namespace tessera

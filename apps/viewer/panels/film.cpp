@@ -1,4 +1,4 @@
-// The clip that is watched, below its frame: small pictures over the whole length, a line of time
+// The video that is watched, below its frame: small images over the whole length, a line of time
 // that is dragged, the time, and buttons for what the keys do.
 #include <imgui_internal.h>
 
@@ -12,12 +12,12 @@ namespace tessera {
 namespace {
 
 constexpr float kStripHeight = 3.4f, kLineHeight = 1.2f;  // in units of the font size
-constexpr float kLeastPicture = 9;                        // that the strip leaves to the picture
+constexpr float kMinImage = 9;                        // that the strip leaves to the image
 
 ImVec2 point(double x, double y) { return ImVec2(static_cast<float>(x), static_cast<float>(y)); }
 
 bool strip_fits(float room) {
-  return room > em() * (kLeastPicture + kStripHeight + kLineHeight) + 2 * ImGui::GetFrameHeight();
+  return room > em() * (kMinImage + kStripHeight + kLineHeight) + 2 * ImGui::GetFrameHeight();
 }
 
 // Where a time lies on the line.
@@ -34,17 +34,17 @@ std::int64_t frame_under(const Film& film, const Rect& line, double x) {
   return film.frame_at((x - line.left) / line.width() * film.seconds);
 }
 
-// The part of a picture that fills a cell of this shape.
+// The part of an image that fills a cell of this shape.
 void draw_filling(ImTextureID texture, const Image& image, const Rect& cell) {
   ImVec2 low(0, 0), high(1, 1);
-  const auto picture = static_cast<double>(image.width) / static_cast<double>(image.height);
+  const auto decoded_image = static_cast<double>(image.width) / static_cast<double>(image.height);
   const double shape = cell.width() / cell.height();
-  if (picture > shape) {
-    const auto cut = static_cast<float>((1 - shape / picture) / 2);
+  if (decoded_image > shape) {
+    const auto cut = static_cast<float>((1 - shape / decoded_image) / 2);
     low.x = cut;
     high.x = 1 - cut;
   } else {
-    const auto cut = static_cast<float>((1 - picture / shape) / 2);
+    const auto cut = static_cast<float>((1 - decoded_image / shape) / 2);
     low.y = cut;
     high.y = 1 - cut;
   }
@@ -52,7 +52,7 @@ void draw_filling(ImTextureID texture, const Image& image, const Rect& cell) {
                                        point(cell.right, cell.bottom), low, high);
 }
 
-// As many cells as are about the shape of a frame, at most as many as there are small pictures.
+// As many cells as are about the shape of a frame, at most as many as there are small images.
 std::size_t cells_of(const Film& film, const Rect& strip) {
   const double shape = static_cast<double>(film.width) / static_cast<double>(film.height);
   const double wide = std::max(strip.height() * std::clamp(shape, 0.4, 2.5), 8.0);
@@ -80,7 +80,7 @@ void draw_strip(Ui& ui, const Film& film, const Rect& strip) {
       return std::round(strip.left +
                         strip.width() * static_cast<double>(at) / static_cast<double>(cells));
     };
-    // The small picture in the middle of what the cell stands for.
+    // The small image in the middle of what the cell stands for.
     const std::size_t from = (2 * i + 1) * film.strip.size() / (2 * cells);
     draw_cell(ui, film.strip[from], {edge(i) + 1, strip.top, edge(i + 1) - 1, strip.bottom});
   }
@@ -110,7 +110,7 @@ void draw_line(const Ui& ui, const Film& film, const Rect& line, bool hot) {
   list.AddCircleFilled(point(here, middle), em() * 0.16f, ImGui::GetColorU32(ImGuiCol_ChildBg), 16);
 }
 
-// Over the small pictures, at the shown frame.
+// Over the small images, at the shown frame.
 void draw_head(const Film& film, const Rect& strip) {
   const double x = std::round(x_of(film, strip, time_of(film, film.wanted)));
   ImDrawList& list = *ImGui::GetWindowDrawList();
@@ -118,7 +118,7 @@ void draw_head(const Film& film, const Rect& strip) {
   list.AddRectFilled(point(x - 1, strip.top), point(x + 1, strip.bottom), IM_COL32_WHITE);
 }
 
-// Pictures and line are one thing to be dragged.
+// Images and line are one thing to be dragged.
 void scrub(Ui& ui, const Film& film, bool with_strip) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float wide = std::max(ImGui::GetContentRegionAvail().x, em());
@@ -260,7 +260,7 @@ void controls(Ui& ui, const Film& film) {
     }
   }
   if (sign_button("##close", Sign::kClose, side)) ui.act(Action::kFilmClose);
-  hint("close the clip (X)");
+  hint("close the video (X)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The pictures and clips of the output folder, newest first.
+// The images and videos of the output folder, newest first.
 #include <imgui.h>
 #include <imgui_stdlib.h>
 
@@ -20,11 +20,11 @@ void folder_line(Ui& ui) {
     state.folder_edit = ui.snapshot.folder.string();
   }
   const auto& all = ui.snapshot.gallery;
-  const auto clips =
-      std::count_if(all.begin(), all.end(), [](const auto& one) { return one.clip; });
-  const auto shown = static_cast<std::ptrdiff_t>(all.size()) - clips;
-  std::string count = std::to_string(shown) + (shown == 1 ? " picture" : " pictures");
-  if (clips > 0) count += ", " + std::to_string(clips) + (clips == 1 ? " clip" : " clips");
+  const auto videos =
+      std::count_if(all.begin(), all.end(), [](const auto& one) { return one.video; });
+  const auto shown = static_cast<std::ptrdiff_t>(all.size()) - videos;
+  std::string count = std::to_string(shown) + (shown == 1 ? " image" : " images");
+  if (videos > 0) count += ", " + std::to_string(videos) + (videos == 1 ? " video" : " videos");
   if (ui.snapshot.gallery_left_out > 0) {
     count += ", " + std::to_string(ui.snapshot.gallery_left_out) + " older ones left out";
   }
@@ -37,7 +37,7 @@ void folder_line(Ui& ui) {
     state.notice = "the queue is full";
   }
   hint(
-      "another folder: its pictures and clips show here, what is painted from now on is saved "
+      "another folder: its images and videos show here, what is generated from now on is saved "
       "there");
   ImGui::SameLine();
   text_dim(count);
@@ -56,7 +56,7 @@ std::string tip_of(const GalleryEntry& entry) {
   std::string text = name_of(entry.path);
   if (!entry.problem.empty()) return text + "\n" + entry.problem;
   if (entry.width > 0) {
-    text += "\n" + std::string(entry.clip ? "clip, " : "") + std::to_string(entry.width) + " x " +
+    text += "\n" + std::string(entry.video ? "clip, " : "") + std::to_string(entry.width) + " x " +
             std::to_string(entry.height);
   }
   if (entry.facts) {
@@ -94,7 +94,7 @@ void draw_thumbnail(Ui& ui, const GalleryEntry& entry, ImVec2 low, float side) {
                     low.y + std::round((side - tall * zoom) / 2));
   const ImVec2 to(from.x + wide * zoom, from.y + tall * zoom);
   list.AddImageRounded(texture, from, to, ImVec2(0, 0), ImVec2(1, 1), IM_COL32_WHITE, em() * 0.25f);
-  if (entry.clip) {  // a triangle, as it stands for playing
+  if (entry.video) {  // a triangle, as it stands for playing
     const ImVec2 middle((from.x + to.x) / 2, (from.y + to.y) / 2);
     const float size = std::min(em() * 0.55f, (to.y - from.y) / 4);
     list.AddCircleFilled(middle, size * 1.7f, IM_COL32(0, 0, 0, 150), 32);
@@ -102,7 +102,7 @@ void draw_thumbnail(Ui& ui, const GalleryEntry& entry, ImVec2 low, float side) {
                            ImVec2(middle.x - size * 0.6f, middle.y + size * 0.8f),
                            ImVec2(middle.x + size * 0.9f, middle.y), IM_COL32(255, 255, 255, 235));
   }
-  if (!entry.caption.empty()) {  // a described picture
+  if (!entry.caption.empty()) {  // a described image
     list.AddCircleFilled(ImVec2(to.x - em() * 0.45f, from.y + em() * 0.45f), em() * 0.28f,
                          ui.colours().accent);
   }
@@ -133,7 +133,7 @@ void gallery_panel(Ui& ui) {
   folder_line(ui);
   const auto& entries = ui.snapshot.gallery;
   if (entries.empty()) {
-    empty_state("No pictures in this folder yet", "What you paint is saved here by itself.");
+    empty_state("No images in this folder yet", "What you generate is saved here by itself.");
     return;
   }
   ImGui::BeginChild("cells", ImVec2(0, 0), false, ImGuiWindowFlags_NavFlattened);

@@ -1,4 +1,4 @@
-// What went wrong outside any picture, newest first.
+// What went wrong outside any image, newest first.
 #include "apps/viewer/panels/panels.h"
 
 namespace tessera {

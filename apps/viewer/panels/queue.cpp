@@ -1,32 +1,32 @@
-// What was painted, is being painted and waits, newest first.
+// What was generated, is being generated and waits, newest first.
 #include "apps/viewer/panels/panels.h"
 
 namespace tessera {
 
 namespace {
 
-std::string second_line(const Painting& one) {
+std::string second_line(const Generation& one) {
   std::string text = "seed " + std::to_string(one.settings.seed) + ", " + one.settings.method.name;
   if (!one.from.empty()) text = "from " + one.from + ", " + text;
-  if (one.state == PaintState::kDone || one.state == PaintState::kStopped) {
+  if (one.state == GenerateState::kDone || one.state == GenerateState::kStopped) {
     text += ", " + duration_text(one.seconds);
   }
   return text;
 }
 
-void progress(const Painting& one, float width) {
+void progress(const Generation& one, float width) {
   const double whole = static_cast<double>(one.grid_rows * one.grid_columns);
   double done = whole > 0 ? static_cast<double>(one.facts.tokens) / whole : 0;
   if (one.frames > 0) done = static_cast<double>(one.frames_done) / static_cast<double>(one.frames);
   ImGui::ProgressBar(static_cast<float>(done), ImVec2(width, em() * 0.3f), "");
 }
 
-void row(Ui& ui, const Painting& one, std::uint64_t& dropped) {
-  // All eight bytes: other programs' pictures are numbered from 2^32 on.
+void row(Ui& ui, const Generation& one, std::uint64_t& dropped) {
+  // All eight bytes: other programs' images are numbered from 2^32 on.
   const auto* id = reinterpret_cast<const char*>(&one.number);
   ImGui::PushID(id, id + sizeof one.number);
-  const bool shown = shown_ref(ui.state, ui.snapshot).painting == one.number;
-  const bool busy = one.state == PaintState::kLoading || one.state == PaintState::kPainting;
+  const bool shown = shown_ref(ui.state, ui.snapshot).generation == one.number;
+  const bool busy = one.state == GenerateState::kLoading || one.state == GenerateState::kGeneration;
   const float high = ImGui::GetTextLineHeightWithSpacing() * 2 + em() * 0.1f;
   const ImVec2 at = ImGui::GetCursorPos();
   const float width = ImGui::GetContentRegionAvail().x;
@@ -34,7 +34,7 @@ void row(Ui& ui, const Painting& one, std::uint64_t& dropped) {
                         ImVec2(width, high))) {
     ui.state.shown = {one.number, {}};
     ui.state.follow = busy;
-    ui.state.mode = StageMode::kPicture;
+    ui.state.mode = StageMode::kImage;
   }
   const ImVec2 next = ImGui::GetCursorPos();
   const float state_width = em() * 4.4f, button = em() * 1.7f;
@@ -53,7 +53,7 @@ void row(Ui& ui, const Painting& one, std::uint64_t& dropped) {
     ImGui::PopStyleColor();
     ImGui::SetCursorPos(ImVec2(at.x + width - button, second - em() * 0.1f));
     if (ImGui::SmallButton("x")) dropped = one.number;
-    hint(one.state == PaintState::kQueued ? "take out of the queue"
+    hint(one.state == GenerateState::kQueued ? "take out of the queue"
                                           : "take off this list; the file stays");
   }
   ImGui::SetCursorPos(next);
@@ -63,12 +63,12 @@ void row(Ui& ui, const Painting& one, std::uint64_t& dropped) {
 }  // namespace
 
 void queue_panel(Ui& ui) {
-  const auto& all = ui.snapshot.paintings;
+  const auto& all = ui.snapshot.generations;
   std::size_t waiting = 0;
-  for (const Painting& one : all) waiting += one.state == PaintState::kQueued ? 1 : 0;
+  for (const Generation& one : all) waiting += one.state == GenerateState::kQueued ? 1 : 0;
   text_dim(waiting == 0 ? "Queue" : "Queue, " + std::to_string(waiting) + " waiting");
   if (all.empty()) {
-    empty_state("Nothing painted yet", "Press Paint, or Ctrl+Enter.");
+    empty_state("Nothing generated yet", "Press Generate, or Ctrl+Enter.");
     return;
   }
   ImGui::BeginChild("rows", ImVec2(0, 0), false, ImGuiWindowFlags_NavFlattened);
@@ -81,7 +81,7 @@ void queue_panel(Ui& ui) {
     }
   }
   // Which may shorten the list at once.
-  if (dropped != 0 && !ui.post(DropPaintingCommand{dropped})) ui.state.notice = "the queue is full";
+  if (dropped != 0 && !ui.post(DropGenerationCommand{dropped})) ui.state.notice = "the queue is full";
   ImGui::EndChild();
 }
 

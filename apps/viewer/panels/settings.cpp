@@ -1,4 +1,4 @@
-// What is painted next: prompt, model, method, sampling, size, seed, count, Paint and Stop.
+// What is generated next: prompt, model, method, sampling, size, seed, count, Generate and Stop.
 #include <imgui.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void label(std::string_view text) {
 
 void prompt_fields(Ui& ui) {
   UiState& state = ui.state;
-  PaintSettings& settings = state.settings;
+  GenerateSettings& settings = state.settings;
   if (state.edits_stale) {
     state.prompt_edit = settings.prompt;
     state.negative_edit = settings.negative_prompt.value_or("");
@@ -50,7 +50,7 @@ void prompt_fields(Ui& ui) {
   }
 }
 
-bool paints(const FoundModel& model) {
+bool generates(const FoundModel& model) {
   return model.problem.empty() && !model.draft && !model.other_kind && model.width > 0;
 }
 
@@ -64,20 +64,20 @@ const FoundModel* chosen_model(const Ui& ui) {
 }
 
 void model_field(Ui& ui) {
-  PaintSettings& settings = ui.state.settings;
+  GenerateSettings& settings = ui.state.settings;
   label("Model");
   const std::string shown = settings.model.empty() ? std::string(kDefaultModel) : settings.model;
   if (ImGui::BeginCombo("##model", shown.c_str())) {
     if (!ui.snapshot.models_known) text_dim("looking for models ...");
     int index = 0;
     for (const FoundModel& model : ui.snapshot.models) {
-      if (!paints(model)) continue;
+      if (!generates(model)) continue;
       ImGui::PushID(index++);
       const std::string& name = model.reference.shown_name;
       if (ImGui::Selectable("##choice", name == shown)) settings.model = name;
       ImGui::SameLine();
       text_line(name + "  " + std::to_string(model.width) + " x " + std::to_string(model.height) +
-                (model.clips ? ", videos" : ""));
+                (model.videos ? ", videos" : ""));
       ImGui::PopID();
     }
     ImGui::EndCombo();
@@ -85,17 +85,17 @@ void model_field(Ui& ui) {
   if (const FoundModel* model = chosen_model(ui)) hint(model->title);
 }
 
-std::string promise_text(const DecodeMethod& method) {
-  // The drafter that a model turns out to have changes no promise.
-  switch (promise_of(method)) {
-    case Promise::kSameTokens:
-      return "the same picture as plain decoding";
-    case Promise::kSameLaw:
-      return "pictures of the same law";
-    case Promise::kNone:
+std::string guarantee_text(const DecodeMethod& method) {
+  // The drafter that a model turns out to have changes no guarantee.
+  switch (guarantee_of(method)) {
+    case Guarantee::kSameTokens:
+      return "the same image as plain decoding";
+    case Guarantee::kLossless:
+      return "pictures of the same distribution";
+    case Guarantee::kNone:
       break;
   }
-  return "changes the law of pictures";
+  return "changes the distribution of images";
 }
 
 std::string label_of(const Setting& row) {
@@ -132,7 +132,7 @@ void method_field(const Setting& row, DecodeMethod& method) {
 }
 
 void method_field(Ui& ui) {
-  PaintSettings& settings = ui.state.settings;
+  GenerateSettings& settings = ui.state.settings;
   label("Method");
   if (ImGui::BeginCombo("##method", settings.method.name.c_str(), ImGuiComboFlags_HeightLarge)) {
     for (const NamedMethod& method : named_methods()) {
@@ -151,9 +151,9 @@ void method_field(Ui& ui) {
   for (const Setting* row : settings_of(settings.method)) {
     if (row->doors.has(Door::kViewer)) method_field(*row, settings.method);
   }
-  const bool changes = promise_of(settings.method) == Promise::kNone;
+  const bool changes = guarantee_of(settings.method) == Guarantee::kNone;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX());
-  text_coloured(changes ? ui.colours().warning : ui.colours().dim, promise_text(settings.method));
+  text_coloured(changes ? ui.colours().warning : ui.colours().dim, guarantee_text(settings.method));
 }
 
 // A setting that the model's preset decides until it is switched on.
@@ -194,7 +194,7 @@ void sampling_fields(Ui& ui) {
 // Of a model of videos.
 void frames_field(Ui& ui) {
   const FoundModel* model = chosen_model(ui);
-  if (model == nullptr || !model->clips) return;
+  if (model == nullptr || !model->videos) return;
   label(label_of(setting::kFrames));
   auto frames = static_cast<double>(ui.state.settings.frames);
   const bool own = frames == 0;
@@ -208,7 +208,7 @@ void frames_field(Ui& ui) {
 }
 
 void size_fields(Ui& ui) {
-  PaintSettings& settings = ui.state.settings;
+  GenerateSettings& settings = ui.state.settings;
   if (!ImGui::CollapsingHeader("Size and weights")) return;
   bool own = settings.width > 0;
   const FoundModel* model = chosen_model(ui);
@@ -245,9 +245,9 @@ void seed_fields(Ui& ui) {
   ImGui::InputScalar("##seed", ImGuiDataType_U64, &state.settings.seed);
   ImGui::SameLine();
   if (ImGui::Button("Random", ImVec2(-1, 0))) ui.act(Action::kSeedRandom);
-  hint("a seed by lot (N)");
+  hint("a seed at random (N)");
   label("Each time");
-  constexpr const char* kModes[] = {"the same seed", "plus one", "by lot"};
+  constexpr const char* kModes[] = {"the same seed", "plus one", "at random"};
   int mode = static_cast<int>(state.seed_mode);
   if (ImGui::Combo("##mode", &mode, kModes, 3)) state.seed_mode = static_cast<SeedMode>(mode);
   label("Pictures");
@@ -262,7 +262,7 @@ void buttons(Ui& ui) {
   const float width = ImGui::GetContentRegionAvail().x;
   const float stop = em() * 4.6f, gap = ImGui::GetStyle().ItemSpacing.x;
   const float high = ImGui::GetFrameHeight() * 1.2f;
-  if (accent_button("Paint", ImVec2(width - stop - gap, high))) ui.act(Action::kPaint);
+  if (accent_button("Paint", ImVec2(width - stop - gap, high))) ui.act(Action::kGenerate);
   hint("Ctrl+Enter");
   ImGui::SameLine();
   ImGui::BeginDisabled(!running);
@@ -273,7 +273,7 @@ void buttons(Ui& ui) {
     ui.act(Action::kCompareMethods);
   }
   hint(
-      "paints this prompt twice at one seed, once keeping the law (sjd), once by grouped "
+      "paints this prompt twice at one seed, once keeping the distribution (sjd), once by grouped "
       "acceptance (gsd), side by side (e)");
 }
 

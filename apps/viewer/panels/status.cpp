@@ -21,10 +21,10 @@ void item(std::string_view name, const std::string& value) {
   ImGui::SameLine(0, em() * 1.2f);
 }
 
-void speed(const Ui& ui, const Painting& one) {
+void speed(const Ui& ui, const Generation& one) {
   item("Tokens/s", number_text(one.tokens_per_second, 0));
   item("Tokens/pass", number_text(one.facts.tokens_per_pass(), 2));
-  if (one.state == PaintState::kPainting) {
+  if (one.state == GenerateState::kGeneration) {
     item("Left", one.seconds_left > 0 ? duration_text(one.seconds_left) : "...");
   }
   (void)ui;
@@ -39,15 +39,15 @@ void status_bar(Ui& ui) {
   ImGui::AlignTextToFramePadding();
   item("Device", status.device);
   item("Model",
-       status.model.empty() ? "loaded with the first picture" : status.model + " " + status.dtype);
+       status.model.empty() ? "loaded with the first image" : status.model + " " + status.dtype);
   item("Memory", status.resident_bytes > 0 ? bytes_text(status.resident_bytes) : "");
   item("Listening", status.listening);
-  const Painting* running = ui.snapshot.running();
-  const StagePicture shown = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
+  const Generation* running = ui.snapshot.running();
+  const StageImage shown = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
   if (running != nullptr) {
     speed(ui, *running);
-  } else if (shown.painting != nullptr && shown.painting->facts.passes > 0) {
-    speed(ui, *shown.painting);
+  } else if (shown.generation != nullptr && shown.generation->facts.passes > 0) {
+    speed(ui, *shown.generation);
   }
   const float right = keys_width();
   if (!ui.snapshot.problems.empty()) {

@@ -1,6 +1,6 @@
 // 2-D convolution as a sum of matrix products: the tile of the linear layers reads its rows, which
 // are neighbouring pixels, at an offset per kernel tap. The input of a strip of output rows is
-// copied once with its padding, affine map, swish and upsampling applied, so that no such picture
+// copied once with its padding, affine map, swish and upsampling applied, so that no such image
 // stands in memory as a whole.
 #include <algorithm>
 #include <array>

@@ -93,7 +93,7 @@ void stream_panels(const Product& product, std::int64_t rows, std::int64_t begin
   }
 }
 
-// Many rows: a block of rows is copied beside itself and meets every panel of the task from cache.
+// Many rows: a block of rows is copied next to itself and meets every panel of the task from cache.
 void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, std::int64_t begin,
                    std::int64_t end, float* scratch) {
   const std::int64_t k_all = product.weight.k;

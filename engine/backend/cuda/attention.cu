@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kSplitKeys = 128;
 // What a plan reckons with: tables up to 32,768 rows.
 constexpr std::int64_t kPlannedSplits = 256;
-constexpr std::size_t kMostScratch = std::size_t{48} << 20;
+constexpr std::size_t kMaxScratch = std::size_t{48} << 20;
 
 template <typename T, int kEntries, int kSliceChunks>
 void launch_chunks(CudaBackend& backend, const Work& work, Launch shape) {
@@ -130,7 +130,7 @@ void attend_exactly(CudaBackend& backend, const AttentionArgs& args) {
             .slices = static_cast<int>(divide_up(dim, 8 * kChunk))};
   const std::int64_t rows_and_heads = args.q.shape[0] * heads;
   const std::size_t bytes = sums_bytes(rows_and_heads, cut.splits, dim);
-  const bool apart = cut.splits > 1 && bytes <= kMostScratch &&
+  const bool apart = cut.splits > 1 && bytes <= kMaxScratch &&
                      tiles * kv_heads * work.slices < 2 * backend.multiprocessors();
   Launch shape{.blocks = tiles * kv_heads, .blocks_y = work.slices, .overlaps = true};
   if (apart) {
@@ -172,7 +172,7 @@ void attention(CudaBackend& backend, const AttentionArgs& args) {
 
 std::size_t CudaBackend::attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
                                                  std::int64_t head_dim) const {
-  return std::min(sums_bytes(rows * heads, kPlannedSplits, head_dim), kMostScratch);
+  return std::min(sums_bytes(rows * heads, kPlannedSplits, head_dim), kMaxScratch);
 }
 
 void add_attention_ops(OpTable& table) { table.add<attention>(); }

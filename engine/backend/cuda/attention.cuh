@@ -44,7 +44,7 @@ struct Feed {
   int listed_from, dim, most;  // keys below `most`
   bool aligned;
   int key_chunks, value_chunks, first_value_chunk;
-  int block, end;  // blocks of keys: the next one, and behind the last
+  int block, end;  // blocks of keys: the next one, and after the last
   int step = 0, asked = 0, taken = 0;
 
   __device__ std::int64_t row_of(int key) const { return key < listed_from ? key : listed[key]; }
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
   constexpr int kOut = kEntries / (kThreads / kDimThreads);
   __shared__ float peak[kEntries], total[kEntries], rescale[kEntries];
   __shared__ int visible[kEntries];
-  begin_behind_previous();
+  begin_after_previous();
 
   const Tile tile = work.tiles[tile_of_block(work)];
   const int slice = static_cast<int>(blockIdx.y) % work.slices;

@@ -124,7 +124,7 @@ constexpr int kMergeThreads = 64;
 
 // Grid: tiles * key heads, entries.
 __global__ void merge_splits(Work work) {
-  begin_behind_previous();
+  begin_after_previous();
   const Tile tile = work.tiles[tile_of_block(work)];
   merge_entries<kMergeThreads>(work, tile, static_cast<int>(blockIdx.y), 1);
 }

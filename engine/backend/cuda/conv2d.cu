@@ -46,7 +46,7 @@ std::int64_t input_rows(const Conv2dArgs& args, std::int64_t out_rows) {
   return (out_rows - 1) * args.stride + args.weight->kh;
 }
 
-// A strip takes half of the second-level cache, so that weights and output find room beside it.
+// A strip takes half of the second-level cache, so that weights and output find room next to it.
 std::int64_t strip_bytes(int device) {
   int cache = 0;
   check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device),

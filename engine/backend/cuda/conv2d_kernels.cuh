@@ -32,15 +32,15 @@ struct Reading {
   const float* in = nullptr;
   const float* scale = nullptr;
   const float* shift = nullptr;
-  std::int64_t height = 0, width = 0, c_in = 0;  // of the picture
+  std::int64_t height = 0, width = 0, c_in = 0;  // of the image
   std::int64_t columns = 0, channels = 0;        // of the strip
-  std::int64_t first_row = 0;                    // of the strip, in the padded, upsampled picture
+  std::int64_t first_row = 0;                    // of the strip, in the padded, upsampled image
   int upsample = 1, pad_top = 0, pad_left = 0;
   bool swish = false;
-  bool by_four = false;  // places of the picture are 16-byte aligned
+  bool by_four = false;  // places of the image are 16-byte aligned
 };
 
-// Eight channels of a place of the picture, from channel c on.
+// Eight channels of a place of the image, from channel c on.
 __device__ inline void read_eight(const Reading& r, std::int64_t y, std::int64_t x, std::int64_t c,
                                   float (&value)[kEight]) {
   const float* from = r.in + (y * r.width + x) * r.c_in + c;

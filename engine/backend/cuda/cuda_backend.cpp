@@ -20,7 +20,7 @@ int ask_device(int index, cudaDeviceAttr what) {
 
 // Of attention, sums are shared out where there are fewer than two places of them for every
 // multiprocessor; of products where one split leaves half of them idle, for 64 rows at a time.
-std::int64_t most_tickets(int multiprocessors) {
+std::int64_t max_tickets(int multiprocessors) {
   return std::max<std::int64_t>(2 * multiprocessors, multiprocessors / 2 * divide_up(kOwnRows, 64));
 }
 
@@ -48,20 +48,20 @@ CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& op
       pool_(cpu.threads),
       stream_(make_stream()),
       libraries_(make_libraries()),
-      judges_(make_row_judges(*this)) {
+      verifiers_(make_row_verifiers(*this)) {
   for (const auto add : {add_attention_ops, add_codebook_ops, add_conv2d_ops, add_elementwise_ops,
                          add_linear_ops, add_norm_ops, add_rope_ops, add_row_attention_ops}) {
     add(ops());
   }
   recorder_.use(stream_.get());
   const std::size_t bytes =
-      static_cast<std::size_t>(most_tickets(multiprocessors_)) * sizeof(unsigned);
+      static_cast<std::size_t>(max_tickets(multiprocessors_)) * sizeof(unsigned);
   tickets_ = allocate_device(bytes);
   check(cudaMemsetAsync(tickets_.get(), 0, bytes, stream_.get()), "clearing a device's counters");
 }
 
 unsigned* CudaBackend::tickets(std::int64_t count) {
-  expects(count <= most_tickets(multiprocessors_), "a counter for every place of shared sums");
+  expects(count <= max_tickets(multiprocessors_), "a counter for every place of shared sums");
   return static_cast<unsigned*>(tickets_.get());
 }
 
@@ -72,7 +72,7 @@ const void* CudaBackend::library() {
 
 CudaBackend::~CudaBackend() { cudaStreamSynchronize(stream_.get()); }
 
-RowJudgeMaker* CudaBackend::row_judges() { return judges_.get(); }
+RowVerifierMaker* CudaBackend::row_verifiers() { return verifiers_.get(); }
 
 Tensor CudaBackend::allocate(DType dtype, Shape shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
@@ -133,7 +133,7 @@ void CudaBackend::begin_recorded(std::uint64_t key) { recorder_.begin(key, strea
 
 void CudaBackend::end_recorded() {
   if (std::uncaught_exceptions() > 0) return recorder_.abandon();
-  // The end of a scope: what fails here is told by the wait for its results.
+  // The end of a scope: what fails here is notified by the wait for its results.
   try {
     recorder_.end();
   } catch (const Error&) {

@@ -25,7 +25,7 @@ std::shared_ptr<Libraries> make_libraries();  // libraries.cpp
 // What the kernels that this device runs were compiled for, 90 for compute capability 9.0; older
 // than the device where the driver translated them. Of the chosen device (read_probe.cu).
 int code_version();
-std::shared_ptr<RowJudgeMaker> make_row_judges(CudaBackend& backend);  // row_judge.cu
+std::shared_ptr<RowVerifierMaker> make_row_verifiers(CudaBackend& backend);  // row_judge.cu
 
 class CudaBackend final : public Backend {
  public:
@@ -47,10 +47,10 @@ class CudaBackend final : public Backend {
   void end_recorded() override;
   // 24 a multiprocessor, in 256s. The library's products come in tiles of about 128 x 256, so that
   // 4096 outputs make three waves of tiles and a last wave that is partly idle costs little; and
-  // 2,340 rows of a prompt with a picture go through a large device together: in two parts the
+  // 2,340 rows of a prompt with an image go through a large device together: in two parts the
   // second one would be a fraction of a wave. Weights are read once for all of them.
   std::int64_t rows_at_once() const override;
-  RowJudgeMaker* row_judges() override;
+  RowVerifierMaker* row_verifiers() override;
 
   LinearWeight pack_linear(std::span<const ConstTensorView> stacked, DType storage) override;
   ConvWeight pack_conv(ConstTensorView kernel, DType storage) override;
@@ -110,7 +110,7 @@ class CudaBackend final : public Backend {
   Buffer scratch_{nullptr, +[](void*) {}};
   std::size_t scratch_bytes_ = 0;
   std::shared_ptr<Libraries> libraries_;
-  std::shared_ptr<RowJudgeMaker> judges_;
+  std::shared_ptr<RowVerifierMaker> verifiers_;
 };
 
 // What each file of ops puts into the table.

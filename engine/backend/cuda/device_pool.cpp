@@ -48,7 +48,7 @@ Buffer DevicePool::allocate(std::size_t bytes) const {
 }
 
 Buffer DevicePool::take(std::size_t bytes) {
-  if (bytes < kLeastBlock) return allocate(bytes);
+  if (bytes < kMinBlock) return allocate(bytes);
   constexpr std::size_t kUnit = std::size_t{32} << 10;
   std::size_t whole = (bytes + kUnit - 1) / kUnit * kUnit;
   void* block = nullptr;
@@ -75,10 +75,10 @@ void DevicePool::drop(void* block) {
     owner = std::move(found->second);
     owners().of.erase(found);
   }
-  owner.pool->give_back(block, owner.bytes);
+  owner.pool->return_block(block, owner.bytes);
 }
 
-void DevicePool::give_back(void* block, std::size_t bytes) {
+void DevicePool::return_block(void* block, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   unused_.emplace(bytes, block);
 }

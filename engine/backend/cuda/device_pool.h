@@ -1,7 +1,7 @@
 // Memory that is used again by the stream that used it before: the device's own, or pinned memory
-// of the host. Giving memory back to the driver waits for the device; tokenizers of pictures take
+// of the host. Giving memory back to the driver waits for the device; tokenizers of images take
 // and drop a tensor a map. Blocks of one backend are enqueued on one stream, so that a block may be
-// handed out again at once: what is enqueued later runs later. A pinned block is dropped by whoever
+// emitted again at once: what is enqueued later runs later. A pinned block is dropped by whoever
 // waited for the copy into it.
 #pragma once
 
@@ -17,19 +17,19 @@ namespace tessera::cuda {
 class DevicePool : public std::enable_shared_from_this<DevicePool> {
  public:
   // Smaller blocks are the driver's own; a block serves what needs at least three quarters of it.
-  static constexpr std::size_t kLeastBlock = std::size_t{64} << 10;
+  static constexpr std::size_t kMinBlock = std::size_t{64} << 10;
 
   explicit DevicePool(bool pinned = false);
   ~DevicePool();
 
-  // Error kMemory, after the unused blocks of all pools of device memory were given back.
+  // Error kMemory, after the unused blocks of all pools of device memory were released.
   Buffer take(std::size_t bytes);
   // Gives unused blocks back to the driver.
   void release();
   std::size_t unused_bytes() const;
 
  private:
-  void give_back(void* block, std::size_t bytes);
+  void return_block(void* block, std::size_t bytes);
   static void drop(void* block);
 
   Buffer allocate(std::size_t bytes) const;

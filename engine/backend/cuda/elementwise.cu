@@ -1,5 +1,5 @@
 // Embedding rows, sums, activations, copies into the cache and affine maps. Every element by
-// itself: where it stands and what stands beside it change nothing.
+// itself: where it stands and what stands next to it change nothing.
 #include <algorithm>
 #include <vector>
 
@@ -12,13 +12,13 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostColumnBlocks = 4096;
+constexpr std::int64_t kMaxColumnBlocks = 4096;
 
 // A block for every row and every piece of its columns; longer rows are walked.
 Launch over_rows(std::int64_t rows, std::int64_t columns) {
   return {.blocks = rows,
           .threads = kThreads,
-          .blocks_y = std::min(divide_up(columns, kThreads), kMostColumnBlocks),
+          .blocks_y = std::min(divide_up(columns, kThreads), kMaxColumnBlocks),
           .overlaps = true};
 }
 
@@ -47,7 +47,7 @@ __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 template <typename T>
 __global__ void embedding_rows(const T* table, const std::int32_t* ids, std::int64_t width,
                                float* out) {
-  begin_behind_previous();
+  begin_after_previous();
   const T* from = table + ids[blockIdx.x] * width;
   float* to = out + blockIdx.x * width;
   for (std::int64_t c = first_column(); c < width; c += column_step()) {
@@ -56,13 +56,13 @@ __global__ void embedding_rows(const T* table, const std::int32_t* ids, std::int
 }
 
 __global__ void add_elements(const float* a, const float* b, float* out, std::int64_t count) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t i = element();
   if (i < count) out[i] = a[i] + b[i];
 }
 
 __global__ void silu_mul_rows(const float* gate_up, float* out, std::int64_t width) {
-  begin_behind_previous();
+  begin_after_previous();
   const float* gate = gate_up + blockIdx.x * 2 * width;
   float* to = out + blockIdx.x * width;
   for (std::int64_t c = first_column(); c < width; c += column_step()) {
@@ -89,7 +89,7 @@ struct QuickGelu {
 
 template <typename Function>
 __global__ void map_elements(Function function, const float* x, float* out, std::int64_t count) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t i = element();
   if (i < count) out[i] = function(x[i]);
 }
@@ -98,7 +98,7 @@ __global__ void map_elements(Function function, const float* x, float* out, std:
 __global__ void combine_listed_rows(const float* x, const std::int32_t* begin,
                                     const std::int32_t* listed, const float* weight,
                                     std::int64_t width, float* out) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int32_t first = begin[blockIdx.x], last = begin[blockIdx.x + 1];
   for (std::int64_t c = first_column(); c < width; c += column_step()) {
     float sum = 0.0f;
@@ -113,7 +113,7 @@ __global__ void combine_listed_rows(const float* x, const std::int32_t* begin,
 template <typename T>
 __global__ void store_each_row(const float* rows, std::int64_t stride, const std::int64_t* slots,
                                std::int64_t width, T* cache) {
-  begin_behind_previous();
+  begin_after_previous();
   const float* from = rows + blockIdx.x * stride;
   T* to = cache + slots[blockIdx.x] * width;
   for (std::int64_t c = first_column(); c < width; c += column_step()) {
@@ -123,7 +123,7 @@ __global__ void store_each_row(const float* rows, std::int64_t stride, const std
 
 __global__ void affine_elements(const float* x, const float* scale, const float* shift, float* out,
                                 std::int64_t channels, std::int64_t count) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t i = element();
   if (i >= count) return;
   const std::int64_t c = i - quotient(i, channels) * channels;
@@ -141,7 +141,7 @@ struct Modulation {
 
 // A block for every row of pixels and every piece of it.
 __global__ void modulate_pixels(Modulation m) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t coarse = m.width / m.across;
   const std::int64_t places = blockIdx.x / m.down * coarse;
   const std::int64_t row = blockIdx.x * m.width * m.channels;

@@ -27,11 +27,11 @@ inline dim3 extent(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1) {
   return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z));
 }
 
-// Dynamic shared memory that every kernel may have, whatever it declares beside it.
+// Dynamic shared memory that every kernel may have, whatever it declares next to it.
 constexpr std::size_t kAlwaysThere = 40 * 1024;
 
 // Lets a kernel of the current device have that much of it: as much as there is, once, so that no
-// launch beside this one finds less.
+// launch next to this one finds less.
 void allow_shared(const void* kernel, std::size_t bytes, const char* name);
 
 // Enqueues kernel(args...), or nothing where the grid is empty or a recorded pass is repeated.

@@ -20,10 +20,10 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr std::size_t kMostPlans = 256;   // of each library; then all are asked for anew
+constexpr std::size_t kMaxPlans = 256;   // of each library; then all are asked for anew
 constexpr std::uint32_t kAlignment = 16;  // of all that is given to cuBLASLt
 
-// A shared library that stays open, for what it hands out may be in use until the process ends.
+// A shared library that stays open, for what it emits may be in use until the process ends.
 class Opened {
  public:
   explicit Opened(const std::string& file) : library_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -147,7 +147,7 @@ bool CublasLt::multiply(const MatrixProduct& p) {
   }
   if (!made) return false;
 
-  if (algorithms_.size() >= kMostPlans) algorithms_.clear();
+  if (algorithms_.size() >= kMaxPlans) algorithms_.clear();
   const auto [found, is_new] = algorithms_.try_emplace(
       Key{p.rows, p.n, p.k, p.factors, p.tf32, p.accumulate, p.bias != nullptr});
   if (is_new) {
@@ -301,7 +301,7 @@ bool Cudnn::convolve(const PlainConvolution& c) {
                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT)) &&
       fine(f_.math_set(convolution.handle, math));
   if (!made) return false;
-  if (chosen_.size() >= kMostPlans) chosen_.clear();
+  if (chosen_.size() >= kMaxPlans) chosen_.clear();
   const auto [found, is_new] = chosen_.try_emplace(
       Key{c.rows, c.columns, c.c_in, c.c_out, c.kh, c.kw, c.stride, c.factors, c.tf32});
   std::optional<Way>& way = found->second;

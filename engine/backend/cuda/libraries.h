@@ -1,6 +1,6 @@
 // The vendor's libraries, for products and convolutions too wide for kernels that are made for few
 // rows. They are opened when first wanted, so that the program starts, and computes, without them.
-// Behind an interface without their types: the device may have none (libraries_none.cpp).
+// After an interface without their types: the device may have none (libraries_none.cpp).
 #pragma once
 
 #include <cuda_runtime.h>

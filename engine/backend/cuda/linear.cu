@@ -1,7 +1,7 @@
 // Matrix products. Few rows stream the weights past them once: a warp takes 16 rows of bf16 weights
 // as the left factor of the tensor cores' product and 8 rows of activations, rounded to bf16, as
 // the right one; f32 weights meet f32 activations in fused multiply-adds. An output is one sum in
-// an order that the matrix alone fixes, whatever stands beside it, and so is the factor of a row
+// an order that the matrix alone fixes, whatever stands next to it, and so is the factor of a row
 // that is normed on the way. Outside the deterministic mode, more rows than that go to cuBLASLt
 // where it is found.
 #include <algorithm>

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
     }
     copy_async_commit();
   }
-  begin_behind_previous();
+  begin_after_previous();
   for (int stage = 0; step < end; step += kSlices, stage = stage + 1 == kStages ? 0 : stage + 1) {
     const int ahead = step + (kStages - 1) * kSlices;
     if (ahead < end) {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
   const float* factors = norm.factors == nullptr ? nullptr : norm.factors + first_column;
   if constexpr (Norms) {
     constexpr int kColumns = ColumnTiles * kEight;
-    // Behind the shares: kSlices rows of squares, the first of which becomes the factors.
+    // After the shares: kSlices rows of squares, the first of which becomes the factors.
     float* of_slices = shares + kSlices * kAtOnce * kEight * kPitch;
     static_assert((kSlices * kAtOnce * kEight * kPitch + kSlices * kColumns) * sizeof(float) <=
                   queue_bytes(Tiles));
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
     if (thread < kColumns) {
       of_slices[thread] = norm_factor<kColumns>(of_slices + thread, k, norm.eps);
     }
-    factors = of_slices;  // there behind the barriers below
+    factors = of_slices;  // there after the barriers below
   }
 #pragma unroll
   for (int c = 0; c < ColumnTiles; c += kAtOnce) {
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(kFloatThreads)
     rows[i] = w + (row < last_row ? row : last_row) * stride;
     if (k < inputs) fetch_early(rows[i] + k);
   }
-  begin_behind_previous();
+  begin_after_previous();
 #pragma unroll
   for (int i = 0; i < kFloatRows; ++i) {
     if (k < inputs) a[i] = four_floats(rows[i] + k);

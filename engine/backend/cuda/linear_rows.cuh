@@ -64,10 +64,10 @@ __device__ inline uint4 eight_bf16(const std::uint16_t* from) {
 }
 __device__ inline uint4 eight_bf16(const float* from) { return rounded(eight_floats(from)); }
 
-// [rows][k] to [rows][padded], zeros behind.
+// [rows][k] to [rows][padded], zeros after.
 template <typename T>
 __global__ void pad_rows(const float* x, std::int64_t k, std::int64_t padded, T* out) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t row = blockIdx.y;
   if (i >= padded) return;
@@ -85,11 +85,11 @@ __device__ inline EightFloats eight_floats(const float* row, std::int64_t first,
 
 constexpr int kNormThreads = 256;
 
-// A block for every row: x norm.weight as bf16 [rows][padded], zeros behind, and the row's factor.
+// A block for every row: x norm.weight as bf16 [rows][padded], zeros after, and the row's factor.
 // Dynamic shared memory: a float for eight inputs.
 __global__ void norm_rows(const float* x, std::int64_t k, std::int64_t padded, bool aligned,
                           Norm norm, std::uint16_t* out) {
-  begin_behind_previous();
+  begin_after_previous();
   float* squares = dynamic_shared<float>();
   const std::int64_t row = blockIdx.x;
   for (int i = static_cast<int>(threadIdx.x); i < padded / kEight; i += kNormThreads) {

@@ -1,6 +1,6 @@
 // Normalisations. RMSNorm (Zhang & Sennrich 2019), LayerNorm (Ba et al. 2016), softmax and unit
 // length: a row belongs to a warp or to a block, by its width alone, and each thread to the same
-// columns whatever rows stand beside it. GroupNorm (Wu & He 2018) is reduced to one scale and shift
+// columns whatever rows stand next to it. GroupNorm (Wu & He 2018) is reduced to one scale and shift
 // per channel, which the next op applies as it reads.
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kBlock = 256;               // threads of a launch
 constexpr std::int64_t kWarpWidth = 512;  // rows up to this wide are summed by one warp
-constexpr std::int64_t kMostParts = 256;  // of a map, summed apart
+constexpr std::int64_t kMaxParts = 256;  // of a map, summed apart
 constexpr std::int64_t kPartPixels = 32;  // at least, of a part
 
 // The threads of one row, kWarp or kBlock of them.
@@ -46,7 +46,7 @@ template <int kThreads>
 __global__ void rms_norm_rows(const float* x, const float* weight, float eps, float* out,
                               std::int64_t rows, std::int64_t width) {
   __shared__ float scratch[kBlock / kWarp + 1];
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t row = row_of_thread<kThreads>();
   if (row >= rows) return;
   const float* from = x + row * width;
@@ -67,7 +67,7 @@ template <int kThreads>
 __global__ void layer_norm_rows(const float* x, const float* weight, const float* bias, float eps,
                                 float* out, std::int64_t rows, std::int64_t width) {
   __shared__ float scratch[kBlock / kWarp + 1];
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t row = row_of_thread<kThreads>();
   if (row >= rows) return;
   const float* from = x + row * width;
@@ -90,7 +90,7 @@ __global__ void layer_norm_rows(const float* x, const float* weight, const float
 // Sums in double. The largest number passes over NaN, which its own exponential brings back.
 __global__ void softmax_each_row(const float* x, float* out, std::int64_t width) {
   __shared__ double scratch[kBlock / kWarp + 1];
-  begin_behind_previous();
+  begin_after_previous();
   const float* from = x + blockIdx.x * width;
   float* to = out + blockIdx.x * width;
   double largest = -HUGE_VAL;
@@ -118,13 +118,13 @@ Sums cut_map(const Shape& map) {
   Sums out{};
   out.pixels = map[0] * map[1];
   out.channels = map[2];
-  out.parts = std::clamp(out.pixels / kPartPixels, std::int64_t{1}, kMostParts);
+  out.parts = std::clamp(out.pixels / kPartPixels, std::int64_t{1}, kMaxParts);
   out.lanes = std::max<std::int64_t>(1, kBlock / out.channels);
   return out;
 }
 
 __global__ void sum_channels(const float* x, Sums sums) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t begin = sums.pixels * blockIdx.x / sums.parts;
   const std::int64_t end = sums.pixels * (blockIdx.x + 1) / sums.parts;
   const std::int64_t lane = threadIdx.x / sums.channels;  // 0 where a row is wider than the block
@@ -148,7 +148,7 @@ __global__ void sum_channels(const float* x, Sums sums) {
 __global__ void group_coefficients(Sums sums, std::int64_t width, double eps, const float* gamma,
                                    const float* beta, float* scale, float* shift) {
   __shared__ double scratch[kBlock / kWarp + 1];
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t begin = blockIdx.x * width;
   double sum = 0.0, squares = 0.0;
   for (std::int64_t i = threadIdx.x; i < sums.parts * sums.lanes * width; i += kBlock) {
@@ -172,7 +172,7 @@ template <int kThreads>
 __global__ void unit_rows(const float* x, double eps, float* out, std::int64_t rows,
                           std::int64_t width) {
   __shared__ double scratch[kBlock / kWarp + 1];
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t row = row_of_thread<kThreads>();
   if (row >= rows) return;
   const float* from = x + row * width;

@@ -85,7 +85,7 @@ __device__ inline void copy_async_wait() {
 }
 
 // Asks for what lies there, which arrives in the second-level cache: a load in front of
-// await_previous() would be put behind it by the compiler.
+// await_previous() would be put after it by the compiler.
 __device__ inline void fetch_early(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }

@@ -50,7 +50,7 @@ void Recorder::begin(std::uint64_t key, cudaStream_t stream) {
              pass.bytes <= limits_.pass_bytes) {
     capture_begins(pass);
   }
-  current_ = &pass;  // behind all that may fail
+  current_ = &pass;  // after all that may fail
 }
 
 void Recorder::forget() {
@@ -63,7 +63,7 @@ void Recorder::abandon() {
   const State state = std::exchange(state_, State::kPlain);
   if (state != State::kCaptures) return;
   cudaGraph_t captured = nullptr;
-  cudaStreamEndCapture(stream_, &captured);  // an error on top of the one that is being told
+  cudaStreamEndCapture(stream_, &captured);  // an error on top of the one that is being notified
   const Graph dropped(captured);
 }
 

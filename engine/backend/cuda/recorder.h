@@ -54,7 +54,7 @@ class Recorder {
     std::int64_t runs = 0;
     std::size_t bytes = 0;                    // of the host arrays of a run
     std::unique_ptr<StagingBlock> arguments;  // from the capture on
-    Event sent;                               // behind the last copy of the arguments
+    Event sent;                               // after the last copy of the arguments
     GraphExec graph;
   };
 

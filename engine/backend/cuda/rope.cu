@@ -33,7 +33,7 @@ Pairing pairing_of(RopePairing pairing, std::int64_t dim) {
 // A block for every row and every piece of its pairs.
 __global__ void rope_rows(float* x, const float* cos, const float* sin, std::int64_t heads,
                           std::int64_t dim, Pairing pairing) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t half = dim / 2;
   const std::int64_t place = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
   if (place >= heads * half) return;
@@ -90,7 +90,7 @@ __device__ inline void turn_head(const QkvRope& a, const float* head, const floa
 // A warp for every head of queries, keys and values of every row.
 template <typename T>
 __global__ void qkv_rope_heads(QkvRope a) {
-  begin_behind_previous();
+  begin_after_previous();
   const std::int64_t all = a.heads + 2 * a.kv_heads;
   const std::int64_t index = blockIdx.x * kWarps + threadIdx.x / kWarp;
   const std::int64_t row = index / all;

@@ -46,7 +46,7 @@ Buffer allocate_device(std::size_t bytes) {
                  .expected = megabytes(bytes) + " in one block",
                  .found = megabytes(free) + " free of " + megabytes(total),
                  .hint =
-                     "`tessera inspect --memory` shows what a run needs; fewer pictures at once, "
+                     "`tessera inspect --memory` shows what a run needs; fewer images at once, "
                      "bf16 weights or a bf16 cache need less"});
   }
   check(status, "allocating device memory");

@@ -46,7 +46,7 @@ __device__ inline T warp_max(T value) {
 }
 
 // Sum over a block of Threads, in every thread. `scratch` [Threads / 32 + 1] in shared memory; may
-// be used again behind the call.
+// be used again after the call.
 template <int Threads, typename T>
 __device__ inline T block_sum(T value, T* scratch) {
   constexpr int kWarps = Threads / kWarp;
@@ -76,13 +76,13 @@ __device__ inline T block_max(T value, T* scratch) {
 }
 
 // How a kernel that has nothing to do before it begins.
-__device__ inline void begin_behind_previous() {
+__device__ inline void begin_after_previous() {
   await_previous();
   let_next_begin();
 }
 
 // Whether this block is the last one of `count` to come here with this ticket, in every thread;
-// what the others wrote before is there for it. Zero before and, for the next kernel, behind.
+// what the others wrote before is there for it. Zero before and, for the next kernel, after.
 __device__ inline bool is_last_of(unsigned* ticket, unsigned count) {
   __syncthreads();
   bool last = false;

@@ -17,7 +17,7 @@ class StagingBlock {
 
   // Whether an array still fits.
   bool fits(std::size_t bytes) const { return used_ + padded(bytes) <= capacity_; }
-  // The device's place of a copy of `bytes` bytes; valid for work enqueued behind the next flush().
+  // The device's place of a copy of `bytes` bytes; valid for work enqueued after the next flush().
   const void* put(const void* host, std::size_t bytes);
   // Sends the bytes put since the last flush() or reset().
   void flush(cudaStream_t stream);

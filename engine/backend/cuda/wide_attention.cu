@@ -16,7 +16,7 @@ namespace tessera::cuda {
 namespace {
 
 // Of heads of bf16 keys, of f32 ones, and of tiles with twice the queries.
-constexpr std::int64_t kMostDims = 256, kMostFloatDims = 128, kMostDimsTwice = 128;
+constexpr std::int64_t kMaxDims = 256, kMaxFloatDims = 128, kMaxDimsTwice = 128;
 
 std::vector<WideTile> cut_wide(const AttentionArgs& args, std::int64_t group,
                                std::int64_t entries) {
@@ -58,7 +58,7 @@ void start(CudaBackend& backend, const AttentionArgs& args, WideWork work) {
 // multiprocessor idle. Parts of f32 keys take the registers that these want.
 template <typename T, int kDim>
 void start_tiles(CudaBackend& backend, const AttentionArgs& args, const WideWork& work) {
-  if constexpr (kDim <= kMostDimsTwice && sizeof(T) == 2) {
+  if constexpr (kDim <= kMaxDimsTwice && sizeof(T) == 2) {
     std::int64_t tiles = 0;
     for (const AttentionSegment& segment : args.segments) {
       tiles += divide_up(segment.rows * work.group, WidePlan<T, kDim, 2>::kEntries);
@@ -87,7 +87,7 @@ bool goes_wide(const CudaOptions& options, const AttentionArgs& args,
   const bool half = segment.keys.dtype == DType::kBF16;
   return !options.deterministic && (half || options.tf32) && segment.listed.empty() &&
          segment.rows >= kWideQueries && dim % 4 == 0 &&
-         dim <= (half ? kMostDims : kMostFloatDims) && is_aligned(args.q.data) &&
+         dim <= (half ? kMaxDims : kMaxFloatDims) && is_aligned(args.q.data) &&
          is_aligned(args.out.data) && is_aligned(segment.keys.data) &&
          is_aligned(segment.values.data);
 }

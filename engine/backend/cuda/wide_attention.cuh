@@ -86,7 +86,7 @@ __device__ inline void put_zeros(std::uint16_t* to, int apart) {
   }
 }
 
-// `count` rows of a table, `stride` apart, as bf16; rows behind them are zeros, for a weight of 0
+// `count` rows of a table, `stride` apart, as bf16; rows after them are zeros, for a weight of 0
 // times whatever lies there could be a NaN. Columns from `dim` on are left alone.
 template <typename T, int kDim, int kRows, int kPitch>
 __device__ inline void fetch_rows(const T* from, std::int64_t stride, int count, int dim,

@@ -1,15 +1,15 @@
-// The code that usually stands between these two neighbours, left and above: a table shipped beside
+// The code that usually stands between these two neighbours, left and above: a table shipped next to
 // the model. No chance in it: recorded as a point.
 #pragma once
 
 #include <memory>
 
 #include "engine/decoding/drafters/simple_drafters.h"
-#include "engine/decoding/guess_table.h"
+#include "engine/decoding/draft_table.h"
 
 namespace tessera {
 
-inline std::int64_t guess_table_bytes(const DecodeAids& aids) {
+inline std::int64_t draft_table_bytes(const DecodeAids& aids) {
   const auto codes = static_cast<std::int64_t>(aids.grammar.codes);
   return 2 * codes * (codes + 2);
 }
@@ -17,18 +17,18 @@ inline std::int64_t guess_table_bytes(const DecodeAids& aids) {
 inline constexpr MethodPart kContextPart{
     .name = "context",
     .needs = [](const SettingValues&,
-                const VocabularyGrammar&) { return PartNeeds{.guesses = GuessUse::kNeeded}; },
+                const VocabularyGrammar&) { return PartNeeds{.drafts = DraftUse::kNeeded}; },
     .bytes = [](const SettingValues&, const DecodeAids& aids,
-                std::int64_t) { return guess_table_bytes(aids); },
+                std::int64_t) { return draft_table_bytes(aids); },
     .instead = kUniformPart.name};
 
 template <typename Real, typename Random>
 class ContextDrafter final : public SlotDrafter<Real, Random> {
  public:
-  ContextDrafter(const VocabularyGrammar& grammar, std::shared_ptr<const GuessTable> table)
+  ContextDrafter(const VocabularyGrammar& grammar, std::shared_ptr<const DraftTable> table)
       : SlotDrafter<Real, Random>(grammar), table_(std::move(table)) {}
   static std::unique_ptr<Drafter<Real, Random>> make(const SettingValues&, const DecodeAids& aids) {
-    return std::make_unique<ContextDrafter>(aids.grammar, aids.guesses);
+    return std::make_unique<ContextDrafter>(aids.grammar, aids.drafts);
   }
   std::string_view name() const override { return kContextPart.name; }
   DraftSignals needs() const override { return {}; }
@@ -44,11 +44,11 @@ class ContextDrafter final : public SlotDrafter<Real, Random> {
       return true;
     }
     job.window->append_point(
-        table_->guess(left ? job.token(*left) : -1, above ? job.token(*above) : -1));
+        table_->draft(left ? job.token(*left) : -1, above ? job.token(*above) : -1));
     return true;
   }
 
-  std::shared_ptr<const GuessTable> table_;
+  std::shared_ptr<const DraftTable> table_;
 };
 
 }  // namespace tessera

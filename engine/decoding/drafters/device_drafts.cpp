@@ -2,9 +2,9 @@
 
 namespace tessera {
 
-DeviceDrafts::DeviceDrafts(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits,
+DeviceDrafts::DeviceDrafts(std::unique_ptr<RowVerifier> verifier, const VerifyLimits& limits,
                            std::int64_t window)
-    : judge_(std::move(judge)), window_(window) {
+    : verifier_(std::move(verifier)), window_(window) {
   const auto items = static_cast<std::size_t>(limits.items);
   batch_.items.reserve(items);
   batch_.rows.reserve(static_cast<std::size_t>(limits.rows));
@@ -12,7 +12,7 @@ DeviceDrafts::DeviceDrafts(std::unique_ptr<RowJudge> judge, const JudgeLimits& l
   tokens_.reserve(items);
 }
 
-JudgeLimits DeviceDrafts::limits(std::int64_t codes, std::int64_t items, std::int64_t window,
+VerifyLimits DeviceDrafts::limits(std::int64_t codes, std::int64_t items, std::int64_t window,
                                  bool trees) {
   return {.codes = codes,
           .rows = trees ? items * window : items,
@@ -23,11 +23,11 @@ JudgeLimits DeviceDrafts::limits(std::int64_t codes, std::int64_t items, std::in
 std::unique_ptr<DeviceDrafts> DeviceDrafts::make(Backend& backend, std::int64_t codes,
                                                  std::int64_t items, std::int64_t window,
                                                  bool trees) {
-  RowJudgeMaker* const maker = backend.row_judges();
-  if (maker == nullptr || codes > kMostJudgedCodes) return nullptr;
-  const JudgeLimits all = limits(codes, items, window, trees);
+  RowVerifierMaker* const maker = backend.row_verifiers();
+  if (maker == nullptr || codes > kMaxVerifiedCodes) return nullptr;
+  const VerifyLimits all = limits(codes, items, window, trees);
   return std::unique_ptr<DeviceDrafts>(
-      new DeviceDrafts(maker->make(JudgeMethod{}, all), all, window));
+      new DeviceDrafts(maker->make(VerifyMethod{}, all), all, window));
 }
 
 void DeviceDrafts::begin() {
@@ -35,13 +35,13 @@ void DeviceDrafts::begin() {
   jobs_.clear();
 }
 
-// A draft's law is kept by its place in the window, which passes of other streams do not move.
-void DeviceDrafts::add(Job& job, const LawSettings& law, std::int64_t cond, std::int64_t uncond) {
+// A draft's distribution is kept by its place in the window, which passes of other streams do not move.
+void DeviceDrafts::add(Job& job, const DistributionSettings& dist, std::int64_t cond, std::int64_t uncond) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
-  JudgedItem stream = judged_item(law, *job.random, number, 1);
+  VerifiedItem stream = verified_item(dist, *job.random, number, 1);
   stream.position = static_cast<std::uint32_t>(job.next_position());
   batch_.items.push_back(stream);
-  JudgedRow row = judged_row(law, number, cond, uncond);
+  VerifiedRow row = verified_row(dist, number, cond, uncond);
   row.keep = static_cast<std::int32_t>(static_cast<std::int64_t>(job.item) * window_ +
                                        static_cast<std::int64_t>(job.window->size()));
   batch_.rows.push_back(row);
@@ -51,8 +51,8 @@ void DeviceDrafts::add(Job& job, const LawSettings& law, std::int64_t cond, std:
 std::span<const std::int32_t> DeviceDrafts::run(ConstTensorView logits) {
   tokens_.clear();
   if (jobs_.empty()) return tokens_;
-  judge_->judge({logits, batch_.items, batch_.rows});
-  const std::span<const RowRecord> records = judge_->rows();
+  verifier_->verify({logits, batch_.items, batch_.rows});
+  const std::span<const RowRecord> records = verifier_->rows();
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     Job& job = *jobs_[i];
     tokens_.push_back(records[i].unsound < 0 ? records[i].token : -1);
@@ -65,17 +65,17 @@ std::span<const std::int32_t> DeviceDrafts::run(ConstTensorView logits) {
   return tokens_;
 }
 
-// Nothing is tested: the rows behind the first one are told no drafts.
-void DeviceDrafts::add(const TreeJob<float>& job, const LawSettings& law,
+// Nothing is tested: the rows after the first one are notified no drafts.
+void DeviceDrafts::add(const TreeJob<float>& job, const DistributionSettings& dist,
                        const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
   const auto first = static_cast<std::int32_t>(batch_.rows.size());
-  batch_.items.push_back({.law = judged_law(law),
+  batch_.items.push_back({.dist = verified_dist(dist),
                           .position = static_cast<std::uint32_t>(job.committed.size()),
                           .first = first,
                           .rows = static_cast<std::int32_t>(job.wanted.size())});
   for (const std::int32_t node : job.wanted) {
-    JudgedRow row = judged_row(law, number, cond++, uncond++);
+    VerifiedRow row = verified_row(dist, number, cond++, uncond++);
     row.place = job.tree->depth(node);
     const auto forced = grammar.forced(job.committed.size() + static_cast<std::size_t>(row.place));
     if (forced) row.forced = *forced;
@@ -84,13 +84,13 @@ void DeviceDrafts::add(const TreeJob<float>& job, const LawSettings& law,
   }
 }
 
-void DeviceDrafts::keep_laws(std::span<TreeJob<float>> jobs, ConstTensorView logits) {
-  judge_->judge({logits, batch_.items, batch_.rows});
-  const std::span<const RowRecord> records = judge_->rows();
+void DeviceDrafts::keep_dists(std::span<TreeJob<float>> jobs, ConstTensorView logits) {
+  verifier_->verify({logits, batch_.items, batch_.rows});
+  const std::span<const RowRecord> records = verifier_->rows();
   std::size_t number = 0;
   for (const TreeJob<float>& job : jobs) {
     for (const std::int32_t node : job.wanted) {
-      if (records[number].unsound < 0) job.tree->keep_guest_law(node, batch_.rows[number].keep);
+      if (records[number].unsound < 0) job.tree->keep_guest_dist(node, batch_.rows[number].keep);
       ++number;
     }
   }

@@ -54,10 +54,10 @@ void DraftPrompts::want(std::size_t number) {
 void DraftPrompts::settle(Slot& slot) const {
   if (!slot.item->settle) return;
   std::exchange(slot.item->settle, nullptr)(*slot.item);
-  const std::array<Read, 2> told = slot.read;
+  const std::array<Read, 2> heard = slot.read;
   note_rows(slot);
-  for (std::size_t i = 0; i < told.size(); ++i) {
-    expects(slot.read[i].rows <= told[i].rows, "no more rows than were told");
+  for (std::size_t i = 0; i < heard.size(); ++i) {
+    expects(slot.read[i].rows <= heard[i].rows, "no more rows than were notified");
   }
 }
 

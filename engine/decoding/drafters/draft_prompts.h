@@ -1,4 +1,4 @@
-// The streams that a draft model was told of, and the reading of their prompts: in parts beside the
+// The streams that a draft model was notified of, and the reading of their prompts: in parts next to the
 // tokens of its passes, those that are cut between layers by themselves.
 #pragma once
 
@@ -21,9 +21,9 @@ class DraftPrompts {
   void tell(std::size_t slot, DraftStreamItem item);
   void forget(std::size_t slot);
 
-  bool told(std::size_t slot) const { return slots_[slot].item.has_value(); }
+  bool heard(std::size_t slot) const { return slots_[slot].item.has_value(); }
   bool begun(std::size_t slot) const { return slots_[slot].begun; }
-  bool ready(std::size_t slot) const { return told(slot) && slots_[slot].whole(); }
+  bool ready(std::size_t slot) const { return heard(slot) && slots_[slot].whole(); }
   const DraftStreamItem& item(std::size_t slot) const { return *slots_[slot].item; }
   std::size_t branches(std::size_t slot) const { return slots_[slot].item->branches.size(); }
   std::int32_t sequence(std::size_t slot, std::size_t branch) const {

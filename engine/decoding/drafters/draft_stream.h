@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/decoding/drafter.h"
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 
 namespace tessera {
 
@@ -53,14 +53,14 @@ class DraftStream {
   bool caught_up_ = false;
 };
 
-// Appends a draft drawn from the law with the noise of its position, which the target's own draw
-// shares: they agree with probability at least (1 - TV) / (1 + TV). Its law goes with it where
-// laws are kept.
-inline std::int32_t append_drawn(DraftJob<float, KeyedRandom>& job, LawPipeline<float>& law) {
+// Appends a draft drawn from the distribution with the noise of its position, which the target's own draw
+// shares: they agree with probability at least (1 - TV) / (1 + TV). Its distribution goes with it where
+// distributions are kept.
+inline std::int32_t append_drawn(DraftJob<float, KeyedRandom>& job, DistributionPipeline<float>& dist) {
   const std::int32_t token = job.random->race(static_cast<std::uint32_t>(job.next_position()),
-                                              LogitRow<float>{law.support(), law.support_logits()});
-  if (job.window->keeps_laws()) {
-    job.window->append_dense(token, law.probabilities());
+                                              LogitRow<float>{dist.support(), dist.support_logits()});
+  if (job.window->keeps_dists()) {
+    job.window->append_dense(token, dist.probabilities());
   } else {
     job.window->append_point(token);
   }

@@ -7,7 +7,7 @@
 
 #include "engine/decoding/stream.h"
 #include "engine/sampling/grammar.h"
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 
 namespace tessera {
 
@@ -16,7 +16,7 @@ struct DraftStreamItem {
   std::vector<StreamPrompt> branches;  // one; under guidance two, the second without the prompt.
                                        // Cuts are borrowed until the stream is done; not with trees
   VocabularyGrammar grammar;          // of the stream; an id of a code for each logit of the model
-  LawSettings law;                    // that drafts are drawn under
+  DistributionSettings dist;                    // that drafts are drawn under
   std::vector<std::int32_t> stops;    // nothing is drafted after these
   // False: when drafts are first wanted the prompt is read to its end, so that drafts depend on the
   // stream alone. True: DraftLimits::chunk rows a call; until then the stream has no drafts, and

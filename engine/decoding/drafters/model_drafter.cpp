@@ -1,6 +1,6 @@
 // The draft model follows each stream: what it has cached is compared with what is committed and
 // drafted by now, cut to the part that agrees, and fed the rest in one pass; then one pass a draft,
-// or one a set of tree nodes, all streams in one batch. Prompts enter beside the tokens of these
+// or one a set of tree nodes, all streams in one batch. Prompts enter next to the tokens of these
 // passes.
 #include "engine/decoding/drafters/model_drafter.h"
 
@@ -39,7 +39,7 @@ ModelPass::Limits pass_limits(const DraftLimits& limits) {
 
 struct ModelDrafter::State {
   struct Slot {
-    std::optional<LawPipeline<float>> law;
+    std::optional<DistributionPipeline<float>> dist;
     DraftStream stream;  // tokens in the cache, tree nodes apart
     // Logits of the pass: those of the second branch follow those of the first.
     std::int64_t first_logit = 0, logit_rows = 0;
@@ -70,7 +70,7 @@ struct ModelDrafter::State {
   }
   void add_fresh(std::size_t number, bool with_logits);
   bool wants(Job& job);
-  bool read_law(std::size_t number, std::size_t position, std::int64_t row);
+  bool read_dist(std::size_t number, std::size_t position, std::int64_t row);
   void draw(Job& job);
   void draw_on_device();
   bool stops_after(std::size_t number, std::int32_t token) const;
@@ -79,14 +79,14 @@ struct ModelDrafter::State {
   void add_nodes(const TreeJob<float>& job);
   void add_node_row(std::size_t number, std::size_t branch, const DraftTree<float>& tree,
                     std::int32_t node);
-  void keep_laws(const TreeJob<float>& job);
-  void keep_laws_on_device();
+  void keep_dists(const TreeJob<float>& job);
+  void keep_dists_on_device();
 
   const TokenModel& model;
   DraftLimits limits;
   ModelPass pass;
   DraftPrompts prompts;
-  std::unique_ptr<DeviceDrafts> judge;  // null where the host draws
+  std::unique_ptr<DeviceDrafts> verifier;  // null where the host draws
   std::vector<Slot> slots;
   std::vector<Job*> open, drawn;  // those with rows in the pass; of them, those that are drawn
   std::vector<TreeJob<float>> answered;
@@ -100,7 +100,7 @@ ModelDrafter::State::State(const TokenModel& draft_model, const DraftLimits& dra
       limits(draft_limits),
       pass(draft_model, pass_limits(draft_limits)),
       prompts(draft_model, draft_limits, pass),
-      judge(DeviceDrafts::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
+      verifier(DeviceDrafts::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
                              draft_limits.window, draft_limits.trees)) {
   slots.resize(static_cast<std::size_t>(limits.items));
   open.reserve(slots.size());
@@ -180,22 +180,22 @@ void ModelDrafter::State::add_fresh(std::size_t number, bool with_logits) {
   slot.logit_rows = with_logits ? 1 : 0;
 }
 
-// The law of a position by a logit row; false if the row is broken.
-bool ModelDrafter::State::read_law(std::size_t number, std::size_t position, std::int64_t row) {
+// The distribution of a position by a logit row; false if the row is broken.
+bool ModelDrafter::State::read_dist(std::size_t number, std::size_t position, std::int64_t row) {
   Slot& slot = slots[number];
   const std::span<const float> cond = pass.logits(row);
   std::span<const float> uncond;
   if (prompts.branches(number) == 2) uncond = pass.logits(row + slot.logit_rows);
   if (first_unsound(cond) || first_unsound(uncond)) return false;
-  slot.law->process_at(position, cond, uncond);
+  slot.dist->process_at(position, cond, uncond);
   return true;
 }
 
 // --- drafts in a line -----------------------------------------------------------------------------
 
-// Fills in what the grammar forces. Whether drafts are wanted still, of a stream it was told of.
+// Fills in what the grammar forces. Whether drafts are wanted still, of a stream it was notified of.
 bool ModelDrafter::State::wants(Job& job) {
-  if (!prompts.told(job.item)) return false;
+  if (!prompts.heard(job.item)) return false;
   const VocabularyGrammar& grammar = prompts.item(job.item).grammar;
   while (job.window->size() < job.want && append_forced(job, grammar)) {
   }
@@ -205,23 +205,23 @@ bool ModelDrafter::State::wants(Job& job) {
 // A broken row of the draft model fails nothing: the window stays short. So it does after a stop.
 void ModelDrafter::State::draw(Job& job) {
   Slot& slot = slots[job.item];
-  if (!read_law(job.item, job.next_position(), slot.first_logit)) {
+  if (!read_dist(job.item, job.next_position(), slot.first_logit)) {
     job.want = job.window->size();
     return;
   }
-  stop_after(job, append_drawn(job, *slot.law));
+  stop_after(job, append_drawn(job, *slot.dist));
 }
 
 void ModelDrafter::State::draw_on_device() {
-  judge->begin();
+  verifier->begin();
   drawn.clear();
   for (Job* const job : open) {
     const Slot& slot = slots[job->item];
     if (!slot.stream.caught_up()) continue;
-    judge->add(*job, prompts.item(job->item).law, slot.first_logit, slot.uncond_logit());
+    verifier->add(*job, prompts.item(job->item).dist, slot.first_logit, slot.uncond_logit());
     drawn.push_back(job);
   }
-  const std::span<const std::int32_t> tokens = judge->run(pass.device_logits());
+  const std::span<const std::int32_t> tokens = verifier->run(pass.device_logits());
   for (std::size_t i = 0; i < drawn.size(); ++i) stop_after(*drawn[i], tokens[i]);
 }
 
@@ -305,25 +305,25 @@ void ModelDrafter::State::add_node_row(std::size_t number, std::size_t branch,
                  .tokens = {&token, 1}});
 }
 
-void ModelDrafter::State::keep_laws(const TreeJob<float>& job) {
+void ModelDrafter::State::keep_dists(const TreeJob<float>& job) {
   Slot& slot = slots[job.item];
   std::int64_t row = slot.first_logit;
   for (const std::int32_t node : job.wanted) {
     const std::size_t position =
         job.committed.size() + static_cast<std::size_t>(job.tree->depth(node));
-    if (!read_law(job.item, position, row++)) continue;
-    job.tree->keep_law(node, slot.law->probabilities());
+    if (!read_dist(job.item, position, row++)) continue;
+    job.tree->keep_dist(node, slot.dist->probabilities());
   }
 }
 
-void ModelDrafter::State::keep_laws_on_device() {
-  judge->begin();
+void ModelDrafter::State::keep_dists_on_device() {
+  verifier->begin();
   for (const TreeJob<float>& job : answered) {
     const Slot& slot = slots[job.item];
     const DraftStreamItem& item = prompts.item(job.item);
-    judge->add(job, item.law, item.grammar, slot.first_logit, slot.uncond_logit());
+    verifier->add(job, item.dist, item.grammar, slot.first_logit, slot.uncond_logit());
   }
-  judge->keep_laws(answered, pass.device_logits());
+  verifier->keep_dists(answered, pass.device_logits());
 }
 
 // --- the drafter ----------------------------------------------------------------------------------
@@ -335,9 +335,9 @@ ModelDrafter::~ModelDrafter() = default;
 const DraftLimits& ModelDrafter::limits() const { return state_->limits; }
 std::int64_t ModelDrafter::passes() const { return state_->passes; }
 
-const RowJudge* ModelDrafter::judge_on(const Backend& backend) const {
-  const bool here = state_->judge != nullptr && &backend == &state_->model.backend();
-  return here ? &state_->judge->rows() : nullptr;
+const RowVerifier* ModelDrafter::verify_on(const Backend& backend) const {
+  const bool here = state_->verifier != nullptr && &backend == &state_->model.backend();
+  return here ? &state_->verifier->rows() : nullptr;
 }
 
 bool ModelDrafter::fits(const DraftLimits& limits) const {
@@ -350,14 +350,14 @@ bool ModelDrafter::fits(const DraftLimits& limits) const {
 void ModelDrafter::set_stream(std::size_t number, DraftStreamItem item) {
   State& state = *state_;
   expects(number < state.slots.size(), "a slot of the loop");
-  expects(item.branches.size() == (item.law.guided() ? 2u : 1u) &&
+  expects(item.branches.size() == (item.dist.guided() ? 2u : 1u) &&
               static_cast<std::int64_t>(item.branches.size()) <= branches_of(state.limits),
           "a branch, under guidance two, within the drafter's limits");
   expects(static_cast<std::int64_t>(item.grammar.codes) == state.model.logit_ids() &&
               static_cast<std::int64_t>(item.grammar.length()) <= state.limits.tokens,
           "the stream fits model and limits");
   state.forget(number);
-  state.slots[number].law.emplace(item.law, item.grammar);
+  state.slots[number].dist.emplace(item.dist, item.grammar);
   state.prompts.tell(number, std::move(item));
 }
 
@@ -374,7 +374,7 @@ void ModelDrafter::renew(std::size_t slot) { state_->forget(slot); }
 
 void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
   State& state = *state_;
-  const bool on_device = state.judge != nullptr && DeviceDrafts::draws(jobs);
+  const bool on_device = state.verifier != nullptr && DeviceDrafts::draws(jobs);
   state.prompts.begin();
   for (DraftJob<float, KeyedRandom>& job : jobs) {
     if (state.wants(job)) state.prompts.want(job.item);
@@ -422,29 +422,29 @@ void ModelDrafter::answer(std::span<TreeJob<float>> jobs) {
     if (!asked.empty()) state.answered.push_back({job.item, job.committed, job.tree, asked});
   }
   if (state.answered.empty()) return;
-  const bool on_device = state.judge != nullptr && !jobs[0].tree->keeps_laws();
+  const bool on_device = state.verifier != nullptr && !jobs[0].tree->keeps_dists();
   state.run(!on_device);
   ++state.passes;
-  if (on_device) return state.keep_laws_on_device();
-  for (const TreeJob<float>& job : state.answered) state.keep_laws(job);
+  if (on_device) return state.keep_dists_on_device();
+  for (const TreeJob<float>& job : state.answered) state.keep_dists(job);
 }
 
-std::int64_t ModelDrafter::most_rows(const DraftLimits& limits) {
+std::int64_t ModelDrafter::max_rows(const DraftLimits& limits) {
   const ModelPass::Limits pass = pass_limits(limits);
-  return std::max(ModelPass::most_rows(pass), pass.guest_rows);
+  return std::max(ModelPass::max_rows(pass), pass.guest_rows);
 }
 
 std::size_t ModelDrafter::bytes(const ModelConfig& config, std::int64_t logit_ids,
                                 std::size_t scratch, const Backend& backend,
                                 const DraftLimits& limits) {
   const ModelPass::Limits pass = pass_limits(limits);
-  const JudgeLimits judged =
+  const VerifyLimits verified =
       DeviceDrafts::limits(logit_ids, limits.items, limits.window, limits.trees);
   const bool on_device = DeviceDrafts::serves(backend, logit_ids);
   return ModelPass::cache_bytes(config, backend, pass) +
          ModelPass::buffer_bytes(config, logit_ids, scratch, backend, pass) +
-         (on_device ? judged.bytes(/*laws=*/false) : 0) +
-         static_cast<std::size_t>(limits.items) * LawPipeline<float>::buffer_bytes(logit_ids);
+         (on_device ? verified.bytes(/*distributions=*/false) : 0) +
+         static_cast<std::size_t>(limits.items) * DistributionPipeline<float>::buffer_bytes(logit_ids);
 }
 
 }  // namespace tessera

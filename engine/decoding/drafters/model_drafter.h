@@ -11,12 +11,12 @@
 
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/drafters/draft_stream_item.h"
-#include "engine/decoding/trees/tree_law_source.h"
+#include "engine/decoding/trees/tree_dist_source.h"
 #include "engine/model/token_model.h"
 
 namespace tessera {
 
-class ModelDrafter final : public Drafter<float, KeyedRandom>, public TreeLawSource<float> {
+class ModelDrafter final : public Drafter<float, KeyedRandom>, public TreeDistributionSource<float> {
  public:
   // The model must outlive the drafter. Error kMemory.
   ModelDrafter(const TokenModel& model, const DraftLimits& limits);
@@ -30,7 +30,7 @@ class ModelDrafter final : public Drafter<float, KeyedRandom>, public TreeLawSou
   void set_stream(std::size_t slot, DraftStreamItem item);
 
   std::string_view name() const override { return "model"; }
-  const RowJudge* judge_on(const Backend& backend) const override;
+  const RowVerifier* verify_on(const Backend& backend) const override;
   // Forgets every stream whose prompt it has begun to read; those told since then stay.
   void start(std::size_t items) override;
   void renew(std::size_t slot) override;
@@ -40,9 +40,9 @@ class ModelDrafter final : public Drafter<float, KeyedRandom>, public TreeLawSou
   std::int64_t passes() const;
 
   // Rows of one pass at most.
-  static std::int64_t most_rows(const DraftLimits& limits);
+  static std::int64_t max_rows(const DraftLimits& limits);
   // Cache and buffers of a drafter before one is made, for a model of this shape; `scratch` is its
-  // scratch_bytes() of most_rows().
+  // scratch_bytes() of max_rows().
   static std::size_t bytes(const ModelConfig& config, std::int64_t logit_ids, std::size_t scratch,
                            const Backend& backend, const DraftLimits& limits);
 

@@ -20,13 +20,13 @@ struct NoDrafter {
 inline constexpr MethodPart kBestPart{
     .name = kBestDrafter,
     .needs = [](const SettingValues&,
-                const VocabularyGrammar&) { return PartNeeds{.guesses = GuessUse::kIfThere}; },
+                const VocabularyGrammar&) { return PartNeeds{.drafts = DraftUse::kIfThere}; },
     .for_texts = true,
     .stands_for =
         [](const DecodeAids& aids) {
           if (aids.texts) return kLookupPart.name;
           if (aids.grammar.grids > 1) return kPreviousFramePart.name;
-          return aids.guesses != nullptr ? kContextPart.name : kUniformPart.name;
+          return aids.drafts != nullptr ? kContextPart.name : kUniformPart.name;
         }};
 
 inline constexpr MethodPart kModelPart{

@@ -1,5 +1,5 @@
-// The code at the same place one grid earlier: what stands still in a clip is guessed right. No
-// chance in it: recorded as a point. The first grid has none before it; another drafter guesses
+// The code at the same place one grid earlier: what stands still in a video is drafted right. No
+// chance in it: recorded as a point. The first grid has none before it; another drafter drafts
 // there.
 #pragma once
 
@@ -13,11 +13,11 @@ inline constexpr MethodPart kPreviousFramePart{
     .name = "previous-frame",
     .needs =
         [](const SettingValues&, const VocabularyGrammar& grammar) {
-          return PartNeeds{.guesses = grammar.grids > 1 ? GuessUse::kIfThere : GuessUse::kNone};
+          return PartNeeds{.drafts = grammar.grids > 1 ? DraftUse::kIfThere : DraftUse::kNone};
         },
     .bytes =
         [](const SettingValues&, const DecodeAids& aids, std::int64_t) {
-          return aids.guesses != nullptr ? guess_table_bytes(aids) : std::int64_t{0};
+          return aids.drafts != nullptr ? draft_table_bytes(aids) : std::int64_t{0};
         }};
 
 template <typename Real, typename Random>
@@ -26,11 +26,11 @@ class PreviousFrameDrafter final : public SlotDrafter<Real, Random> {
   PreviousFrameDrafter(const VocabularyGrammar& grammar,
                        std::unique_ptr<Drafter<Real, Random>> first)
       : SlotDrafter<Real, Random>(grammar), first_(std::move(first)) {}
-  // In the first grid there is no frame before: there the guess table helps, if there is one.
+  // In the first grid there is no frame before: there the draft table helps, if there is one.
   static std::unique_ptr<Drafter<Real, Random>> make(const SettingValues& values,
                                                      const DecodeAids& aids) {
     std::unique_ptr<Drafter<Real, Random>> first;
-    if (aids.guesses != nullptr) {
+    if (aids.drafts != nullptr) {
       first = ContextDrafter<Real, Random>::make(values, aids);
     } else {
       first = std::make_unique<UniformDrafter<Real, Random>>(aids.grammar);

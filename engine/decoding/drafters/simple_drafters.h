@@ -1,5 +1,5 @@
 // Drafters that need no model: any code; the code to the left; the code one row above. All are
-// fresh-slot schemes of Jacobi decoding (SJD, arXiv 2410.01699, section 3.3) with the law recorded
+// fresh-slot schemes of Jacobi decoding (SJD, arXiv 2410.01699, section 3.3) with the distribution recorded
 // that makes them exact.
 #pragma once
 

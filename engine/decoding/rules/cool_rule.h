@@ -1,7 +1,7 @@
 // Acceptance with the target's probability times a factor of the draft's depth, from cooling
 // acceptance (COOL-SD, arXiv 2601.09212): a_i(x) = min(1, omega_i p/q), omega_i = peak exp(-decay
 // i), residual norm((p - q a_i)+). Generous early in a window, strict or stingy late. decay = 0 is
-// lenience 1/peak of Leviathan et al. 2023, A.5. Where omega_i <= 1 the law is kept.
+// lenience 1/peak of Leviathan et al. 2023, A.5. Where omega_i <= 1 the distribution is kept.
 #pragma once
 
 #include <memory>
@@ -59,24 +59,24 @@ class CoolRule final : public AcceptanceRule<Real, Random> {
     return std::make_unique<CoolRule>(settings_from<CoolSettings>(values));
   }
   std::string_view name() const override { return kCoolPart.name; }
-  Promise promise() const override {
-    return settings_.peak > 1 ? Promise::kNone : Promise::kSameLaw;
+  Guarantee guarantee() const override {
+    return settings_.peak > 1 ? Guarantee::kNone : Guarantee::kLossless;
   }
-  bool describe(JudgeMethod& out) const override {
+  bool describe(VerifyMethod& out) const override {
     out.rule = {.name = kCoolPart.name, .numbers = {settings_.peak, settings_.decay}};
     return true;
   }
-  Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+  Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const auto omega = cool_factor<Real>(settings_.peak, settings_.decay, test.depth);
     const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
-    if (omega >= 1) return judge_by_ratio(test, omega * p, random, scratch);
+    if (omega >= 1) return verify_by_ratio(test, omega * p, random, scratch);
     const auto taken = [&](std::int32_t id) {
       const Real q = test.draft.prob(id);
       return std::min(q, omega * test.target.probs[static_cast<std::size_t>(id)]);
     };
     const Real q = test.draft.prob(test.token);
-    Judgement<Real> out;
+    Decision<Real> out;
     out.strict = strict_chance(test);
     out.chance = chance_of(omega * p, q);
     out.accepted = random.accepts({Purpose::kAccept, test.position}, omega * p, q);

@@ -2,7 +2,7 @@
 // draft in the target's own order, and close in the codebook, count as one. Accept with min(1, P(C)
 // / Q(C)), C the group of the draft; never with less than the exact rule's chance, so that the
 // meters' total variation holds. Another distribution than the target's. The paper's static groups,
-// a partition of the codes by k-means, stand beside for comparison.
+// a partition of the codes by k-means, stand next to for comparison.
 #pragma once
 
 #include <cmath>
@@ -98,12 +98,12 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
                                          aids.groups);
   }
   std::string_view name() const override { return kGroupedPart.name; }
-  Promise promise() const override {
+  Guarantee guarantee() const override {
     const bool alone = settings_.size == 1 && !settings_.fixed_groups;
-    return alone ? Promise::kSameLaw : Promise::kNone;
+    return alone ? Guarantee::kLossless : Guarantee::kNone;
   }
 
-  bool describe(JudgeMethod& out) const override {
+  bool describe(VerifyMethod& out) const override {
     if (settings_.fixed_groups) {
       out.rule = {.name = "partition",
                   .ids = {groups_->of_codes(), groups_->all_members(), groups_->first_members()}};
@@ -118,7 +118,7 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
     }
     return true;
   }
-  Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+  Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const std::int64_t size = settings_.size;
     const auto x = static_cast<std::size_t>(test.token);
@@ -136,7 +136,7 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
       take_side(test, size - 1 - (size - 1) / 2, /*above=*/false, scratch, target, draft);
     }
     const Real mass = group_mass(target, draft, test.target.probs[x], own);
-    return judge_by_ratio(test, mass, random, scratch);
+    return verify_by_ratio(test, mass, random, scratch);
   }
 
  private:

@@ -1,5 +1,5 @@
 // A draft is right when it equals what the target draws at that position under the position's own
-// noise. The picture is plain decoding's, token for token, whoever guessed, and no law of a draft
+// noise. The image is plain decoding's, token for token, whoever drafted, and no distribution of a draft
 // is needed. Under noise that is shared by all passes this is a fixed-point iteration.
 #pragma once
 
@@ -14,15 +14,15 @@ template <typename Real, typename Random>
 class GumbelRule final : public AcceptanceRule<Real, Random> {
  public:
   std::string_view name() const override { return kGumbelPart.name; }
-  Promise promise() const override { return Promise::kSameTokens; }
-  bool needs_laws() const override { return false; }
-  bool describe(JudgeMethod& out) const override {
+  Guarantee guarantee() const override { return Guarantee::kSameTokens; }
+  bool needs_dists() const override { return false; }
+  bool describe(VerifyMethod& out) const override {
     out.rule = {.name = kGumbelPart.name};
     return true;
   }
-  Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+  Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real>) const override {
-    Judgement<Real> out;
+    Decision<Real> out;
     out.token = random.race(test.position, test.target.logits);
     out.accepted = out.token == test.token;
     out.strict = out.chance = out.accepted ? Real{1} : Real{0};

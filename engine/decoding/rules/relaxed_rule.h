@@ -3,7 +3,7 @@
 // q(x)), A the longest prefix of x's neighbours, nearest first, with p(A) <= delta (LANTERN) or
 // p(A) <= (lambda - 1) p(x) (LANTERN++). Both may be set; the tighter bound counts. The refused
 // draft is replaced from norm((p - q)+), so that the meters' total variation holds (LANTERN's own
-// residual, of a law with A's mass moved onto x, has no such bound).
+// residual, of a distribution with A's mass moved onto x, has no such bound).
 #pragma once
 
 #include <memory>
@@ -85,11 +85,11 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
     return std::make_unique<RelaxedRule>(settings_from<RelaxedSettings>(values), aids.neighbours);
   }
   std::string_view name() const override { return kRelaxedPart.name; }
-  Promise promise() const override {
-    return settings_.neighbours > 0 && settings_.delta > 0 ? Promise::kNone : Promise::kSameLaw;
+  Guarantee guarantee() const override {
+    return settings_.neighbours > 0 && settings_.delta > 0 ? Guarantee::kNone : Guarantee::kLossless;
   }
 
-  bool describe(JudgeMethod& out) const override {
+  bool describe(VerifyMethod& out) const override {
     const std::int64_t listed = neighbours_->most();
     const std::int64_t read = std::min(settings_.neighbours, listed);
     out.rule = {.name = kRelaxedPart.name,
@@ -98,7 +98,7 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
                 .ids = {neighbours_->table()}};
     return true;
   }
-  Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+  Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
     const Real bound = borrowed_bound(settings_.delta, settings_.lambda, p);
@@ -108,7 +108,7 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
       if (more > bound) break;
       borrowed = more;
     }
-    return judge_by_ratio(test, p + borrowed, random, scratch);
+    return verify_by_ratio(test, p + borrowed, random, scratch);
   }
 
  private:

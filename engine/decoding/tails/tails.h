@@ -1,43 +1,43 @@
 // The four tails: forget; draw anew, speculative Jacobi decoding (SJD, arXiv 2410.01699); draw anew
 // but stay where possible, coupled decoding (MC-SJD / SCD, arXiv 2510.24211) by maximal or Gumbel
-// coupling. Each gives a draft whose law, given everything to its left, is the row: the record is
+// coupling. Each gives a draft whose distribution, given everything to its left, is the row: the record is
 // always the row itself. Keeping the older record of a draft that stayed biases the output.
 #pragma once
 
 #include "engine/decoding/method_part.h"
-#include "engine/decoding/tail_policy.h"
+#include "engine/decoding/redraft_policy.h"
 
 namespace tessera {
 
 inline constexpr MethodPart kDropPart{.name = "drop", .idle = true};
 inline constexpr MethodPart kResamplePart{.name = "resample"};
 inline constexpr MethodPart kMaximalPart{.name = "maximal"};
-inline constexpr MethodPart kGumbelTailPart{.name = "gumbel"};
+inline constexpr MethodPart kGumbelRedraftPart{.name = "gumbel"};
 
 template <typename Real, typename Random>
-class DropTail final : public TailPolicy<Real, Random> {
+class DropRedraft final : public RedraftPolicy<Real, Random> {
  public:
   std::string_view name() const override { return kDropPart.name; }
   bool keeps() const override { return false; }
-  bool describe(JudgeMethod& out) const override {
-    out.tail = JudgeTail::kDrop;
+  bool describe(VerifyMethod& out) const override {
+    out.redraft_policy = VerifyRedraft::kDrop;
     return true;
   }
-  std::int32_t redraft(const TargetRow<Real>&, const DraftLaw<Real>*, std::int32_t old_token,
+  std::int32_t redraft(const TargetRow<Real>&, const DraftDistribution<Real>*, std::int32_t old_token,
                        std::uint32_t, Random&, std::span<Real>) const override {
     return old_token;
   }
 };
 
 template <typename Real, typename Random>
-class ResampleTail final : public TailPolicy<Real, Random> {
+class ResampleRedraft final : public RedraftPolicy<Real, Random> {
  public:
   std::string_view name() const override { return kResamplePart.name; }
-  bool describe(JudgeMethod& out) const override {
-    out.tail = JudgeTail::kResample;
+  bool describe(VerifyMethod& out) const override {
+    out.redraft_policy = VerifyRedraft::kResample;
     return true;
   }
-  std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>*, std::int32_t,
+  std::int32_t redraft(const TargetRow<Real>& row, const DraftDistribution<Real>*, std::int32_t,
                        std::uint32_t position, Random& random,
                        std::span<Real> scratch) const override {
     return draw_residual(
@@ -45,17 +45,17 @@ class ResampleTail final : public TailPolicy<Real, Random> {
   }
 };
 
-// Stays with probability 1 - TV(old law, row), the most that any coupling can.
+// Stays with probability 1 - TV(old distribution, row), the most that any coupling can.
 template <typename Real, typename Random>
-class MaximalTail final : public TailPolicy<Real, Random> {
+class MaximalRedraft final : public RedraftPolicy<Real, Random> {
  public:
   std::string_view name() const override { return kMaximalPart.name; }
-  bool needs_laws() const override { return true; }
-  bool describe(JudgeMethod& out) const override {
-    out.tail = JudgeTail::kMaximal;
+  bool needs_dists() const override { return true; }
+  bool describe(VerifyMethod& out) const override {
+    out.redraft_policy = VerifyRedraft::kMaximal;
     return true;
   }
-  std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>* old,
+  std::int32_t redraft(const TargetRow<Real>& row, const DraftDistribution<Real>* old,
                        std::int32_t old_token, std::uint32_t position, Random& random,
                        std::span<Real> scratch) const override {
     if (old == nullptr) return fresh_.redraft(row, old, old_token, position, random, scratch);
@@ -67,21 +67,21 @@ class MaximalTail final : public TailPolicy<Real, Random> {
   }
 
  private:
-  ResampleTail<Real, Random> fresh_;
+  ResampleRedraft<Real, Random> fresh_;
 };
 
 // Draws with the position's own noise, which all passes share: stays with probability at least
 // (1 - TV) / (1 + TV), also from a pass to one long after.
 template <typename Real, typename Random>
-class GumbelTail final : public TailPolicy<Real, Random> {
+class GumbelRedraft final : public RedraftPolicy<Real, Random> {
  public:
-  std::string_view name() const override { return kGumbelTailPart.name; }
+  std::string_view name() const override { return kGumbelRedraftPart.name; }
   bool needs_probs() const override { return false; }
-  bool describe(JudgeMethod& out) const override {
-    out.tail = JudgeTail::kGumbel;
+  bool describe(VerifyMethod& out) const override {
+    out.redraft_policy = VerifyRedraft::kGumbel;
     return true;
   }
-  std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>*, std::int32_t,
+  std::int32_t redraft(const TargetRow<Real>& row, const DraftDistribution<Real>*, std::int32_t,
                        std::uint32_t position, Random& random, std::span<Real>) const override {
     return random.race(position, row.logits);
   }

@@ -1,4 +1,4 @@
-// Candidates of a tree's nodes as their laws give them: drawn, each with a chance of its own, or
+// Candidates of a tree's nodes as their distributions give them: drawn, each with a chance of its own, or
 // the likeliest, or the first of the race of a position.
 #pragma once
 
@@ -22,19 +22,19 @@ struct DrawnCandidates {
 
   static std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
-  // What the law of a node's candidates says of one.
+  // What the distribution of a node's candidates says of one.
   static Real prob(const DraftTree<Real>& tree, std::int32_t node, std::int32_t token) {
-    return tree.law(node).prob(token);
+    return tree.dist(node).prob(token);
   }
 
-  // The next candidate behind a node; -1 when its law has no more.
+  // The next candidate after a node; -1 when its distribution has no more.
   std::int32_t next(const DraftTree<Real>& tree, std::int32_t node, std::uint32_t lane) const {
-    const DraftLaw<Real>& law = tree.law(node);
+    const DraftDistribution<Real>& dist = tree.dist(node);
     const std::span<Real> masses = scratch.first(ids.size());
-    if (law.kind == LawKind::kDense) {
-      std::copy(law.dense.begin(), law.dense.end(), masses.begin());
+    if (dist.kind == DistributionKind::kDense) {
+      std::copy(dist.dense.begin(), dist.dense.end(), masses.begin());
     } else {
-      for (const std::int32_t id : ids) masses[at(id)] = law.prob(id);
+      for (const std::int32_t id : ids) masses[at(id)] = dist.prob(id);
     }
     if (kind != Candidates::kIndependent) {
       for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) {

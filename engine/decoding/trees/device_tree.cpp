@@ -17,7 +17,7 @@ bool stands(const Tree& tree, std::int32_t node, std::int32_t token) {
   return false;
 }
 
-// The next candidate where the law is a forced id.
+// The next candidate where the distribution is a forced id.
 std::int32_t next_forced(const Tree& tree, std::int32_t node, std::int32_t forced,
                          Candidates kind) {
   const bool gone = kind != Candidates::kIndependent && stands(tree, node, forced);
@@ -26,13 +26,13 @@ std::int32_t next_forced(const Tree& tree, std::int32_t node, std::int32_t force
 }  // namespace
 
 // Candidates whose tokens come later. The first draft of a window's depth is one of the ids that
-// its law allows.
+// its distribution allows.
 struct DeviceTree::Unseen {
   const DeviceTree& of;
   OnHost host;
 
   std::int32_t next(const Tree& tree, std::int32_t node, std::uint32_t lane) const {
-    if (tree.law(node).kind != LawKind::kDense) return host.next(tree, node, lane);
+    if (tree.dist(node).kind != DistributionKind::kDense) return host.next(tree, node, lane);
     const std::size_t depth = of.depth_of(node);
     if (const auto forced = of.forced_at(depth)) {
       return next_forced(tree, node, *forced, host.kind);
@@ -61,7 +61,7 @@ struct DeviceTree::Listed {
     return {};
   }
   std::int32_t next(const Tree& tree, std::int32_t node, std::uint32_t lane) const {
-    if (tree.law(node).kind != LawKind::kDense) return host.next(tree, node, lane);
+    if (tree.dist(node).kind != DistributionKind::kDense) return host.next(tree, node, lane);
     const std::size_t depth = of.depth_of(node);
     if (const auto forced = of.forced_at(depth)) {
       return next_forced(tree, node, *forced, host.kind);
@@ -73,7 +73,7 @@ struct DeviceTree::Listed {
     return -1;
   }
   float prob(const Tree& tree, std::int32_t node, std::int32_t token) const {
-    if (tree.law(node).kind != LawKind::kDense) return tree.law(node).prob(token);
+    if (tree.dist(node).kind != DistributionKind::kDense) return tree.dist(node).prob(token);
     const std::size_t depth = of.depth_of(node);
     if (const auto forced = of.forced_at(depth)) return token == *forced ? 1.0f : 0.0f;
     for (const DrawnId& id : list(depth)) {
@@ -84,7 +84,7 @@ struct DeviceTree::Listed {
   }
 };
 
-// Candidates by a draft model's laws, drawn node by node.
+// Candidates by a draft model's distributions, drawn node by node.
 struct DeviceTree::OfNodes {
   const DeviceTree& of;
   OnHost host;  // for what is not on the device
@@ -110,11 +110,11 @@ struct DeviceTree::OfNodes {
   }
 };
 
-DeviceTree::DeviceTree(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
+DeviceTree::DeviceTree(const DistributionSettings& dist, const VocabularyGrammar& grammar, std::size_t rows,
                        const TreeParts<float, KeyedRandom>& parts,
-                       const TailPolicy<float, KeyedRandom>* tail,
+                       const RedraftPolicy<float, KeyedRandom>* redraft_policy,
                        Drafter<float, KeyedRandom>* drafter, KeyedRandom random, std::size_t item)
-    : TreeSequence(law, grammar, rows, parts, tail, drafter, DraftLaws::kOfRows, /*own_laws=*/false,
+    : TreeSequence(dist, grammar, rows, parts, redraft_policy, drafter, DraftDistributions::kOfRows, /*own_dists=*/false,
                    random, item),
       ids_(grammar.vocabulary()) {
   if (parts.source != nullptr) {
@@ -128,28 +128,28 @@ DeviceTree::DeviceTree(const LawSettings& law, const VocabularyGrammar& grammar,
 float DeviceTree::chance_of_first(std::int32_t node, const Verdict<float>& verdict) const {
   const std::optional<std::int32_t> forced = grammar().forced(position());
   if (!forced) return verdict.chance;
-  const DraftLaw<float>& law = tree_.law(node);
-  if (law.kind != LawKind::kDense) return law.prob(candidates_[0]);
+  const DraftDistribution<float>& dist = tree_.dist(node);
+  if (dist.kind != DistributionKind::kDense) return dist.prob(candidates_[0]);
   return candidates_[0] == *forced ? 1.0f : 0.0f;
 }
 
-JudgedDraw DeviceTree::draw_of(std::size_t depth) const {
+VerifiedDraw DeviceTree::draw_of(std::size_t depth) const {
   return {.key = random_.key(),
           .pass = random_.pass(),
           .position = position() + static_cast<std::uint32_t>(depth),
-          .law_row = window_.law_row(depth)};
+          .dist_row = window_.dist_row(depth)};
 }
 
-void DeviceTree::ask(std::vector<JudgedDraw>& draws) {
+void DeviceTree::ask(std::vector<VerifiedDraw>& draws) {
   asked_.clear();
   if (parts_.source != nullptr) return ask_for_nodes(draws);
   parts_.settings.by_value ? ask_for_lists(draws) : ask_for_candidates(draws);
 }
 
-void DeviceTree::ask_for_lists(std::vector<JudgedDraw>& draws) {
+void DeviceTree::ask_for_lists(std::vector<VerifiedDraw>& draws) {
   for (std::size_t depth = 0; depth < window_.size(); ++depth) {
     if (!on_device(depth)) continue;
-    JudgedDraw draw = draw_of(depth);
+    VerifiedDraw draw = draw_of(depth);
     draw.count = static_cast<std::int32_t>(parts_.settings.width);
     draw.asked = window_.token(depth);
     draws.push_back(draw);
@@ -158,7 +158,7 @@ void DeviceTree::ask_for_lists(std::vector<JudgedDraw>& draws) {
 }
 
 // Grows the shape and asks for all candidates but those of the window itself.
-void DeviceTree::ask_for_candidates(std::vector<JudgedDraw>& draws) {
+void DeviceTree::ask_for_candidates(std::vector<VerifiedDraw>& draws) {
   const Candidates kind = parts_.rule->candidates();
   growth_.grow(tree_, &window_, Unseen{*this, {ids_, kind, position(), random_, scratch_}});
   sort_rows();
@@ -168,7 +168,7 @@ void DeviceTree::ask_for_candidates(std::vector<JudgedDraw>& draws) {
     const bool given = node == tip;
     if (given) tip = child;
     if (child == kNoNode || !on_device(depth_of(node))) continue;
-    JudgedDraw draw = draw_of(depth_of(node));
+    VerifiedDraw draw = draw_of(depth_of(node));
     if (given) {
       draw.without = tree_.token(child);
       child = tree_.next_sibling(child);
@@ -182,14 +182,14 @@ void DeviceTree::ask_for_candidates(std::vector<JudgedDraw>& draws) {
   }
 }
 
-// Of the nodes that growth asked for, those that have a law now.
-void DeviceTree::ask_for_nodes(std::vector<JudgedDraw>& draws) {
+// Of the nodes that growth asked for, those that have a distribution now.
+void DeviceTree::ask_for_nodes(std::vector<VerifiedDraw>& draws) {
   for (const std::int32_t node : growth_.wanted()) {
-    if (!tree_.has_law(node) || forced_at(depth_of(node))) continue;
+    if (!tree_.has_dist(node) || forced_at(depth_of(node))) continue;
     draws.push_back({.key = random_.key(),
                      .pass = random_.pass(),
                      .position = position() + static_cast<std::uint32_t>(tree_.depth(node)),
-                     .law_row = tree_.law(node).guest,
+                     .dist_row = tree_.dist(node).guest,
                      .lane = static_cast<std::int32_t>(growth_.lane_of(node, 0)),
                      .count = static_cast<std::int32_t>(parts_.settings.width)});
     asked_.push_back({node, depth_of(node)});
@@ -223,7 +223,7 @@ void DeviceTree::take_drawn(std::span<const DrawnId> drawn) {
   for (std::size_t i = 0; i < asked_.size(); ++i) {
     std::size_t number = i * each + 1;
     for (std::int32_t c = asked_[i].child; c != kNoNode; c = tree_.next_sibling(c)) {
-      expects(drawn[number].token >= 0, "a law has as many ids as it said");
+      expects(drawn[number].token >= 0, "a distribution has as many ids as it said");
       tree_.set_token(c, drawn[number++].token);
     }
   }

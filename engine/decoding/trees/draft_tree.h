@@ -1,6 +1,6 @@
 // Drafts that branch: several candidates for one position, each with continuations of its own. Node
-// 0 is the last committed token; the children of a node are candidates for the position behind it,
-// in the order they were drawn, all of one recorded law.
+// 0 is the last committed token; the children of a node are candidates for the position after it,
+// in the order they were drawn, all of one recorded distribution.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ inline constexpr std::int32_t kNoNode = -1;
 template <typename Real>
 class DraftTree {
  public:
-  // Room for `capacity` nodes, the root included. Laws are kept where `keeps_laws`.
-  DraftTree(std::size_t capacity, std::size_t vocabulary, bool keeps_laws)
-      : vocabulary_(vocabulary), keeps_laws_(keeps_laws) {
+  // Room for `capacity` nodes, the root included. Distributions are kept where `keeps_dists`.
+  DraftTree(std::size_t capacity, std::size_t vocabulary, bool keeps_dists)
+      : vocabulary_(vocabulary), keeps_dists_(keeps_dists) {
     nodes_.reserve(capacity);
-    if (keeps_laws) laws_.resize(capacity * vocabulary);
+    if (keeps_dists) dists_.resize(capacity * vocabulary);
     reset(0);
   }
 
@@ -38,36 +38,36 @@ class DraftTree {
   std::int32_t first_child(std::int32_t node) const { return at(node).first_child; }
   std::int32_t next_sibling(std::int32_t node) const { return at(node).next_sibling; }
   // Of the node's children.
-  bool has_law(std::int32_t node) const { return at(node).has_law; }
-  const DraftLaw<Real>& law(std::int32_t node) const { return at(node).law; }
+  bool has_dist(std::int32_t node) const { return at(node).has_dist; }
+  const DraftDistribution<Real>& dist(std::int32_t node) const { return at(node).dist; }
 
-  // The law is borrowed: it must stay as it is while the tree does.
-  void set_law(std::int32_t node, const DraftLaw<Real>& law) {
-    at(node).law = law;
-    at(node).has_law = true;
+  // The distribution is borrowed: it must stay as it is while the tree does.
+  void set_dist(std::int32_t node, const DraftDistribution<Real>& dist) {
+    at(node).dist = dist;
+    at(node).has_dist = true;
   }
   // probs [V] are copied.
-  void keep_law(std::int32_t node, std::span<const Real> probs) {
-    expects(keeps_laws_, "a tree that keeps laws");
-    const auto to = laws_.begin() + static_cast<std::ptrdiff_t>(offset(node));
+  void keep_dist(std::int32_t node, std::span<const Real> probs) {
+    expects(keeps_dists_, "a tree that keeps distributions");
+    const auto to = dists_.begin() + static_cast<std::ptrdiff_t>(offset(node));
     std::copy(probs.begin(), probs.end(), to);
-    DraftLaw<Real> law;
-    law.kind = LawKind::kDense;
-    law.dense = {laws_.data() + offset(node), vocabulary_};
-    set_law(node, law);
+    DraftDistribution<Real> dist;
+    dist.kind = DistributionKind::kDense;
+    dist.dense = {dists_.data() + offset(node), vocabulary_};
+    set_dist(node, dist);
   }
 
-  bool keeps_laws() const { return keeps_laws_; }
-  // The law is kept on a device, at a row of a draft model's judge.
-  void keep_guest_law(std::int32_t node, std::int32_t row) {
-    DraftLaw<Real> law;
-    law.kind = LawKind::kDense;
-    law.guest = row;
-    set_law(node, law);
+  bool keeps_dists() const { return keeps_dists_; }
+  // The distribution is kept on a device, at a row of a draft model's verify.
+  void keep_guest_dist(std::int32_t node, std::int32_t row) {
+    DraftDistribution<Real> dist;
+    dist.kind = DistributionKind::kDense;
+    dist.guest = row;
+    set_dist(node, dist);
   }
   // A node that was added before its token was known.
   void set_token(std::int32_t node, std::int32_t token) { at(node).token = token; }
-  // The next candidate behind `parent`.
+  // The next candidate after `parent`.
   std::int32_t add(std::int32_t parent, std::int32_t token) {
     expects(nodes_.size() < nodes_.capacity(), "nodes fit the tree");
     const auto node = static_cast<std::int32_t>(nodes_.size());
@@ -90,8 +90,8 @@ class DraftTree {
   struct Node {
     std::int32_t token = 0, parent = kNoNode, depth = 0;
     std::int32_t first_child = kNoNode, last_child = kNoNode, next_sibling = kNoNode;
-    bool has_law = false;
-    DraftLaw<Real> law;
+    bool has_dist = false;
+    DraftDistribution<Real> dist;
   };
 
   Node& at(std::int32_t node) { return nodes_[static_cast<std::size_t>(node)]; }
@@ -101,9 +101,9 @@ class DraftTree {
   }
 
   std::size_t vocabulary_;
-  bool keeps_laws_;
+  bool keeps_dists_;
   std::vector<Node> nodes_;
-  std::vector<Real> laws_;  // [capacity, V]
+  std::vector<Real> dists_;  // [capacity, V]
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The seam for rules that judge several candidates for one position. The candidate that is taken
+// The seam for rules that verify several candidates for one position. The candidate that is taken
 // must be the first accepted one in the order they were drawn: taking the one whose continuation
 // was accepted longest, as public code does, biases the output.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// How the candidates of a position come from their recorded law.
+// How the candidates of a position come from their recorded distribution.
 enum class Candidates : std::uint8_t {
   kIndependent,  // each drawn from the law: repeats are possible
   kDistinct,     // drawn one after another without replacement
@@ -23,13 +23,13 @@ enum class Candidates : std::uint8_t {
 template <typename Real>
 struct SiblingTest {
   const TargetRow<Real>& target;
-  const DraftLaw<Real>& law;                 // that all candidates were drawn from
+  const DraftDistribution<Real>& dist;                 // that all candidates were drawn from
   std::span<const std::int32_t> candidates;  // in draw order
-  std::uint32_t position = 0;                // of the picture's tokens
+  std::uint32_t position = 0;                // of the image's tokens
 };
 
 template <typename Real>
-struct SiblingJudgement {
+struct SiblingDecision {
   std::int32_t chosen = -1;  // index of the candidate that stands; -1 = none
   std::int32_t token = 0;    // what stands
   Real strict = 0;           // sum of their chances
@@ -40,12 +40,12 @@ class SiblingRule {
  public:
   virtual ~SiblingRule() = default;
   virtual std::string_view name() const = 0;
-  virtual Promise promise() const = 0;
+  virtual Guarantee guarantee() const = 0;
   virtual Candidates candidates() const = 0;
-  // Writes down what a device needs to judge by this rule; false where only the host can.
-  virtual bool describe(JudgeMethod&) const { return false; }
+  // Writes down what a device needs to verify by this rule; false where only the host can.
+  virtual bool describe(VerifyMethod&) const { return false; }
   // `scratch` [2 V]. At least one candidate.
-  virtual SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+  virtual SiblingDecision<Real> accept(const SiblingTest<Real>& test, Random& random,
                                        std::span<Real> scratch) const = 0;
 };
 

@@ -1,6 +1,6 @@
 // The rules for several candidates of one position.
 //
-// Recursive rejection: with P the target's law and Q the candidates', test the first with min(1,
+// Recursive rejection: with P the target's distribution and Q the candidates', test the first with min(1,
 // P/Q); refused, P becomes norm((P - Q)+) and the next one is tested. Independent candidates keep Q
 // (SpecInfer, arXiv 2305.09781); candidates without replacement lose the refused id from it and are
 // normalised again (RSD, arXiv 2402.14160).
@@ -12,7 +12,7 @@
 // Points: candidates without chance, each accepted with its own remaining probability.
 //
 // Equality: the candidate that the target draws there under the position's noise, if it is one of
-// them; the picture is plain decoding's.
+// them; the image is plain decoding's.
 #pragma once
 
 #include "engine/core/acceptance_math.h"
@@ -22,7 +22,7 @@
 
 namespace tessera {
 
-// Trees of recursive rejection: candidates with repeats, without, grown by value, and with the laws
+// Trees of recursive rejection: candidates with repeats, without, grown by value, and with the distributions
 // of the last pass's window.
 inline constexpr MethodPart kRrsPart{.name = "rrs", .settings = rows_of<TreeSettings>};
 inline constexpr MethodPart kRsdPart{.name = "rsd", .settings = rows_of<TreeSettings>};
@@ -37,25 +37,25 @@ class RecursiveRule final : public SiblingRule<Real, Random> {
  public:
   explicit RecursiveRule(bool distinct) : distinct_(distinct) {}
   std::string_view name() const override { return distinct_ ? kRsdPart.name : kRrsPart.name; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override {
     return distinct_ ? Candidates::kDistinct : Candidates::kIndependent;
   }
-  bool describe(JudgeMethod& out) const override {
-    out.siblings = distinct_ ? JudgeSiblings::kDistinct : JudgeSiblings::kRecursive;
+  bool describe(VerifyMethod& out) const override {
+    out.siblings = distinct_ ? VerifySiblings::kDistinct : VerifySiblings::kRecursive;
     return true;
   }
 
-  SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+  SiblingDecision<Real> accept(const SiblingTest<Real>& test, Random& random,
                                std::span<Real> scratch) const override {
     const std::size_t vocabulary = scratch.size() / 2;
     ResidualRow<Real> target(test.target, scratch.first(vocabulary));
     const std::span<const std::int32_t> tried = test.candidates;
-    SiblingJudgement<Real> out;
-    Real left = 1;  // of the law's mass, without what was refused
+    SiblingDecision<Real> out;
+    Real left = 1;  // of the distribution's mass, without what was refused
     for (std::size_t j = 0; j < tried.size(); ++j) {
       // P/Q of the candidate, both normalised: P = mass / total, Q = q / left.
-      const Real q = test.law.prob(tried[j]);
+      const Real q = test.dist.prob(tried[j]);
       const Real chance = target.mass(tried[j]) * left, of = q * target.total();
       out.strict += chance < of ? chance / of : Real{1};
       if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, chance,
@@ -68,9 +68,9 @@ class RecursiveRule final : public SiblingRule<Real, Random> {
       const std::span<const std::int32_t> refused = tried.first(distinct_ ? j : 0);
       target.subtract([&](std::int32_t id) {
         const bool gone = std::find(refused.begin(), refused.end(), id) != refused.end();
-        return gone ? Real{0} : test.law.prob(id) * scale;
+        return gone ? Real{0} : test.dist.prob(id) * scale;
       });
-      if (distinct_) left = mass_without(test.law, tried.first(j + 1), vocabulary);
+      if (distinct_) left = mass_without(test.dist, tried.first(j + 1), vocabulary);
     }
     out.token = target.draw(test.position, random, scratch.subspan(vocabulary));
     return out;
@@ -78,12 +78,12 @@ class RecursiveRule final : public SiblingRule<Real, Random> {
 
  private:
   // Summed anew: subtracting from 1 would leave rounding where nothing is left.
-  static Real mass_without(const DraftLaw<Real>& law, std::span<const std::int32_t> gone,
+  static Real mass_without(const DraftDistribution<Real>& dist, std::span<const std::int32_t> gone,
                            std::size_t vocabulary) {
     Real sum = 0;
     for (std::size_t id = 0; id < vocabulary; ++id) {
       const auto token = static_cast<std::int32_t>(id);
-      if (std::find(gone.begin(), gone.end(), token) == gone.end()) sum += law.prob(token);
+      if (std::find(gone.begin(), gone.end(), token) == gone.end()) sum += dist.prob(token);
     }
     return sum;
   }
@@ -95,24 +95,24 @@ template <typename Real, typename Random>
 class KSeqRule final : public SiblingRule<Real, Random> {
  public:
   std::string_view name() const override { return kKSeqPart.name; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override { return Candidates::kIndependent; }
-  bool describe(JudgeMethod& out) const override {
-    out.siblings = JudgeSiblings::kKSeq;
+  bool describe(VerifyMethod& out) const override {
+    out.siblings = VerifySiblings::kKSeq;
     return true;
   }
 
-  SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+  SiblingDecision<Real> accept(const SiblingTest<Real>& test, Random& random,
                                std::span<Real> scratch) const override {
     KSeqSearch search(static_cast<std::uint32_t>(test.candidates.size()));
     while (search.open()) search.halve(overlap(test, search.middle()));
     // At `high` the residual below cannot be negative.
     const auto rho = static_cast<Real>(search.high);
-    SiblingJudgement<Real> out;
+    SiblingDecision<Real> out;
     for (std::size_t j = 0; j < test.candidates.size(); ++j) {
       const std::int32_t token = test.candidates[j];
       const Real chance = test.target.probs[static_cast<std::size_t>(token)];
-      const Real of = rho * test.law.prob(token);
+      const Real of = rho * test.dist.prob(token);
       out.strict += chance < of ? chance / of : Real{1};
       if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, chance,
                          of)) {
@@ -127,7 +127,7 @@ class KSeqRule final : public SiblingRule<Real, Random> {
     ResidualRow<Real> target(test.target, scratch.first(vocabulary));
     target.subtract([&](std::int32_t id) {
       const Real p = test.target.probs[static_cast<std::size_t>(id)];
-      return std::min(test.law.prob(id), p / rho) * share;
+      return std::min(test.dist.prob(id), p / rho) * share;
     });
     out.token = target.draw(test.position, random, scratch.subspan(vocabulary));
     return out;
@@ -140,7 +140,7 @@ class KSeqRule final : public SiblingRule<Real, Random> {
     for (const std::int32_t id : test.target.logits.support) {
       const auto place = static_cast<std::size_t>(id);
       const auto p = static_cast<double>(test.target.probs[place]);
-      sum.add(place, kseq_term(p, static_cast<double>(test.law.prob(id)), rho));
+      sum.add(place, kseq_term(p, static_cast<double>(test.dist.prob(id)), rho));
     }
     return sum.total();
   }
@@ -150,18 +150,18 @@ template <typename Real, typename Random>
 class PointsRule final : public SiblingRule<Real, Random> {
  public:
   std::string_view name() const override { return kPointsPart.name; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override { return Candidates::kLikeliest; }
-  bool describe(JudgeMethod& out) const override {
-    out.siblings = JudgeSiblings::kPoints;
+  bool describe(VerifyMethod& out) const override {
+    out.siblings = VerifySiblings::kPoints;
     return true;
   }
 
-  SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+  SiblingDecision<Real> accept(const SiblingTest<Real>& test, Random& random,
                                std::span<Real> scratch) const override {
     const std::size_t vocabulary = scratch.size() / 2;
     ResidualRow<Real> target(test.target, scratch.first(vocabulary));
-    SiblingJudgement<Real> out;
+    SiblingDecision<Real> out;
     for (std::size_t j = 0; j < test.candidates.size(); ++j) {
       const std::int32_t token = test.candidates[j];
       const Real mass = target.mass(token);
@@ -183,16 +183,16 @@ template <typename Real, typename Random>
 class EqualityRule final : public SiblingRule<Real, Random> {
  public:
   std::string_view name() const override { return kGumbelTreePart.name; }
-  Promise promise() const override { return Promise::kSameTokens; }
+  Guarantee guarantee() const override { return Guarantee::kSameTokens; }
   Candidates candidates() const override { return Candidates::kRace; }
-  bool describe(JudgeMethod& out) const override {
-    out.siblings = JudgeSiblings::kEquality;
+  bool describe(VerifyMethod& out) const override {
+    out.siblings = VerifySiblings::kEquality;
     return true;
   }
 
-  SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+  SiblingDecision<Real> accept(const SiblingTest<Real>& test, Random& random,
                                std::span<Real>) const override {
-    SiblingJudgement<Real> out;
+    SiblingDecision<Real> out;
     out.token = random.race(test.position, test.target.logits);
     const auto found = std::find(test.candidates.begin(), test.candidates.end(), out.token);
     if (found != test.candidates.end()) {

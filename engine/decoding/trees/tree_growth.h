@@ -1,11 +1,11 @@
-// How a tree of drafts grows: from slots, a slot being the next candidate behind a node. Fixed
-// growth fills nodes in the order they came: `width` candidates behind each node above `depth`,
+// How a tree of drafts grows: from slots, a slot being the next candidate after a node. Fixed
+// growth fills nodes in the order they came: `width` candidates after each node above `depth`,
 // then one line below the first path until the room is used up. Growth by value (DySpec, arXiv
 // 2410.11744) always fills the slot that is likeliest to be reached: the chance that the path to it
 // is accepted and that the candidates before it are refused. That shape follows drafts and their
 // laws: where drafts outlive the pass it would tell of them, and only equality may ask for it.
 //
-// The laws of a node's children come from the window that the last pass left, one a depth, whoever
+// The distributions of a node's children come from the window that the last pass left, one a depth, whoever
 // the parent (they only propose), or from a model that is asked node by node. In the former case
 // the window's own drafts are the first path; growth by value leaves it seven rows in eight, since
 // rows far down do not serve this pass but make the drafts of the next ones.
@@ -23,7 +23,7 @@
 namespace tessera {
 
 struct TreeSettings {
-  std::int64_t width = 3;  // most candidates behind a node
+  std::int64_t width = 3;  // most candidates after a node
   std::int64_t depth = 3;  // fixed growth: levels that branch
   bool by_value = false;
   static std::span<const BoundSetting<TreeSettings>> rows();
@@ -90,8 +90,8 @@ class TreeGrowth {
     if (limits.depth > 0) open(0, /*first=*/true, 1.0);
   }
 
-  // Adds nodes until the room is used up (true), or until the laws of wanted() are asked for
-  // (false). window: laws and tokens of the first path, null when a model is asked.
+  // Adds nodes until the room is used up (true), or until the distributions of wanted() are asked for
+  // (false). window: distributions and tokens of the first path, null when a model is asked.
   template <typename Random>
   bool grow(DraftTree<Real>& tree, const DraftWindow<Real>* window, Candidates kind,
             std::uint32_t position, Random& random, std::span<Real> scratch) {
@@ -104,12 +104,12 @@ class TreeGrowth {
     while (!slots_.empty() && tree.size() <= limits_.nodes) {
       const std::size_t best = tree.size() <= limits_.line ? tip_slot() : best_slot();
       const Slot slot = slots_[best];
-      if (!law_known(tree, window, slot.node)) {
+      if (!dist_known(tree, window, slot.node)) {
         if (states_[at(slot.node)].asked) {  // in vain
           close(best);
           continue;
         }
-        ask_for_laws(tree);
+        ask_for_dists(tree);
         return false;
       }
       fill(tree, window, best, source);
@@ -132,7 +132,7 @@ class TreeGrowth {
     bool first_path = false, asked = false;
     std::int64_t children = 0;
     double value = 0;  // of the node's next slot
-    double left = 1;   // of the law's mass, without the candidates so far
+    double left = 1;   // of the distribution's mass, without the candidates so far
   };
 
   static std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
@@ -164,16 +164,16 @@ class TreeGrowth {
     return best;
   }
 
-  // The window's law where there is a window.
-  bool law_known(DraftTree<Real>& tree, const DraftWindow<Real>* window, std::int32_t node) {
-    if (tree.has_law(node) || window == nullptr) return tree.has_law(node);
+  // The window's distribution where there is a window.
+  bool dist_known(DraftTree<Real>& tree, const DraftWindow<Real>* window, std::int32_t node) {
+    if (tree.has_dist(node) || window == nullptr) return tree.has_dist(node);
     states_[at(node)].asked = true;
     const std::size_t depth = at(tree.depth(node));
-    if (depth < window->size()) tree.set_law(node, window->law(depth));
-    return tree.has_law(node);
+    if (depth < window->size()) tree.set_dist(node, window->dist(depth));
+    return tree.has_dist(node);
   }
 
-  void ask_for_laws(const DraftTree<Real>& tree) {
+  void ask_for_dists(const DraftTree<Real>& tree) {
     for (const Slot& slot : slots_) {
       NodeState& state = states_[at(slot.node)];
       if (state.asked) continue;
@@ -184,7 +184,7 @@ class TreeGrowth {
     }
   }
 
-  std::int64_t most_children(const DraftTree<Real>& tree, std::int32_t node) const {
+  std::int64_t max_children(const DraftTree<Real>& tree, std::int32_t node) const {
     if (settings_.by_value || tree.depth(node) < settings_.depth) return settings_.width;
     return states_[at(node)].first_path ? 1 : 0;
   }
@@ -199,7 +199,7 @@ class TreeGrowth {
     std::int32_t token = -1;
     if (given) {
       token = window->token(at(tree.depth(node)));
-    } else if (state.children == 0 || tree.law(node).kind == LawKind::kDense) {
+    } else if (state.children == 0 || tree.dist(node).kind == DistributionKind::kDense) {
       token = source.next(tree, node, lane_of(node, state.children));
     }
     if (token < 0) return close(slot);
@@ -212,9 +212,9 @@ class TreeGrowth {
     state.left -= q;
     state.value = reach * refused;
     slots_[slot].value = settings_.by_value ? state.value : slots_[slot].value;
-    if (state.children >= most_children(tree, node)) close(slot);
+    if (state.children >= max_children(tree, node)) close(slot);
     states_[at(child)] = {.first_path = first};
-    if (tree.depth(child) < limits_.depth && most_children(tree, child) > 0) {
+    if (tree.depth(child) < limits_.depth && max_children(tree, child) > 0) {
       open(child, first, reach * (1 - refused));
     }
   }

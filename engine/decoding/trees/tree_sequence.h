@@ -1,12 +1,12 @@
-// A picture whose drafts branch. Each pass grows a tree behind the last committed token, runs all
+// An image whose drafts branch. Each pass grows a tree after the last committed token, runs all
 // its nodes as rows, and walks from the root: where one candidate is accepted the walk goes on
-// behind it, where all are refused the residual's draw stands and ends the pass, behind a leaf the
+// after it, where all are refused the residual's draw stands and ends the pass, after a leaf the
 // row gives one token more.
 //
-// Without a draft model the laws of candidates are the rows of the last pass behind the tokens that
+// Without a draft model the distributions of candidates are the rows of the last pass after the tokens that
 // it refused, one a position: proactive drafting (SJD-PAC, arXiv 2603.18599) with its three faults
-// repaired - the first accepted candidate is taken, candidates are drawn from the law they are
-// tested with, and a path that was right to its end is followed by a draw from its row. Behind the
+// repaired - the first accepted candidate is taken, candidates are drawn from the distribution they are
+// tested with, and a path that was right to its end is followed by a draw from its row. After the
 // walk's end the tail turns rows into the next pass's laws: the rows of the path it ended on, then
 // those of the first path.
 #pragma once
@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/decoding/tail_policy.h"
+#include "engine/decoding/redraft_policy.h"
 #include "engine/decoding/token_sequence.h"
 #include "engine/decoding/trees/tree_growth.h"
 
@@ -27,7 +27,7 @@ namespace tessera {
 template <typename Real, typename Random>
 struct TreeParts {
   const SiblingRule<Real, Random>* rule = nullptr;
-  TreeLawSource<Real>* source = nullptr;  // null: laws of the last pass
+  TreeDistributionSource<Real>* source = nullptr;  // null: distributions of the last pass
   TreeSettings settings;
 };
 
@@ -35,24 +35,24 @@ template <typename Real, typename Random>
 class TreeSequence : public TokenSequence<Real, Random> {
  public:
   // As below, verified on the host.
-  TreeSequence(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
-               const TreeParts<Real, Random>& parts, const TailPolicy<Real, Random>* tail,
+  TreeSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar, std::size_t rows,
+               const TreeParts<Real, Random>& parts, const RedraftPolicy<Real, Random>* redraft_policy,
                Drafter<Real, Random>* drafter, Random random, std::size_t item)
-      : TreeSequence(law, grammar, rows, parts, tail, drafter,
-                     parts.source == nullptr ? DraftLaws::kHere : DraftLaws::kForgotten,
+      : TreeSequence(dist, grammar, rows, parts, redraft_policy, drafter,
+                     parts.source == nullptr ? DraftDistributions::kHere : DraftDistributions::kForgotten,
                      parts.source != nullptr, random, item) {}
-  // `rows` of a pass at most. `tail` and `drafter` (may be null) serve the first path, whose laws
-  // are where `laws` says; `own_laws` of nodes are the tree's.
-  TreeSequence(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
-               const TreeParts<Real, Random>& parts, const TailPolicy<Real, Random>* tail,
-               Drafter<Real, Random>* drafter, DraftLaws laws, bool own_laws, Random random,
+  // `rows` of a pass at most. `tail` and `drafter` (may be null) serve the first path, whose distributions
+  // are where `distributions` says; `own_dists` of nodes are the tree's.
+  TreeSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar, std::size_t rows,
+               const TreeParts<Real, Random>& parts, const RedraftPolicy<Real, Random>* redraft_policy,
+               Drafter<Real, Random>* drafter, DraftDistributions dists, bool own_dists, Random random,
                std::size_t item)
-      : Base(law, grammar, random, item),
+      : Base(dist, grammar, random, item),
         parts_(parts),
-        tail_(tail),
+        redraft_policy_(redraft_policy),
         drafter_(drafter),
-        window_(parts.source == nullptr ? rows - 1 : 0, grammar, laws),
-        tree_(rows, grammar.vocabulary(), own_laws),
+        window_(parts.source == nullptr ? rows - 1 : 0, grammar, dists),
+        tree_(rows, grammar.vocabulary(), own_dists),
         growth_(parts.settings, rows, grammar.vocabulary()),
         order_(rows),
         row_of_(rows),
@@ -65,14 +65,14 @@ class TreeSequence : public TokenSequence<Real, Random> {
   }
 
   static std::size_t buffer_bytes(std::size_t vocabulary, std::size_t rows) {
-    return LawPipeline<Real>::buffer_bytes(static_cast<std::int64_t>(vocabulary)) +
+    return DistributionPipeline<Real>::buffer_bytes(static_cast<std::int64_t>(vocabulary)) +
            (rows + 2) * vocabulary * sizeof(Real) + vocabulary * sizeof(std::int32_t);
   }
 
   DraftWindow<Real>* window() override { return &window_; }
   std::size_t rows() const override { return tree_.size(); }
   std::int32_t row_token(std::size_t row) const { return tree_.token(order_[row]); }
-  // The earlier row that this one stands behind; row >= 1.
+  // The earlier row that this one stands after; row >= 1.
   std::size_t parent(std::size_t row) const { return at(row_of_[at(tree_.parent(order_[row]))]); }
 
   std::size_t line(std::size_t row, PassLine& out) const override {
@@ -151,29 +151,29 @@ class TreeSequence : public TokenSequence<Real, Random> {
     this->count_pass(tokens_.size() - before);
   }
 
-  void describe(JudgedItem& item, std::vector<JudgedRow>& rows,
-                std::vector<JudgedNode>& nodes) const override {
+  void describe(VerifiedItem& item, std::vector<VerifiedRow>& rows,
+                std::vector<VerifiedNode>& nodes) const override {
     item.position = this->position();
     for (std::size_t j = 0; j < this->rows(); ++j) {
       const std::int32_t of = order_[j];
       const std::size_t depth = depth_of(of);
-      JudgedRow row{.place = static_cast<std::int32_t>(depth)};
+      VerifiedRow row{.place = static_cast<std::int32_t>(depth)};
       if (const auto forced = forced_at(depth)) row.forced = *forced;
-      JudgedNode node{.token = tree_.token(of)};
+      VerifiedNode node{.token = tree_.token(of)};
       const std::int32_t child = tree_.first_child(of);
       if (child != kNoNode) {
         node.child = row_of_[at(child)];
         row.draft = tree_.token(child);
-        row.kind = draft_kind(tree_.law(of).kind);
-        if (tree_.law(of).guest >= 0) {
+        row.kind = draft_kind(tree_.dist(of).kind);
+        if (tree_.dist(of).guest >= 0) {
           row.kind = DraftKind::kGuest;
-          row.law_row = tree_.law(of).guest;
+          row.dist_row = tree_.dist(of).guest;
         } else if (row.kind == DraftKind::kRow) {
-          row.law_row = window_.law_row(depth);
+          row.dist_row = window_.dist_row(depth);
         }
       }
-      const std::int32_t beside = of == 0 ? kNoNode : tree_.next_sibling(of);
-      if (beside != kNoNode) node.sibling = row_of_[at(beside)];
+      const std::int32_t next_to = of == 0 ? kNoNode : tree_.next_sibling(of);
+      if (next_to != kNoNode) node.sibling = row_of_[at(next_to)];
       rows.push_back(row);
       nodes.push_back(node);
     }
@@ -208,8 +208,8 @@ class TreeSequence : public TokenSequence<Real, Random> {
       for (; node != kNoNode; node = tree_.first_child(node)) {
         row_of_[at(node)] = static_cast<std::int32_t>(row);
         order_[row++] = node;
-        const std::int32_t beside = node == 0 ? kNoNode : tree_.next_sibling(node);
-        if (beside != kNoNode) stack_.push_back(beside);
+        const std::int32_t next_to = node == 0 ? kNoNode : tree_.next_sibling(node);
+        if (next_to != kNoNode) stack_.push_back(next_to);
       }
     }
   }
@@ -227,9 +227,9 @@ class TreeSequence : public TokenSequence<Real, Random> {
   }
 
   TreeParts<Real, Random> parts_;
-  const TailPolicy<Real, Random>* tail_;
+  const RedraftPolicy<Real, Random>* redraft_policy_;
   Drafter<Real, Random>* drafter_;
-  DraftWindow<Real> window_;  // the first path: tokens and laws
+  DraftWindow<Real> window_;  // the first path: tokens and distributions
   DraftTree<Real> tree_;
   TreeGrowth<Real> growth_;
   std::vector<std::int32_t> order_, row_of_;  // nodes by row, rows by node
@@ -244,11 +244,11 @@ class TreeSequence : public TokenSequence<Real, Random> {
     Verdict<Real> test(std::size_t row) override {
       const std::int32_t node = tree.order_[row];
       this->target = tree.process(tree.tokens_.size(), this->raw(row));
-      const SiblingJudgement<Real> of_drafts = tree.test_candidates(this->target, node);
+      const SiblingDecision<Real> of_drafts = tree.test_candidates(this->target, node);
       Verdict<Real> out;
       out.token = of_drafts.token;
       out.strict = of_drafts.strict;
-      out.chance = tree.tree_.law(node).prob(tree.candidates_[0]);
+      out.chance = tree.tree_.dist(node).prob(tree.candidates_[0]);
       out.accepted = of_drafts.chosen >= 0;
       if (out.accepted) out.next = tree.row_of_[at(tree.children_[at(of_drafts.chosen)])];
       return this->by_row(out);
@@ -260,7 +260,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
     TreeSequence& tree;
   };
 
-  SiblingJudgement<Real> test_candidates(const TargetRow<Real>& row, std::int32_t node) {
+  SiblingDecision<Real> test_candidates(const TargetRow<Real>& row, std::int32_t node) {
     const std::optional<std::int32_t> forced = this->grammar().forced(this->position());
     if (forced) {
       const auto found = std::find(candidates_.begin(), candidates_.end(), *forced);
@@ -268,22 +268,22 @@ class TreeSequence : public TokenSequence<Real, Random> {
       return {right ? static_cast<std::int32_t>(found - candidates_.begin()) : -1, *forced,
               right ? Real{1} : Real{0}};
     }
-    return parts_.rule->judge({row, tree_.law(node), candidates_, this->position()}, random_,
+    return parts_.rule->accept({row, tree_.dist(node), candidates_, this->position()}, random_,
                               scratch_);
   }
 
   Redraft<Real> redraft_row(std::int32_t from, const RawRow<Real>& raw, std::size_t position) {
     const TargetRow<Real> row = this->process(position, raw);
     const std::int32_t old = tree_.first_child(from);
-    const DraftLaw<Real> old_law = tree_.law(from);
-    const std::int32_t token = tail_->redraft(
-        row, old == kNoNode ? nullptr : &old_law, old == kNoNode ? -1 : tree_.token(old),
+    const DraftDistribution<Real> old_dist = tree_.dist(from);
+    const std::int32_t token = redraft_policy_->redraft(
+        row, old == kNoNode ? nullptr : &old_dist, old == kNoNode ? -1 : tree_.token(old),
         static_cast<std::uint32_t>(position), random_, scratch_);
     return {token, row.probs};
   }
 
   void count_test(std::int32_t node, const Verdict<Real>& verdict) {
-    Judgement<Real> test;
+    Decision<Real> test;
     test.accepted = verdict.next >= 0;
     test.strict = test.chance = verdict.strict;
     meters_.count_test(depth_of(node), test);
@@ -304,12 +304,12 @@ class TreeSequence : public TokenSequence<Real, Random> {
     return kNoNode;
   }
 
-  // The laws and first candidates of the next pass. A window row is read before it is written: what
+  // The distributions and first candidates of the next pass. A window row is read before it is written: what
   // is read lies deeper than what is written by the tokens that this pass brought.
   void redraft(Verdicts<Real>& rows, std::int32_t node, std::size_t before, std::size_t usable) {
     std::size_t kept = 0;
     const std::size_t brought = tokens_.size() - before;
-    if (tail_->keeps() && window_.capacity() > 0) {
+    if (redraft_policy_->keeps() && window_.capacity() > 0) {
       while (kept < std::min(this->missing(), window_.capacity())) {
         const auto depth = static_cast<std::int32_t>(brought + kept);
         const std::int32_t from = proposer(node, depth, usable);

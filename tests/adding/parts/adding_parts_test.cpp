@@ -1,12 +1,12 @@
 // What docs/adding-a-rule.md, adding-a-drafter.md and adding-a-setting.md add: in so few files, and
-// with all that comes of a row. That the rule keeps its promise is shown by the page's own tests.
+// with all that comes of a row. That the rule keeps its guarantee is shown by the page's own tests.
 #include <nlohmann/json.hpp>
 
 #include "engine/core/json.h"
 #include "engine/decoding/decode_settings.h"
 #include "tests/adding/page.h"
 #include "tests/support/devices.h"
-#include "tests/support/judged_rows.h"
+#include "tests/support/verified_rows.h"
 
 namespace tessera::testing {
 namespace {
@@ -91,20 +91,20 @@ class AddingARuleOnADevice : public OnDevice {};
 TEST_P(AddingARuleOnADevice, DecidesAsTheHostDoes) {
   Dice dice(7);
   for (const std::int64_t codes : {1, 3, 8, 40, 600}) {
-    for (const char* tail : {"drop", "maximal"}) {
-      const JudgedCase drawn{.rule = "share", .tail = tail, .codes = codes};
-      HostJudge host(drawn);
+    for (const char* redraft_policy : {"drop", "maximal"}) {
+      const VerifiedCase drawn{.rule = "share", .redraft_policy = redraft_policy, .codes = codes};
+      HostRowVerifier host(drawn);
       ASSERT_TRUE(host.described());
-      const auto judge =
-          backend->row_judges()->make(host.method(), {.codes = codes, .rows = 60, .items = 10});
-      ASSERT_NE(judge, nullptr);
+      const auto verifier =
+          backend->row_verifiers()->make(host.method(), {.codes = codes, .rows = 60, .items = 10});
+      ASSERT_NE(verifier, nullptr);
       for (int number = 0; number < 6; ++number) {
-        const DrawnPass pass = draw_pass(dice, codes, 10, 6, host.law_rows(), drawn.budget);
+        const DrawnPass pass = draw_pass(dice, codes, 10, 6, host.dist_rows(), drawn.budget);
         const auto rows = static_cast<std::int64_t>(pass.logits.size()) / codes;
         const Tensor logits = upload(pass.logits, Shape{rows, codes});
-        judge->judge({logits.view(), pass.items, pass.rows});
-        const HostJudge::Records want = host.judge(pass);
-        ASSERT_EQ(difference(want, judge->rows(), judge->items(), pass, drawn.tail != "drop"), "");
+        verifier->verify({logits.view(), pass.items, pass.rows});
+        const HostRowVerifier::Records want = host.verify(pass);
+        ASSERT_EQ(difference(want, verifier->rows(), verifier->items(), pass, drawn.redraft_policy != "drop"), "");
       }
     }
   }
@@ -112,9 +112,9 @@ TEST_P(AddingARuleOnADevice, DecidesAsTheHostDoes) {
 
 // A rule whose function a device lacks is the host's.
 TEST_P(AddingARuleOnADevice, LeavesRulesThatItDoesNotKnow) {
-  JudgeMethod method;
+  VerifyMethod method;
   method.rule.name = "nobody's";
-  EXPECT_EQ(backend->row_judges()->make(method, {.codes = 8}), nullptr);
+  EXPECT_EQ(backend->row_verifiers()->make(method, {.codes = 8}), nullptr);
 }
 
 // A GPU's functions are those of the library.

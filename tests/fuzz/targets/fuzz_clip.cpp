@@ -1,5 +1,5 @@
-// Clips in memory. Oracles: frames keep the limits, have the size that was announced and times that
-// grow; the same clip gives the same frames again; a refusal has a known code and comes again; a
+// Videos in memory. Oracles: frames keep the limits, have the size that was announced and times that
+// grow; the same video gives the same frames again; a refusal has a known code and comes again; a
 // moment shows the frame that the frames in order say. The mutator changes few bytes, most of them
 // in tables and heads.
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "engine/core/error.h"
 #include "tests/fuzz/targets/fuzz_support.h"
-#include "tests/unit/video/clip_file.h"
+#include "tests/unit/video/video_file.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -19,19 +19,19 @@ const VideoLimits kLimits = {
 std::vector<std::string> seeds() {
   std::vector<std::string> out;
   const std::vector<std::int64_t> ticks = {0, 1, 2, 5};
-  const auto add = [&](ClipContainer container, ClipCodec codec) {
+  const auto add = [&](VideoContainer container, VideoCodec codec) {
     const auto there = codecs_for(container);
     if (std::find(there.begin(), there.end(), codec) == there.end()) return;
-    const MemoryFile file = written_clip(
+    const MemoryFile file = written_video(
         {.container = container, .codec = codec, .width = 16, .height = 16, .tick = {1, 25}}, ticks,
         6);
     if (file.bytes.size() <= 4096) out.emplace_back(file.bytes.begin(), file.bytes.end());
   };
-  add(ClipContainer::kMp4, ClipCodec::kMpeg4);
-  add(ClipContainer::kMp4, ClipCodec::kH264);
-  add(ClipContainer::kWebm, ClipCodec::kVp9);
-  add(ClipContainer::kMatroska, ClipCodec::kFfv1);
-  add(ClipContainer::kMatroska, ClipCodec::kH264);
+  add(VideoContainer::kMp4, VideoCodec::kMpeg4);
+  add(VideoContainer::kMp4, VideoCodec::kH264);
+  add(VideoContainer::kWebm, VideoCodec::kVp9);
+  add(VideoContainer::kMatroska, VideoCodec::kFfv1);
+  add(VideoContainer::kMatroska, VideoCodec::kH264);
   require(out.size() >= 3, "seeds that fit");
   return out;
 }
@@ -51,7 +51,7 @@ void check_frame(const VideoFrame& frame, const VideoInfo& info, std::int64_t la
 }
 
 // The frames up to the end or an error, which comes again.
-std::vector<VideoFrame> frames_of(ClipReader& reader, bool& whole) {
+std::vector<VideoFrame> frames_of(VideoReader& reader, bool& whole) {
   std::vector<VideoFrame> out;
   whole = false;
   try {
@@ -73,7 +73,7 @@ std::vector<VideoFrame> frames_of(ClipReader& reader, bool& whole) {
   return out;
 }
 
-void check_moments(ClipReader& reader, const std::vector<VideoFrame>& frames) {
+void check_moments(VideoReader& reader, const std::vector<VideoFrame>& frames) {
   const std::array<std::size_t, 2> some = {frames.size() - 1, frames.size() / 2};
   for (const std::size_t i : some) {
     const auto shown = reader.frame_at(frames[i].ticks);
@@ -82,11 +82,11 @@ void check_moments(ClipReader& reader, const std::vector<VideoFrame>& frames) {
   }
 }
 
-void check_clip(std::span<const std::uint8_t> bytes) {
+void check_video(std::span<const std::uint8_t> bytes) {
   MemoryFile file;
   file.bytes.assign(bytes.begin(), bytes.end());
   try {
-    ClipReader reader(file, kLimits);
+    VideoReader reader(file, kLimits);
     const VideoInfo& info = reader.info();
     require(info.width >= 1 && info.height >= 1 && info.width <= 64 && info.height <= 64, "sides");
     require(info.tick.num > 0 && info.tick.den > 0, "a unit of time");
@@ -103,7 +103,7 @@ void check_clip(std::span<const std::uint8_t> bytes) {
 }  // namespace tessera::fuzz
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  tessera::settle_clip_codecs(std::size_t{64} << 20);
+  tessera::settle_video_codecs(std::size_t{64} << 20);
   tessera::fuzz::write_seeds_if_asked(tessera::fuzz::seeds());
   return 0;
 }
@@ -121,6 +121,6 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz::check_clip({data, size});
+  tessera::fuzz::check_video({data, size});
   return 0;
 }

@@ -88,7 +88,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     const std::string_view from =
         choice.one_in(4) ? kSeeds[choice.below(kSeeds.size())] : as_text(data, size);
     const std::string changed = mutate_json(from, choice);
-    if (!changed.empty()) return give_back(changed, data, max_size);
+    if (!changed.empty()) return release(changed, data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);
 }

@@ -1,6 +1,6 @@
 // Foreign text on its way to terminals, logs and lists. Oracle: nothing that comes out moves a
 // cursor, begins an escape sequence, turns the writing direction or breaks a line; what was escaped
-// can be told from what was not, so that the text can be had back; a JSON line parses to the text.
+// can be notified from what was not, so that the text can be had back; a JSON line parses to the text.
 #include <nlohmann/json.hpp>
 
 #include "apps/captions/text_forms.h"
@@ -116,7 +116,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// Characters from the edges of what is dangerous, beside libFuzzer's own changes.
+// Characters from the edges of what is dangerous, next to libFuzzer's own changes.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned seed) {
   using namespace tessera::fuzz;
@@ -130,5 +130,5 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   tessera::append_utf8(piece, kCharacters[choice.below(std::size(kCharacters))]);
   if (choice.one_in(8)) piece.pop_back();  // the beginning of a character, or nothing
   text.insert(choice.below(text.size() + 1), piece);
-  return give_back(text, data, max_size);
+  return release(text, data, max_size);
 }

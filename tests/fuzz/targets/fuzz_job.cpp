@@ -34,7 +34,7 @@ void check_item(const JobItem& item) {
     require(value.number >= row->low && value.number <= row->high, "settings are in range");
   }
   require(!item.kind || *item.kind == "picture" || *item.kind == "video", "kinds are known");
-  require(!item.frames || (*item.frames >= 1 && *item.frames <= kMaxClipFrames),
+  require(!item.frames || (*item.frames >= 1 && *item.frames <= kMaxVideoFrames),
           "lengths are in range");
   require(!item.fps || (*item.fps >= 1 && *item.fps <= 240), "rates are in range");
 }
@@ -169,7 +169,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// Pieces of the grammar put into the text, beside libFuzzer's own changes.
+// Pieces of the grammar put into the text, next to libFuzzer's own changes.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned seed) {
   using namespace tessera::fuzz;
@@ -202,7 +202,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     const std::size_t digit = text.find_first_of("0123456789", choice.below(text.size()));
     if (digit != std::string::npos && choice.one_in(3)) {
       text.replace(digit, 1, kNumbers[choice.below(std::size(kNumbers))]);
-      return give_back(text, data, max_size);
+      return release(text, data, max_size);
     }
     const std::string piece = kPieces[choice.below(std::size(kPieces))];
     const std::size_t at = 1 + choice.below(text.size());
@@ -211,7 +211,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     } else {
       text.insert(std::min(at, text.size()), piece);
     }
-    return give_back(text, data, max_size);
+    return release(text, data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);
 }

@@ -74,7 +74,7 @@ void check_mended(const std::string& journal, const std::vector<std::string>& tr
     const bool mended = !opened.mended().kept_as.empty();
     require(mended == fs::exists(kept), "what is mended is kept");
     require(!mended || get_file(kept) == journal, "as it was");
-    require(!mended || opened.cut_bytes() == 0, "nothing is cut beside that");
+    require(!mended || opened.cut_bytes() == 0, "nothing is cut next to that");
   } catch (const Error&) {  // its header is damaged, or another job's
     require(get_file(scratch()) == journal, "what is refused stays");
     return;
@@ -148,7 +148,7 @@ std::optional<ItemRecords> joined(const ItemRecords& a, const ItemRecords& b) {
   try {
     return merge_records(a, b);
   } catch (const Error& error) {
-    require(error.info().code == "E_MERGE_CONFLICT", "conflicts are told as such");
+    require(error.info().code == "E_MERGE_CONFLICT", "conflicts are notified as such");
     return std::nullopt;
   }
 }
@@ -239,7 +239,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// Names and states of records, beside libFuzzer's own changes.
+// Names and states of records, next to libFuzzer's own changes.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned seed) {
   using namespace tessera::fuzz;
@@ -251,7 +251,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     const std::size_t end = text.find('"', name + 5);
     if (end != std::string::npos) {
       text.replace(name + 5, end - name - 5, kNames[choice.below(std::size(kNames))]);
-      return give_back(text, data, max_size);
+      return release(text, data, max_size);
     }
   }
   return LLVMFuzzerMutate(data, size, max_size);

@@ -1,4 +1,4 @@
-// What a picture says of itself, written and read back. Oracle: whatever the prompt, the negative
+// What an image says of itself, written and read back. Oracle: whatever the prompt, the negative
 // prompt and the model's name hold, the facts that come out of the file are the facts that went in;
 // the XMP packet is well-formed XML and still says what it must.
 #include <nlohmann/json.hpp>
@@ -42,7 +42,7 @@ ImageFacts facts_of(std::string_view input) {
   facts.backend = "cpu";
   facts.width = facts.height = 8;
   facts.tokens = facts.passes = 16;
-  facts.law.top_p = facts.law.typical = facts.law.guidance = facts.law.temperature = 1;
+  facts.dist.top_p = facts.dist.typical = facts.dist.guidance = facts.dist.temperature = 1;
   facts.method = decode_method("plain");
   return facts;
 }
@@ -135,7 +135,7 @@ bool is_well_formed(std::string_view xml) {
 
 void check_round_trip(const ImageFacts& facts) {
   static const Image pixel(1, 1);
-  const PictureTexts written = picture_texts(facts, RecordFacts::kAll);
+  const ImageTexts written = image_texts(facts, RecordFacts::kAll);
   const std::string file = encode_png(pixel, written.texts, written.xmp);
   const PngTexts read = parse_png_texts(file, "f.png");
   require(read.warnings.empty(), "the file is read without warnings");
@@ -184,7 +184,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// Pieces of the formats put into the text, beside libFuzzer's own changes.
+// Pieces of the formats put into the text, next to libFuzzer's own changes.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned seed) {
   using namespace tessera::fuzz;
@@ -207,5 +207,5 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   if (choice.one_in(3)) return LLVMFuzzerMutate(data, size, max_size);
   std::string text(as_text(data, size));
   text.insert(choice.below(text.size() + 1), kPieces[choice.below(std::size(kPieces))]);
-  return give_back(text, data, max_size);
+  return release(text, data, max_size);
 }

@@ -1,18 +1,18 @@
-// Picture files of all five formats; inputs that begin with "EXIF" are metadata blocks. Oracles:
+// Image files of all five formats; inputs that begin with "EXIF" are metadata blocks. Oracles:
 // what is accepted keeps the limits and has as many bytes as its size says; a refusal has a known
 // code and says what was expected and found. The mutator mends the checksums of PNG chunks.
 #include <set>
 
 #include "engine/core/error.h"
 #include "tests/fuzz/targets/fuzz_support.h"
-#include "tests/support/picture_files.h"
+#include "tests/support/image_files.h"
 #include "vision/codec/decode.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::fuzz {
 namespace {
 
-const PictureLimits kLimits = {.file_bytes = 1 << 16, .side = 300, .pixels = 300 * 200};
+const ImageLimits kLimits = {.file_bytes = 1 << 16, .side = 300, .pixels = 300 * 200};
 constexpr std::string_view kExif = "EXIF";
 
 std::vector<std::string> seeds() {
@@ -73,21 +73,21 @@ void check_exif(std::string_view block) {
   require(notes.empty() || orientation == 0, "a broken block gives no orientation");
 }
 
-void check_picture(std::span<const std::uint8_t> file) {
+void check_image(std::span<const std::uint8_t> file) {
   static const std::set<std::string> kCodes = {"E_PICTURE_FILE", "E_PICTURE_FORMAT",
                                                "E_PICTURE_SIZE", "E_PICTURE_CUT", "E_PICTURE_DATA"};
   const std::vector<std::uint8_t> copy(file.begin(), file.end());
   try {
-    const Picture picture = decode_picture(copy, kLimits);
-    const auto width = static_cast<std::uint64_t>(picture.width);
-    const auto height = static_cast<std::uint64_t>(picture.height);
+    const DecodedImage image = decode_image(copy, kLimits);
+    const auto width = static_cast<std::uint64_t>(image.width);
+    const auto height = static_cast<std::uint64_t>(image.height);
     require(width >= 1 && height >= 1 && width <= kLimits.side && height <= kLimits.side, "sides");
     require(width * height <= kLimits.pixels, "area");
-    require(picture.channels == 3 || picture.channels == 4, "channels");
-    require(picture.pixels.size() == width * height * static_cast<std::uint64_t>(picture.channels),
+    require(image.channels == 3 || image.channels == 4, "channels");
+    require(image.pixels.size() == width * height * static_cast<std::uint64_t>(image.channels),
             "bytes");
-    require(picture.format == sniff_picture(copy), "the format that its first bytes say");
-    require(on_background(picture, {1, 2, 3}).rgb.size() == width * height * 3, "a background");
+    require(image.format == sniff_image(copy), "the format that its first bytes say");
+    require(on_background(image, {1, 2, 3}).rgb.size() == width * height * 3, "a background");
   } catch (const Error& error) {
     require(kCodes.contains(error.info().code), "a known code");
     require(!error.info().expected.empty() && !error.info().found.empty(), "a full message");
@@ -109,7 +109,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   std::string file(fuzz::as_text(data, changed));
   if (!file.starts_with(kPngSignature) || fuzz::Choice(seed).one_in(5)) return changed;
   fuzz::mend_checksums(file);
-  return fuzz::give_back(file, data, max_size);
+  return fuzz::release(file, data, max_size);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -118,7 +118,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (text.starts_with(fuzz::kExif)) {
     fuzz::check_exif(text.substr(fuzz::kExif.size()));
   } else {
-    fuzz::check_picture({data, size});
+    fuzz::check_image({data, size});
   }
   return 0;
 }

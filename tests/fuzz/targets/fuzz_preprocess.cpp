@@ -1,6 +1,6 @@
 // Geometry of preprocessing: a byte chooses the family, four the size, one whether pixels are made
 // too, with views of few pixels. Oracles: everything lies inside what holds it, the tokens are
-// counted again one by one, and no pixel is read outside of its picture.
+// counted again one by one, and no pixel is read outside of its image.
 #include <cmath>
 
 #include "engine/core/error.h"
@@ -68,10 +68,10 @@ PreprocessPolicy small(PreprocessPolicy policy) {
 }
 
 void check_pixels(const PreprocessPolicy& policy, std::int64_t width, std::int64_t height) {
-  Picture picture(width, height, width % 2 == 0 ? 3 : 4, "noise");
+  DecodedImage image(width, height, width % 2 == 0 ? 3 : 4, "noise");
   Choice choice(static_cast<unsigned>(width * 1000 + height));
-  for (std::uint8_t& byte : picture.pixels) byte = static_cast<std::uint8_t>(choice.next());
-  const PreprocessedPicture out = preprocess(policy, picture);
+  for (std::uint8_t& byte : image.pixels) byte = static_cast<std::uint8_t>(choice.next());
+  const PreprocessedImage out = preprocess(policy, image);
   check_plan(policy, out.plan);
   require(static_cast<std::int64_t>(out.views.size()) == out.plan.views, "as many views");
   for (const EncoderView& view : out.views) {
@@ -111,7 +111,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::check_plan(policy, plan_preprocess(policy, width, height));
     }
   } catch (const Error& error) {
-    fuzz::require(error.info().code == "E_PICTURE_ASPECT", "thin pictures only");
+    fuzz::require(error.info().code == "E_PICTURE_ASPECT", "thin images only");
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Frames of pictures that other programs show. Oracle: what is read was whole and within its
+// Frames of images that other programs show. Oracle: what is read was whole and within its
 // limits, written again it is the same bytes; a stream read in other pieces says the same; every
 // head that is taken names no more than a frame may hold.
 #include <algorithm>
@@ -28,7 +28,7 @@ Reading read_in(std::string_view bytes, std::size_t piece) {
   } catch (const Error& error) {
     require(error.info().code == "E_PREVIEW_FRAME" && error.exit_code() == 1 &&
                 !error.info().expected.empty() && !error.info().found.empty(),
-            "nonsense is told with its place");
+            "nonsense is notified with its place");
     out.refused = true;
     while (auto message = reader.next()) out.messages.push_back(std::move(*message));
   }
@@ -41,13 +41,13 @@ void check_limits(const PreviewMessage& message) {
     require(begin->width >= 1 && begin->height >= 1 && begin->width <= kPreviewSide &&
                 begin->height <= kPreviewSide &&
                 std::uint64_t{begin->width} * begin->height <= kPreviewPixels,
-            "a picture has a size we take");
+            "an image has a size we take");
     require(begin->model.size() <= kPreviewNameBytes && begin->prompt.size() <= kPreviewTextBytes,
             "texts are bounded");
   }
   if (const auto* rows = std::get_if<PreviewRows>(&message)) {
     require(rows->rgb.size() <= kPreviewFrameBytes, "pixels are bounded");
-    require(rows->first + rows->rows <= kPreviewSide, "rows are within a picture");
+    require(rows->first + rows->rows <= kPreviewSide, "rows are within an image");
     require(rows->rows == 0 ? rows->rgb.empty() : rows->rgb.size() % (rows->rows * 3) == 0,
             "rows are whole");
     require(rows->seconds >= 0, "time is a number");
@@ -89,7 +89,7 @@ void check(std::string_view bytes) {
 }
 
 std::vector<std::string> seeds() {
-  const PreviewBegin begin{.picture = 1,
+  const PreviewBegin begin{.image = 1,
                            .seed = 2,
                            .width = 8,
                            .height = 4,
@@ -97,14 +97,14 @@ std::vector<std::string> seeds() {
                            .grid_columns = 4,
                            .model = "m",
                            .prompt = "a prompt"};
-  const PreviewRows rows{.picture = 1,
+  const PreviewRows rows{.image = 1,
                          .rows = 2,
                          .rows_done = 1,
                          .passes = 3,
                          .tokens = 4,
                          .seconds = 0.5,
                          .rgb = std::vector<std::uint8_t>(48, 7)};
-  const PreviewRows none{.picture = 1, .rows_done = 2};
+  const PreviewRows none{.image = 1, .rows_done = 2};
   const std::string end = encode_preview(PreviewEnd{1, PreviewState::kStopped});
   return {encode_preview(begin), encode_preview(rows), encode_preview(none), end,
           encode_preview(begin) + encode_preview(rows) + encode_preview(none) + end};
@@ -174,7 +174,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   Choice choice(seed);
   if (!choice.one_in(4)) {
     const std::string changed = mutate_frame(std::string(as_text(data, size)), choice);
-    if (!changed.empty()) return give_back(changed, data, max_size);
+    if (!changed.empty()) return release(changed, data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);
 }

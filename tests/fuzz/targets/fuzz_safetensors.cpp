@@ -20,7 +20,7 @@ const std::map<std::string, unsigned> kSizes = {{"F32", 4}, {"BF16", 2}, {"F16",
                                                 {"I8", 1},  {"U8", 1},   {"I16", 2}, {"I32", 4},
                                                 {"I64", 8}, {"BOOL", 1}};
 
-// Paints every byte that a tensor claims; each must be painted exactly once.
+// Generates every byte that a tensor claims; each must be generated exactly once.
 void check_naively(std::string_view file, const Container& accepted) {
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i) {
@@ -29,7 +29,7 @@ void check_naively(std::string_view file, const Container& accepted) {
   const NaiveJson header = NaiveJson::parse(file.substr(8, length), nullptr, false);
   require(header.is_object(), "the header is a JSON object");
   const std::string_view data = file.substr(8 + length);
-  std::vector<unsigned char> painted(data.size(), 0);
+  std::vector<unsigned char> generated(data.size(), 0);
   std::size_t count = 0;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
@@ -46,9 +46,9 @@ void check_naively(std::string_view file, const Container& accepted) {
     const Wide end = entry.at("data_offsets").at(1).get<std::uint64_t>();
     require(begin + (empty ? 0 : bytes) == end, "offsets span the shape");
     require(end <= data.size(), "the tensor ends inside the file");
-    for (Wide i = begin; i < end; ++i) ++painted[static_cast<std::size_t>(i)];
+    for (Wide i = begin; i < end; ++i) ++generated[static_cast<std::size_t>(i)];
   }
-  for (const unsigned char times : painted) require(times == 1, "each byte belongs to one tensor");
+  for (const unsigned char times : generated) require(times == 1, "each byte belongs to one tensor");
   require(count == accepted.tensors.size(), "as many tensors");
 }
 
@@ -69,7 +69,7 @@ void check_index(std::string_view text, const ShardIndex& accepted) {
   try {
     json = NaiveJson::parse(text);
   } catch (const NaiveJson::out_of_range&) {
-    return;  // a number beside the map that no double holds: the reader steps over it
+    return;  // a number next to the map that no double holds: the reader steps over it
   } catch (const NaiveJson::parse_error&) {
     require(false, "the index is a JSON object");
   }
@@ -111,7 +111,7 @@ void move_or_repeat(std::string& header, Choice& choice) {
   header.insert(close + 1, ",\"" + name + "\":" + header.substr(dtype, close + 1 - dtype));
 }
 
-// Changes one number of the header and mends its length, or its text, or the data behind it.
+// Changes one number of the header and mends its length, or its text, or the data after it.
 std::string mutate(std::string_view input, Choice& choice) {
   const bool index = input.starts_with("{");
   if (!index && input.size() < 10) return {};
@@ -198,7 +198,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   tessera::fuzz::Choice choice(seed);
   if (!choice.one_in(5)) {
     const std::string changed = tessera::fuzz::mutate(tessera::fuzz::as_text(data, size), choice);
-    if (!changed.empty()) return tessera::fuzz::give_back(changed, data, max_size);
+    if (!changed.empty()) return tessera::fuzz::release(changed, data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);
 }

@@ -101,7 +101,7 @@ inline std::string_view as_text(const std::uint8_t* data, std::size_t size) {
 }
 
 // Puts `text` back into the fuzzer's buffer; its new size.
-inline std::size_t give_back(const std::string& text, std::uint8_t* data, std::size_t max_size) {
+inline std::size_t release(const std::string& text, std::uint8_t* data, std::size_t max_size) {
   const std::size_t size = std::min(text.size(), max_size);
   std::copy_n(text.data(), size, reinterpret_cast<char*>(data));
   return size;

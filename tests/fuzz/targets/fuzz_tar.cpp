@@ -30,7 +30,7 @@ void check_name(const std::string& name) {
 void check_error(const Error& error) {
   require(error.exit_code() == 1 && error.info().code.starts_with("E_") &&
               error.info().file == "f" && !error.info().where.empty(),
-          "a bad archive is told with its place");
+          "a bad archive is notified with its place");
 }
 
 void check_members(const std::string& bytes) {
@@ -64,9 +64,9 @@ void check_samples(const std::string& bytes) {
   try {
     while (const auto sample = reader.next()) {
       check_name(sample->key);
-      require(sample->failure.has_value() == sample->picture.extension.empty(),
-              "a sample has a picture or a reason");
-      total += sample->picture.bytes.size();
+      require(sample->failure.has_value() == sample->image.extension.empty(),
+              "a sample has an image or a reason");
+      total += sample->image.bytes.size();
       for (const SampleMember& member : sample->others) total += member.bytes.size();
     }
   } catch (const Error& error) {
@@ -200,7 +200,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     const std::string text(as_text(data, size));
     const std::string changed =
         choice.one_in(4) ? mutate_blocks(text, choice) : mutate_header(text, choice);
-    if (!changed.empty()) return give_back(changed, data, max_size);
+    if (!changed.empty()) return release(changed, data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);
 }

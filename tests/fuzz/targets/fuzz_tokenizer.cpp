@@ -1,4 +1,4 @@
-// tokenizer.json (inputs that begin with '{', the text to encode behind a zero byte), and texts for
+// tokenizer.json (inputs that begin with '{', the text to encode after a zero byte), and texts for
 // byte-level tokenizers of the published kinds. Oracles: ids lie in the vocabulary; decoding what a
 // byte-level tokenizer without normaliser encoded gives the text back.
 #include <nlohmann/json.hpp>
@@ -104,7 +104,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     const std::string changed =
         mutate_json(choice.one_in(4) ? seed_tokenizer() : input.substr(0, cut), choice);
     if (!changed.empty())
-      return give_back(changed + std::string(input.substr(cut)), data, max_size);
+      return release(changed + std::string(input.substr(cut)), data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);
 }

@@ -269,7 +269,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     const std::string text(as_text(data, size));
     const std::string changed =
         text.starts_with("PK") ? mutate_zip(text, choice) : mutate_pickle(text, choice);
-    if (!changed.empty()) return give_back(changed, data, max_size);
+    if (!changed.empty()) return release(changed, data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);
 }

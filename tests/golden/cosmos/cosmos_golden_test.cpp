@@ -1,6 +1,6 @@
 // Parity of the Cosmos family with a reference of our own (assets/recipes/fixtures_cosmos.py): what
 // enters the last layer and logits over a whole stream, and the stream that is written greedily
-// behind a given first grid, in the forms of the 4B (plain), the 5B (text) and the 12B (wide). And
+// after a given first grid, in the forms of the 4B (plain), the 5B (text) and the 12B (wide). And
 // that a tensor off by 1e-3 or swapped, or one rule of the form left out, is noticed.
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
     return std::vector<std::int32_t>(static_cast<std::size_t>(spec_.model.max_prompt), 0);
   }
 
-  // The first rows of the text's; those behind them are zeros.
+  // The first rows of the text's; those after them are zeros.
   std::optional<CrossContext> context(const StreamModel& model, std::int64_t rows) const {
     if (!reads_text()) return std::nullopt;
     std::vector<float> text = hashed_values("context", kContextRows * kContextWidth);
@@ -116,15 +116,15 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
                     image_limits(model, {.prompt_rows = 1,
                                          .window = method.window,
                                          .guided = false,
-                                         .laws = true,
+                                         .dists = true,
                                          .given_tokens = 6}),
                     parts.parts());
     const auto seen = context(model, kContextRows);
     Stream item;
     item.prompt.ids = prompt();
     item.given.assign(tokens_.begin(), tokens_.begin() + 6);
-    item.law.guidance = 1.0;
-    item.law.temperature = 0;
+    item.dist.guidance = 1.0;
+    item.dist.temperature = 0;
     item.context = seen ? &*seen : nullptr;
     const auto results = run_streams(loop, {&item, 1});
     EXPECT_EQ(results[0].status, StreamStatus::kDone);
@@ -145,7 +145,7 @@ TEST_P(CosmosGolden, LogitsEqualTheReference) {
   EXPECT_LE(off, kTolerance);
 }
 
-TEST_P(CosmosGolden, TheStreamBehindAGivenGridEqualsTheReference) {
+TEST_P(CosmosGolden, TheStreamAfterAGivenGridEqualsTheReference) {
   const StreamModel model = load(spec_);
   EXPECT_EQ(model.config().max_prompt, reads_text() ? 1 : 0);
   for (const char* method : {"plain", "frames", "gumbel"}) {
@@ -205,7 +205,7 @@ TEST_P(CosmosGolden, ARuleLeftOutIsNoticed) {
   if (reads_text()) {
     EXPECT_GT(without([](ModelConfig& model) { model.added_places = false; }), 1e-2);
     EXPECT_GT(without([](ModelConfig& model) { model.rope.condition_rows = 0; }), 1e-2);
-    // Rows of zeros behind a text are seen too.
+    // Rows of zeros after a text are seen too.
     EXPECT_GT(worst(run(load(spec_), kTextRows)), 1e-3);
   }
 }

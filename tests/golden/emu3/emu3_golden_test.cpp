@@ -1,6 +1,6 @@
 // Parity of the Emu3 family with `transformers` (assets/recipes/fixtures_emu3.py): hidden states of
-// every layer and logits over a whole stream, the guided greedy stream with its control ids, laws
-// under top-k, the decoded picture; under the newer and older names of the port and in the authors'
+// every layer and logits over a whole stream, the guided greedy stream with its control ids, distributions
+// under top-k, the decoded image; under the newer and older names of the port and in the authors'
 // layout. And that a tensor off by 1e-3 or swapped is noticed.
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class Emu3Golden : public testing::Test {
         opened_(open_model(write_port(folder_).string())),
         joint_(ints("tokens")) {}
 
-  // The port's folder: language model and the clip tokenizer of tests/golden/movq in one file.
+  // The port's folder: language model and the video tokenizer of tests/golden/movq in one file.
   static fs::path write_port(const TempFolder& folder) {
     const Checkpoint language = Checkpoint::open(kGolden / "language.safetensors");
     const std::map<std::string, Tensor> tokenizer = reference_movq_weights(
@@ -100,19 +100,19 @@ class Emu3Golden : public testing::Test {
   }
 
   // The stream that the stream loop writes, greedily.
-  std::vector<std::int32_t> painted(const StreamModel& model, const std::string& method_name) const {
+  std::vector<std::int32_t> generated(const StreamModel& model, const std::string& method_name) const {
     DecodeAids aids;
     aids.grammar = model.config().grammar();
     const DecodeMethod method = settle_method(decode_method(method_name), aids, 8);
     const OwnedParts<float, KeyedRandom> parts(method, aids);
     StreamLoop loop(model,
-                    image_limits(model, {.prompt_rows = 16, .window = method.window, .laws = true}),
+                    image_limits(model, {.prompt_rows = 16, .window = method.window, .dists = true}),
                     parts.parts());
     Stream item;
     item.prompt.ids = ints("prompt");
     item.unconditional.ids = ints("negative");
-    item.law.guidance = 3.0;
-    item.law.temperature = 0;
+    item.dist.guidance = 3.0;
+    item.dist.temperature = 0;
     const auto results = run_streams(loop, {&item, 1});
     EXPECT_EQ(results[0].status, StreamStatus::kDone);
     return results[0].tokens;
@@ -121,12 +121,12 @@ class Emu3Golden : public testing::Test {
   void expect_parity(OpenedModel& opened) const {
     const StreamModel model = load_stream_model(opened, *backend_, DType::kF32);
     EXPECT_LE(worst(model), 1e-5);
-    EXPECT_EQ(painted(model, "plain"), local());
-    EXPECT_EQ(painted(model, "gumbel"), local());
+    EXPECT_EQ(generated(model, "plain"), local());
+    EXPECT_EQ(generated(model, "gumbel"), local());
     const MovqTokenizer movq(*backend_, *opened.spec.movq, *opened.vq_weights, DType::kF32,
                              TokenizerHalves::kDecoder);
-    const Tensor picture = movq.decode(opened.spec.model.grammar().picture_codes(local()), 5, 5);
-    EXPECT_LE(relative_difference(floats_of(picture.view()), floats("pixels")), 1e-5);
+    const Tensor image = movq.decode(opened.spec.model.grammar().image_codes(local()), 5, 5);
+    EXPECT_LE(relative_difference(floats_of(image.view()), floats("pixels")), 1e-5);
   }
 
   TempFolder folder_;
@@ -148,7 +148,7 @@ TEST_F(Emu3Golden, SpecIsThatOfTheConfiguration) {
   EXPECT_EQ(spec.model.max_prompt, 128 - 33);
   EXPECT_EQ(spec.sampling.top_k, 2048);
   EXPECT_DOUBLE_EQ(spec.sampling.guidance, 3.0);
-  EXPECT_FALSE(spec.clip.has_value());
+  EXPECT_FALSE(spec.video.has_value());
   EXPECT_EQ(spec.prompt.forms.front().after, "<|image start|>5*5<|image token|>");
 }
 
@@ -159,21 +159,21 @@ TEST_F(Emu3Golden, PortEqualsTheReference) {
 
 // Guidance on log-softmax over the whole vocabulary differs from guidance on raw logits by one
 // number a row, which neither a cut nor a softmax sees.
-TEST_F(Emu3Golden, LawsUnderLogSoftmaxGuidanceAreEqual) {
+TEST_F(Emu3Golden, DistributionsUnderLogSoftmaxGuidanceAreEqual) {
   const StreamModel model = load_stream_model(opened_, *backend_, DType::kF32);
   const auto cond = run_branch(model, ints("prompt")), uncond = run_branch(model, ints("negative"));
   const VocabularyGrammar grammar = model.config().grammar();
-  LawPipeline<float> law({.guidance = 3.0, .top_k = kTopK}, grammar);
+  DistributionPipeline<float> dist({.guidance = 3.0, .top_k = kTopK}, grammar);
   const std::vector<float> recorded = floats("laws");
   const std::size_t first_cond = ints("prompt").size() - 1, codes = grammar.codes;
   const std::size_t first_uncond = ints("negative").size() - 1;
   double off = 0;
   for (std::size_t position = 0; position < joint_.size(); ++position) {
     if (grammar.forced(position)) continue;
-    law.process_at(position, std::span(cond.logits).subspan((first_cond + position) * codes, codes),
+    dist.process_at(position, std::span(cond.logits).subspan((first_cond + position) * codes, codes),
                    std::span(uncond.logits).subspan((first_uncond + position) * codes, codes));
-    EXPECT_EQ(law.support().size(), static_cast<std::size_t>(kTopK));
-    const std::span<const float> got = law.probabilities();
+    EXPECT_EQ(dist.support().size(), static_cast<std::size_t>(kTopK));
+    const std::span<const float> got = dist.probabilities();
     for (std::size_t id = 0; id < codes; ++id) {
       off = std::max(off, std::abs(double{got[id]} - recorded[position * codes + id]));
     }
@@ -234,7 +234,7 @@ TEST_F(Emu3Golden, AuthorsLayoutEqualsTheReference) {
   write_renamed(
       *opened_.weights, folder / "model.safetensors", "text_model",
       [](const std::string& name) { return replaced(name, "model.text_model.", "model."); });
-  // The head beside them.
+  // The head next to them.
   std::map<std::string, ConstTensorView> views;
   const Checkpoint half = Checkpoint::open(folder / "model.safetensors");
   for (const auto& [name, view] : half.tensors()) views.emplace(name, view);

@@ -16,7 +16,7 @@ namespace {
 
 struct Case {
   std::string stem;
-  std::int64_t layers, width, patches, tokens;  // tokens: rows that one picture of its size gives
+  std::int64_t layers, width, patches, tokens;  // tokens: rows that one image of its size gives
   std::string later_prefix;  // how newer files begin the encoder's names; empty = the same
 };
 void PrintTo(const Case& value, std::ostream* out) { *out << value.stem; }
@@ -50,7 +50,7 @@ TEST_P(PublishedTower, ConfigurationGivesTheseTensors) {
   EXPECT_EQ(tower.vit.width, GetParam().width);
 }
 
-TEST_P(PublishedTower, PicturesGiveTheKnownNumberOfRows) {
+TEST_P(PublishedTower, ImagesGiveTheKnownNumberOfRows) {
   const Case& c = GetParam();
   const VisionTower tower = tower_of(published(c.stem));
   const std::int64_t side = c.patches * tower.vit.patch;
@@ -104,7 +104,7 @@ TEST_P(PublishedTower, OneNameChangedIsRefused) {
   expect_refused(tower, more, tower.vit.names.prefix + "stranger.weight", "surplus");
 }
 
-// Newer releases write the same tensors behind another prefix.
+// Newer releases write the same tensors after another prefix.
 TEST_P(PublishedTower, LaterNamesAreFound) {
   const Case& c = GetParam();
   if (c.later_prefix.empty()) return;
@@ -217,7 +217,7 @@ TEST(PublishedTowers, AFileOfAnotherModelIsRefused) {
 }
 
 // 384 pixels are 27 patches of 14 and six pixels that nobody reads.
-TEST(PublishedTowers, PixelsBehindTheLastPatchAreNotRead) {
+TEST(PublishedTowers, PixelsAfterTheLastPatchAreNotRead) {
   const VisionTower tower = tower_of(published("smolvlm-2.2b"));
   EXPECT_EQ(vit_grid(tower.vit, {3, 384, 384}).patches(), 729);
 }

@@ -1,5 +1,5 @@
 // Parity of the Janus family with `transformers` (assets/recipes/fixtures_janus.py): hidden states
-// of every layer, text and picture logits, 25 guided greedy tokens, pixels and codes; from both
+// of every layer, text and image logits, 25 guided greedy tokens, pixels and codes; from both
 // weight layouts. And that this test notices when one tensor is off by 1e-3 or two are swapped.
 #include <gtest/gtest.h>
 
@@ -112,7 +112,7 @@ TEST_F(JanusGolden, PortLayoutEqualsTheReference) {
   const StreamModel model = load_stream_model(opened_, *backend_, DType::kF32);
   EXPECT_EQ(model.unconditional_prompt(prompt_, 2), unconditional_);
   expect_parity(model);
-  // Text logits: the head is not uploaded for painting, so it is applied here.
+  // Text logits: the head is not uploaded for generating, so it is applied here.
   EXPECT_LE(relative_difference(naive_head(final_hidden_, *opened_.weights->find("lm_head.weight")),
                                 recorded_floats(recorded_, "text_logits")),
             1e-5);
@@ -179,7 +179,7 @@ TEST_F(JanusGolden, OriginalLayoutEqualsTheReference) {
             1e-4);
 }
 
-// Tensors that painting loads and this test therefore answers for.
+// Tensors that generation loads and this test therefore answers for.
 std::vector<std::string> loaded_names(const Checkpoint& checkpoint) {
   std::vector<std::string> names;
   for (const auto& [name, view] : checkpoint.tensors()) {

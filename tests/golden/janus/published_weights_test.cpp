@@ -1,4 +1,4 @@
-// For whoever has real weights (docs/verify-published.md): paints greedily with a published folder
+// For whoever has real weights (docs/verify-published.md): generates greedily with a published folder
 // and prints the codes. Skipped, visibly, unless an environment variable names the folder:
 //   TESSERA_PUBLISHED_JANUS     Janus-Pro-1B: prompt length and first code are checked
 //   TESSERA_PUBLISHED_LLAMAGEN  any class-conditional size: class 207

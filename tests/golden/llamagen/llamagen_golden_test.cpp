@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 const fs::path kGolden = source_folder() / "tests" / "golden" / "llamagen";
 constexpr float kGuidance = 4.0f;
 
-// A VQ tokenizer beside the weights, as the family asks for; its values play no part here.
+// A VQ tokenizer next to the weights, as the family asks for; its values play no part here.
 void write_vq(const fs::path& path, std::int64_t codes) {
   VqSpec spec;
   spec.base_channels = 32;

@@ -48,8 +48,8 @@ Published published(const std::string& stem) {
   return out;
 }
 
-// What Janus paints with is another reader's.
-bool of_a_painter(const std::string& name) {
+// What Janus generates with is another reader's.
+bool of_a_generator(const std::string& name) {
   return name.starts_with("model.vqmodel.") || name.starts_with("model.generation_");
 }
 
@@ -66,7 +66,7 @@ class PublishedCaptioner : public testing::TestWithParam<Case> {
   static void expect_exactly(const ModelSpec& spec, const std::vector<TensorSpec>& tensors) {
     std::map<std::string, Shape> want, got;
     for (const TensorSpec& tensor : tensors) {
-      if (!of_a_painter(tensor.name)) want.emplace(tensor.name, tensor.shape);
+      if (!of_a_generator(tensor.name)) want.emplace(tensor.name, tensor.shape);
     }
     for (const TensorSpec& tensor : describing_tensors(spec)) {
       EXPECT_TRUE(got.emplace(tensor.name, tensor.shape).second) << tensor.name << " twice";
@@ -82,7 +82,7 @@ class PublishedCaptioner : public testing::TestWithParam<Case> {
                              const std::string& name) {
     try {
       settled(model, tensors);
-      ADD_FAILURE() << "accepted without, beside or with another " << name;
+      ADD_FAILURE() << "accepted without, next to or with another " << name;
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), 4);
       EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
@@ -94,14 +94,14 @@ TEST_P(PublishedCaptioner, WantsExactlyTheseTensors) {
   const Published model = published(GetParam().stem);
   const ModelSpec spec = settled(model, model.tensors);
   expect_exactly(spec, model.tensors);
-  std::int64_t all = 0, painter = 0;
+  std::int64_t all = 0, generator = 0;
   for (const TensorSpec& tensor : model.tensors) {
     all += tensor.shape.elements();
-    if (of_a_painter(tensor.name)) painter += tensor.shape.elements();
+    if (of_a_generator(tensor.name)) generator += tensor.shape.elements();
   }
   EXPECT_EQ(all, model.parameters);
   EXPECT_EQ(all, GetParam().parameters);
-  EXPECT_EQ(describing_parameters(spec), all - painter);
+  EXPECT_EQ(describing_parameters(spec), all - generator);
 }
 
 TEST_P(PublishedCaptioner, UnderNewerNamesToo) {
@@ -115,7 +115,7 @@ TEST_P(PublishedCaptioner, OneNameChangedIsRefused) {
   const std::vector<TensorSpec>& whole = model.tensors;
   for (std::size_t pick = 1; pick < whole.size(); pick += whole.size() / 4) {
     std::size_t at = pick;
-    while (of_a_painter(whole[at].name)) ++at;
+    while (of_a_generator(whole[at].name)) ++at;
     // A file without a head has a tied one.
     if (whole[at].name.ends_with("lm_head.weight")) --at;
     std::vector<TensorSpec> fewer = whole, wrong = whole;

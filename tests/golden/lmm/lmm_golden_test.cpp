@@ -1,5 +1,5 @@
 // Whole captioning models against the reference implementation: tiny models of every family with
-// random weights, two pictures in a prompt, from pixels to the text that is written.
+// random weights, two images in a prompt, from pixels to the text that is written.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,19 +14,19 @@ namespace {
 
 struct Prompt {
   std::string prefix;  // of its recordings
-  int pictures;
-  const PreprocessPolicy* policy = nullptr;  // of the pictures; null = of one alone
-  int first = 0;                             // of the recorded pictures
+  int images;
+  const PreprocessPolicy* policy = nullptr;  // of the images; null = of one alone
+  int first = 0;                             // of the recorded images
 };
 
 class Lmm : public testing::Test {
  protected:
   // Pixels of all views, as recorded.
-  static void expect_pixels(const TinyLmm& tiny, const std::vector<PreprocessedPicture>& pictures,
+  static void expect_pixels(const TinyLmm& tiny, const std::vector<PreprocessedImage>& images,
                             const std::string& prefix) {
     std::vector<float> got;
-    for (const PreprocessedPicture& picture : pictures) {
-      for (const EncoderView& view : picture.views) {
+    for (const PreprocessedImage& image : images) {
+      for (const EncoderView& view : image.views) {
         if (tiny.spec.describe->policy.mode == ResizeMode::kMultiples) {
           const std::vector<float> rows = patch_rows(tiny.spec.describe->policy, view, 2);
           got.insert(got.end(), rows.begin(), rows.end());
@@ -39,15 +39,15 @@ class Lmm : public testing::Test {
   }
 
   static PromptRows build(const TinyLmm& tiny, const Prompt& prompt) {
-    std::vector<PreprocessedPicture> prepared;
-    std::vector<PromptPicture> visual;
+    std::vector<PreprocessedImage> prepared;
+    std::vector<PromptImage> visual;
     const PreprocessPolicy& policy =
         prompt.policy != nullptr ? *prompt.policy : tiny.spec.describe->policy;
-    for (int i = 0; i < prompt.pictures; ++i) {
-      prepared.push_back(preprocess(policy, tiny.picture(prompt.first + i)));
-      visual.push_back({tiny.pictures->encode(prepared.back(), tiny.spec.three_axes(), nullptr)});
+    for (int i = 0; i < prompt.images; ++i) {
+      prepared.push_back(preprocess(policy, tiny.image(prompt.first + i)));
+      visual.push_back({tiny.images->encode(prepared.back(), tiny.spec.three_axes(), nullptr)});
     }
-    if (prompt.pictures > 0) expect_pixels(tiny, prepared, prompt.prefix);
+    if (prompt.images > 0) expect_pixels(tiny, prepared, prompt.prefix);
     const std::vector<std::int32_t> ids = tiny.ints(prompt.prefix + "input_ids");
     return build_prompt(*tiny.text, ids, tiny.spec.describe->image_id, std::move(visual));
   }
@@ -61,7 +61,7 @@ class Lmm : public testing::Test {
 
 class LmmFamily : public Lmm, public testing::WithParamInterface<const char*> {};
 
-// The bundled captioner: one prompt a picture.
+// The bundled captioner: one prompt an image.
 TEST_F(Lmm, TabletopLlava) {
   const TinyLmm tiny(
       std::filesystem::path(TESSERA_SOURCE_DIR) / "assets" / "models" / "tabletop-llava",
@@ -75,31 +75,31 @@ TEST_P(LmmFamily, EqualsTheReference) {
   expect_parity(tiny, {"", 2});
 }
 
-TEST_P(LmmFamily, TextsWithoutPicturesToo) {
+TEST_P(LmmFamily, TextsWithoutImagesToo) {
   const TinyLmm tiny(GetParam());
   expect_parity(tiny, {"text.", 0});
 }
 
-// Pictures that run through the encoder together are what they are alone.
-TEST_P(LmmFamily, PicturesSeenTogether) {
+// Images that run through the encoder together are what they are alone.
+TEST_P(LmmFamily, ImagesSeenTogether) {
   const TinyLmm tiny(GetParam());
-  const PreprocessedPicture two[] = {preprocess(tiny.spec.describe->policy, tiny.picture(0)),
-                                     preprocess(tiny.spec.describe->policy, tiny.picture(1))};
-  const PreprocessedPicture* const order[] = {&two[1], &two[0], &two[1]};
-  std::vector<EncodedPicture> seen = tiny.pictures->look(order);
+  const PreprocessedImage two[] = {preprocess(tiny.spec.describe->policy, tiny.image(0)),
+                                     preprocess(tiny.spec.describe->policy, tiny.image(1))};
+  const PreprocessedImage* const order[] = {&two[1], &two[0], &two[1]};
+  std::vector<EncodedTiles> seen = tiny.images->look(order);
   ASSERT_EQ(seen.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     const bool three_axes = tiny.spec.three_axes();
-    const VisualRows alone = tiny.pictures->encode(*order[i], three_axes, nullptr);
+    const VisualRows alone = tiny.images->encode(*order[i], three_axes, nullptr);
     const VisualRows together =
-        tiny.pictures->encode(*order[i], three_axes, nullptr, std::move(seen[i]));
+        tiny.images->encode(*order[i], three_axes, nullptr, std::move(seen[i]));
     EXPECT_EQ(together.rows, alone.rows) << "picture " << i;
     EXPECT_EQ(together.positions, alone.positions);
   }
 }
 
-// LLaVA-OneVision cuts no tiles of pictures that share a prompt.
-TEST_F(Lmm, OneVisionShowsPicturesOfOnePromptWhole) {
+// LLaVA-OneVision cuts no tiles of images that share a prompt.
+TEST_F(Lmm, OneVisionShowsImagesOfOnePromptWhole) {
   const TinyLmm tiny("llava-onevision");
   const PreprocessPolicy& together = tiny.spec.describe->policy_of(2);
   EXPECT_NE(&together, &tiny.spec.describe->policy_of(1));
@@ -121,12 +121,12 @@ TEST_F(Lmm, SmolVlmWithoutTiles) {
 // What the checks above would not see would not be checked.
 TEST_P(LmmFamily, AChangedPixelShows) {
   const TinyLmm tiny(GetParam());
-  VisualRows rows = tiny.pictures->encode(preprocess(tiny.spec.describe->policy, tiny.picture(0)),
+  VisualRows rows = tiny.images->encode(preprocess(tiny.spec.describe->policy, tiny.image(0)),
                                           tiny.spec.three_axes(), nullptr);
   const std::vector<float> right = rows.rows;
-  Picture changed = tiny.picture(0);
+  DecodedImage changed = tiny.image(0);
   *changed.at(changed.width / 2, changed.height / 2) ^= 0x40;
-  rows = tiny.pictures->encode(preprocess(tiny.spec.describe->policy, changed),
+  rows = tiny.images->encode(preprocess(tiny.spec.describe->policy, changed),
                                tiny.spec.three_axes(), nullptr);
   EXPECT_GT(worst_relative(rows.rows, right), 1e-5);
 }

@@ -1,6 +1,6 @@
-// The clip tokenizer against the Emu3VQVAE class of transformers (assets/recipes/fixtures_movq.py):
+// The video tokenizer against the Emu3VQVAE class of transformers (assets/recipes/fixtures_movq.py):
 // codes equal, frames to 1e-5 of the largest; the authors' names as well as the port's; a stream
-// equals a clip in one piece; a wrong tensor is noticed.
+// equals a video in one piece; a wrong tensor is noticed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,10 +37,10 @@ class MovqGolden : public testing::Test {
     const auto* ids = static_cast<const std::int32_t*>(view.data);
     return {ids, ids + view.shape.elements()};
   }
-  static ConstTensorView frame_of(const Tensor& clip, std::int64_t index, std::int64_t height,
+  static ConstTensorView frame_of(const Tensor& video, std::int64_t index, std::int64_t height,
                                   std::int64_t width) {
-    ConstTensorView view = clip.view();
-    view.data = clip.view().f32() + index * height * width * 3;
+    ConstTensorView view = video.view();
+    view.data = video.view().f32() + index * height * width * 3;
     view.shape = {height, width, 3};
     return view;
   }
@@ -54,28 +54,28 @@ class MovqGolden : public testing::Test {
   }
 };
 
-TEST_F(MovqGolden, CodesOfAClipAreEqual) {
+TEST_F(MovqGolden, CodesOfAVideoAreEqual) {
   const MovqTokenizer tokenizer(*backend, reference_movq_spec(), checkpoint, DType::kF32,
                                 TokenizerHalves::kBoth);
   EXPECT_EQ(tokenizer.frames(), 4);
   EXPECT_EQ(tokenizer.factor(), 2);
-  const Tensor clip = stored("clip", {8, 16, 24, 3});
-  ClipEncoder encoder(tokenizer, 16, 24);
+  const Tensor video = stored("clip", {8, 16, 24, 3});
+  VideoEncoder encoder(tokenizer, 16, 24);
   std::vector<std::int32_t> codes;
   for (int i = 0; i < 8; ++i) {
-    const auto grid = encoder.push(frame_of(clip, i, 16, 24));
+    const auto grid = encoder.push(frame_of(video, i, 16, 24));
     EXPECT_EQ(grid.has_value(), i % 4 == 3);
     if (grid) codes.insert(codes.end(), grid->begin(), grid->end());
   }
   EXPECT_EQ(codes, stored_codes("codes"));
 }
 
-TEST_F(MovqGolden, FramesOfAClipAreEqual) {
+TEST_F(MovqGolden, FramesOfAVideoAreEqual) {
   const MovqTokenizer tokenizer(*backend, reference_movq_spec(), checkpoint, DType::kF32,
                                 TokenizerHalves::kDecoder);
   const Tensor expected = stored("decoded", {8, 16, 24, 3});
   const std::vector<std::int32_t> codes = stored_codes("codes");
-  ClipDecoder decoder(tokenizer, 8, 12);
+  VideoDecoder decoder(tokenizer, 8, 12);
   double worst = 0.0;
   for (int grid = 0; grid < 2; ++grid) {
     const auto frames =
@@ -90,11 +90,11 @@ TEST_F(MovqGolden, FramesOfAClipAreEqual) {
   EXPECT_LT(worst, kTolerance);
 }
 
-TEST_F(MovqGolden, APictureIsAClipThatStandsStill) {
+TEST_F(MovqGolden, AImageIsAVideoThatStandsStill) {
   const MovqTokenizer tokenizer(*backend, reference_movq_spec(), checkpoint, DType::kF32,
                                 TokenizerHalves::kBoth);
-  const Tensor picture = stored("picture", {16, 24, 3});
-  EXPECT_EQ(tokenizer.encode(picture.view()), stored_codes("picture_codes"));
+  const Tensor image = stored("picture", {16, 24, 3});
+  EXPECT_EQ(tokenizer.encode(image.view()), stored_codes("picture_codes"));
   const Tensor decoded = tokenizer.decode(stored_codes("picture_codes"), 8, 12);
   EXPECT_LT(gap(decoded, stored("picture_decoded", {16, 24, 3}).view()), kTolerance);
 }

@@ -30,7 +30,7 @@ PublishedNames names_of(const std::string& size) {
 
 void write_tokenizer(const TempFolder& folder) {
   fs::create_directory(folder / "tokenizer");
-  std::vector<TensorSpec> list = fsq_clip_tensors(FsqClipSpec{});
+  std::vector<TensorSpec> list = fsq_video_tensors(FsqVideoSpec{});
   list.push_back({"encoder.patcher3d.wavelets", Shape{2}});
   list.push_back({"quantizer.implicit_codebook", Shape{64000, 6}});
   write_sparse_safetensors(folder / "tokenizer" / "model.safetensors", list);

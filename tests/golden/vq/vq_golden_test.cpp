@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of max|reference|. The project promises 1e-4 for VQ stacks; ten times less is held here, so that
+// Of max|reference|. The project guarantees 1e-4 for VQ stacks; ten times less is held here, so that
 // the faintest wrong tensor below is seen.
 constexpr double kTolerance = 1e-5;
 
@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(Configs, VqNamesGolden,
                          [](const auto& chosen) { return std::string(chosen.param); });
 
 // Softmax over keys does not see a constant added to every key's score, and q . (k's bias) is such
-// a constant: no picture depends on these tensors.
+// a constant: no image depends on these tensors.
 bool invisible(const std::string& name) { return name.ends_with(".k.bias"); }
 // Both biases are added to the same sum.
 bool interchangeable(const std::string& a, const std::string& b) {

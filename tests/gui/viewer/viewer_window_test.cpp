@@ -1,4 +1,4 @@
-// The viewer as a user starts it, on a display of its own: scripts that paint, stop, compare and
+// The viewer as a user starts it, on a display of its own: scripts that generate, stop, compare and
 // describe with made-up and bundled models, and the ways in which it refuses to start.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include "tests/support/temp_folder.h"
 #include "video/frame_writer.h"
 #include "vision/image/png.h"
-#include "vision/scene/clip.h"
+#include "vision/scene/video.h"
 
 namespace tessera {
 namespace {
@@ -99,7 +99,7 @@ class ViewerWindow : public ::testing::Test {
                                       script,          "--output-dir", "out"};
     words.insert(words.end(), flags.begin(), flags.end());
     Outcome outcome = run(words, display.name());
-    // Whether rows grow from frame to frame, and a stop comes in time, is a race of the painter with
+    // Whether rows grow from frame to frame, and a stop comes in time, is a race of the generator with
     // the screen's clock, which another process may decide now and then; it does not lose five times.
     for (int more = 0; more < 4 && only_too_late(outcome); ++more) {
       std::filesystem::remove_all(folder_ / "out");
@@ -120,15 +120,15 @@ class ViewerWindow : public ::testing::Test {
   }
 
   // Sixteen frames of the tabletop world, lossless, two seconds.
-  static void write_clip(const std::filesystem::path& path) {
+  static void write_video(const std::filesystem::path& path) {
     constexpr int kSide = 96;
-    const Clip clip = sample_clip(5, SceneSplit::kTrain, 3);
-    ClipFormat format;
-    format.container = ClipContainer::kMatroska;
+    const Video video = sample_video(5, SceneSplit::kTrain, 3);
+    VideoFormat format;
+    format.container = VideoContainer::kMatroska;
     format.width = format.height = kSide;
     FrameWriter writer(path, format);
-    for (int i = 0; i < clip.frames; ++i) writer.put(render_clip_frame(clip, i, kSide).rgb, i);
-    ASSERT_TRUE(writer.finish(clip.frames));
+    for (int i = 0; i < video.frames; ++i) writer.put(render_video_frame(video, i, kSide).rgb, i);
+    ASSERT_TRUE(writer.finish(video.frames));
   }
 
   static std::size_t expectations_of(const std::string& script) {
@@ -141,14 +141,14 @@ class ViewerWindow : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(ViewerWindow, TheTinyModelPaintsComparesAndRecallsAndAClipPlays) {
+TEST_F(ViewerWindow, TheTinyModelGeneratesComparesAndRecallsAndAVideoPlays) {
   const std::string script = std::string(VIEWER_SCRIPTS) + "/tiny.txt";
-  write_clip(folder_ / "clip.mkv");
-  put_file(folder_ / "broken.mp4", "no clip at all, whatever its name says");
+  write_video(folder_ / "clip.mkv");
+  put_file(folder_ / "broken.mp4", "no video at all, whatever its name says");
   expect_passes(script, expectations_of(script), {"-m", "test:tiny"});
 }
 
-TEST_F(ViewerWindow, TheBundledModelsPaintAndDescribe) {
+TEST_F(ViewerWindow, TheBundledModelsGenerateAndDescribe) {
   const std::string script = std::string(VIEWER_SCRIPTS) + "/bundled.txt";
   // One core is the window's.
   expect_passes(script, expectations_of(script), {"-t", "1", "--dtype", "f32"});
@@ -186,7 +186,7 @@ TEST_F(ViewerWindow, ExpectationsFailWhereTheyShould) {
            "expect film_frame 0\nfilm clip.mkv\nexpect film_frame 1\nexpect film_strip 17\n"
            "zoom 1\noverlay none\nfilm_seek 3\nwait_film\nexpect film_frame 4\n"
            "expect film_played 1\nexpect film_state playing\n");
-  write_clip(folder_ / "clip.mkv");
+  write_video(folder_ / "clip.mkv");
   const Display display;
   const Outcome outcome =
       run({TESSERA_PROGRAM, "view", "--selftest", "s.txt", "-m", "test:tiny"}, display.name());
@@ -230,9 +230,9 @@ std::string free_port() {
   return std::to_string(ntohs(address.sin_port));
 }
 
-TEST_F(ViewerWindow, ShowsWhatAnotherProgramPaints) {
+TEST_F(ViewerWindow, ShowsWhatAnotherProgramGenerates) {
   if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
-  // o.png is the other program's; nothing is painted here.
+  // o.png is the other program's; nothing is generated here.
   put_file(folder_ / "s.txt",
            "size 1000 700\nwait_done 60\nframes 20\nexpect paintings 1\nexpect state done\n"
            "expect shows o.png\n");

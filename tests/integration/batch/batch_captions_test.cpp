@@ -1,5 +1,5 @@
-// Pictures that are described as they are painted: the text that `tessera caption` writes about the
-// file, beside it, in the lines, in the merged list, however the job was split or disturbed.
+// Images that are described as they are painted: the text that `tessera caption` writes about the
+// file, next to it, in the lines, in the merged list, however the job was split or disturbed.
 #include <set>
 
 #include "tests/integration/batch/batch_program.h"
@@ -13,7 +13,7 @@ class BatchCaptions : public BatchTest {
     more.insert(more.end(), {"--captioner", "test:tiny", "--captions"});
     return more;
   }
-  static std::string beside(const nlohmann::ordered_json& line, const std::string& ending) {
+  static std::string next_to(const nlohmann::ordered_json& line, const std::string& ending) {
     const std::string path = line["path"];
     return path.substr(0, path.size() - 4) + ending;
   }
@@ -37,7 +37,7 @@ TEST_F(BatchCaptions, TextsAreThoseOfTheCaptioner) {
   std::vector<std::string> args = {"caption", "-m",     "test:tiny", "-t",
                                    "1",       "--json", "-o",        "c.jsonl"};
   for (const auto& line : lines) {
-    EXPECT_EQ(line["caption"], content(beside(line, ".txt")));
+    EXPECT_EQ(line["caption"], content(next_to(line, ".txt")));
     EXPECT_FALSE(line["caption"].get<std::string>().empty());
     args.push_back(line["path"]);
   }
@@ -52,9 +52,9 @@ TEST_F(BatchCaptions, TextsAreThoseOfTheCaptioner) {
     ASSERT_NE(found, by_path.end()) << name;
     EXPECT_EQ(found->second, line["caption"]);
   }
-  // The pictures are those of a job without captions.
+  // The images are those of a job without captions.
   ASSERT_EQ(batch(job, "bare").exit_code, 0);
-  EXPECT_EQ(pictures("bare"), pictures("out"));
+  EXPECT_EQ(images("bare"), images("out"));
 }
 
 TEST_F(BatchCaptions, AnyShardsAndBatchesMergeToTheSame) {
@@ -69,14 +69,14 @@ TEST_F(BatchCaptions, AnyShardsAndBatchesMergeToTheSame) {
   const ProgramResult merged =
       run({"batch", "merge", "host2", "host3", "host1", "--output-dir", "all", "--json"});
   ASSERT_EQ(merged.exit_code, 0) << merged.err;
-  EXPECT_EQ(merged.json_lines().at(0)["copied"], 21) << "text, facts and picture of each";
+  EXPECT_EQ(merged.json_lines().at(0)["copied"], 21) << "text, facts and image of each";
   EXPECT_EQ(tree("all"), tree("whole"));
   std::istringstream results(content("all/results.jsonl"));
   std::size_t count = 0;
   for (std::string line; std::getline(results, line); ++count) {
     auto item = nlohmann::ordered_json::parse(line);
     item["path"] = "all/" + item["path"].get<std::string>();
-    EXPECT_EQ(item["caption"], content(beside(item, ".txt")));
+    EXPECT_EQ(item["caption"], content(next_to(item, ".txt")));
   }
   EXPECT_EQ(count, 7u);
 }
@@ -113,10 +113,10 @@ TEST_F(BatchCaptions, SeveralMethodsWriteATextEach) {
                                       "--captions", "none", "uniform", "random"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   for (const auto& line : result.json_lines()) {
-    EXPECT_EQ(line["caption"], content(beside(line, ".txt")));
+    EXPECT_EQ(line["caption"], content(next_to(line, ".txt")));
     for (const char* method : {"uniform", "random"}) {
       EXPECT_EQ(line["captions"][method],
-                content(beside(line, std::string(".") + method + ".txt")));
+                content(next_to(line, std::string(".") + method + ".txt")));
     }
   }
   EXPECT_EQ(tree("out").size(), 8u);

@@ -1,4 +1,4 @@
-// Whole jobs: the contract of their lines, the same pictures in any order, batch and shard, and
+// Whole jobs: the contract of their lines, the same images in any order, batch and shard, and
 // what a second run does.
 #include "tests/integration/batch/batch_program.h"
 #include "vision/image/png.h"
@@ -14,16 +14,16 @@ TEST_F(BatchCli, JsonHasTheContractsFields) {
   const auto lines = result.json_lines();
   ASSERT_EQ(lines.size(), 3u);
   for (const auto& line : lines) {
-    for (const char* name : kPictureLine) EXPECT_TRUE(line.contains(name)) << name;
+    for (const char* name : kImageLine) EXPECT_TRUE(line.contains(name)) << name;
     EXPECT_EQ(line["path"], "out/" + line["id"].get<std::string>() + "_" +
                                 std::to_string(line["seed"].get<std::int64_t>()) + ".png");
     EXPECT_EQ(read_own_png(folder_ / line["path"].get<std::string>()).width, 32);
   }
-  EXPECT_EQ(pictures("out").size(), 3u);
+  EXPECT_EQ(images("out").size(), 3u);
 }
 
-// The picture of an item is the one that `generate` paints with its seed.
-TEST_F(BatchCli, PicturesAreThoseOfGenerate) {
+// The image of an item is the one that `generate` generates with its seed.
+TEST_F(BatchCli, ImagesAreThoseOfGenerate) {
   put_file(folder_ / "job.csv",
            "id,prompt,seed,temp,negative-prompt\na,\"a red, cube\",7,0.7,\nb,two,8,,\n");
   ASSERT_EQ(batch("job.csv", "out", {"--top-k", "50", "--name", "{id}.png"}).exit_code, 0);
@@ -36,21 +36,21 @@ TEST_F(BatchCli, PicturesAreThoseOfGenerate) {
   EXPECT_EQ(content("b.png"), content("out/b.png"));
 }
 
-TEST_F(BatchCli, FormsOrdersBatchesThreadsAndShardsPaintTheSame) {
+TEST_F(BatchCli, FormsOrdersBatchesThreadsAndShardsGenerateTheSame) {
   put_file(folder_ / "a.txt", "a red cube\n# no prompt\ntwo cones\n\na ball\n");
   put_file(folder_ / "b.jsonl",
            "{\"prompt\":\"a ball\"}\n{\"prompt\":\"two cones\"}\n{\"prompt\":\"a red cube\"}\n");
   put_file(folder_ / "c.csv", "prompt\ntwo cones\na ball\n\"a red cube\"\n");
   ASSERT_EQ(batch("a.txt", "one").exit_code, 0);
-  const auto truth = pictures("one");
+  const auto truth = images("one");
   ASSERT_EQ(truth.size(), 3u);
   ASSERT_EQ(batch("b.jsonl", "two", {"--batch-size", "3"}).exit_code, 0);
-  EXPECT_EQ(pictures("two"), truth);
+  EXPECT_EQ(images("two"), truth);
   ASSERT_EQ(run({"batch", "c.csv", "--output-dir", "three", "-m", "test:tiny", "-t", "2",
                  "--batch-size", "2"})
                 .exit_code,
             0);
-  EXPECT_EQ(pictures("three"), truth);
+  EXPECT_EQ(images("three"), truth);
   // A job in another order is the same job.
   EXPECT_EQ(batch("c.csv", "one", {"--json"}).out, "") << "nothing to do";
 }
@@ -59,7 +59,7 @@ TEST_F(BatchCli, ShardsMergeToTheOneProcessRun) {
   const std::string job = put_job(9);
   ASSERT_EQ(batch(job, "whole", {"--batch-size", "4"}).exit_code, 0);
   ASSERT_EQ(run({"batch", "merge", "whole"}).exit_code, 0);
-  const auto truth = pictures("whole");
+  const auto truth = images("whole");
   ASSERT_EQ(truth.size(), 9u);
 
   // In one folder.
@@ -82,7 +82,7 @@ TEST_F(BatchCli, ShardsMergeToTheOneProcessRun) {
             0);
   EXPECT_EQ(run({"batch", "status", "parts"}).exit_code, 0);
   ASSERT_EQ(run({"batch", "merge", "parts"}).exit_code, 0);
-  EXPECT_EQ(pictures("parts"), truth);
+  EXPECT_EQ(images("parts"), truth);
   EXPECT_EQ(content("parts/results.jsonl"), content("whole/results.jsonl"));
 
   // Each in a folder of its own, merged in any order, and again.
@@ -96,7 +96,7 @@ TEST_F(BatchCli, ShardsMergeToTheOneProcessRun) {
         run({"batch", "merge", "host2", "host3", "host1", "--output-dir", "all", "--json"});
     ASSERT_EQ(merged.exit_code, 0) << merged.err;
     EXPECT_EQ(merged.json_lines().at(0)["copied"], times == 0 ? 9 : 0);
-    EXPECT_EQ(pictures("all"), truth);
+    EXPECT_EQ(images("all"), truth);
     EXPECT_EQ(content("all/results.jsonl"), content("whole/results.jsonl"));
   }
   const auto other = run({"batch", "merge", "host2", "whole", "--output-dir", "all"});
@@ -118,7 +118,7 @@ TEST_F(BatchCli, SidecarsSheetAndDryRun) {
   const Image sheet = read_own_png(folder_ / "out/sheet.png");
   EXPECT_EQ(sheet.width, 3 * 32 + 4 * 4);
   EXPECT_EQ(sheet.height, 2 * 32 + 3 * 4);
-  for (const auto& [name, bytes] : pictures("out")) {
+  for (const auto& [name, bytes] : images("out")) {
     if (name == "sheet.png") continue;
     const auto facts =
         nlohmann::ordered_json::parse(content("out/" + name.substr(0, name.size() - 4) + ".json"));
@@ -127,7 +127,7 @@ TEST_F(BatchCli, SidecarsSheetAndDryRun) {
   }
 }
 
-// One sheet with all pictures, whoever ends the job; a stranger's file stays.
+// One sheet with all images, whoever ends the job; a stranger's file stays.
 TEST_F(BatchCli, SheetsAreWholeAndReplaceNobody) {
   const std::string job = put_job(5);
   ASSERT_EQ(batch(job, "out").exit_code, 0);
@@ -155,55 +155,55 @@ TEST_F(BatchCli, SheetsAreWholeAndReplaceNobody) {
   EXPECT_EQ(sheet.height, 2 * 32 + 3 * 4);
 }
 
-// Not even --overwrite lets a sheet take a picture's place, and nothing is copied before that is
+// Not even --overwrite lets a sheet take an image's place, and nothing is copied before that is
 // known.
-TEST_F(BatchCli, SheetsOfMergesTakeNoPicture) {
+TEST_F(BatchCli, SheetsOfMergesTakeNoImage) {
   const std::string job = put_job(2);
   ASSERT_EQ(batch(job, "out", {"--name", "{seed}.png"}).exit_code, 0);
-  std::string picture;
-  for (const auto& [name, bytes] : pictures("out")) picture = name;
-  const std::string bytes = content("out/" + picture);
+  std::string image;
+  for (const auto& [name, bytes] : images("out")) image = name;
+  const std::string bytes = content("out/" + image);
   for (const bool overwrite : {true, false}) {
-    std::vector<std::string> call = {"batch", "merge", "out", "--sheet", picture};
+    std::vector<std::string> call = {"batch", "merge", "out", "--sheet", image};
     if (overwrite) call.push_back("--overwrite");
     const auto refused = run(call);
     EXPECT_EQ(refused.exit_code, 2) << refused.err;
-    EXPECT_NE(refused.err.find("a name that no picture has"), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("a name that no image has"), std::string::npos) << refused.err;
   }
-  EXPECT_EQ(run({"batch", "merge", "out", "--output-dir", "copy", "--sheet", picture}).exit_code,
+  EXPECT_EQ(run({"batch", "merge", "out", "--output-dir", "copy", "--sheet", image}).exit_code,
             2);
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "copy" / picture));
-  EXPECT_EQ(content("out/" + picture), bytes);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "copy" / image));
+  EXPECT_EQ(content("out/" + image), bytes);
   for (const std::string& name : {std::string("{id}.png"), std::string(300, 'x') + ".png"}) {
     const auto refused = batch(job, "new", {"--sheet", name});
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_NE(refused.err.find("--sheet"), std::string::npos) << refused.err;
-    EXPECT_FALSE(std::filesystem::exists(folder_ / "new")) << "refused before anything is painted";
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "new")) << "refused before anything is generated";
   }
 }
 
-// A sheet of fewer pictures is made anew when the others are there.
-TEST_F(BatchCli, SheetsFollowThePictures) {
+// A sheet of fewer images is made anew when the others are there.
+TEST_F(BatchCli, SheetsFollowTheImages) {
   const std::string job = put_job(3);
   ASSERT_EQ(batch(job, "truth", {"--sheet", "s.png"}).exit_code, 0);
-  std::string picture;
-  for (const auto& [name, bytes] : pictures("truth")) picture = name != "s.png" ? name : picture;
+  std::string image;
+  for (const auto& [name, bytes] : images("truth")) image = name != "s.png" ? name : image;
   std::filesystem::create_directory(folder_ / "out");
-  put_file(folder_ / "out" / picture, "somebody's");
+  put_file(folder_ / "out" / image, "somebody's");
   ASSERT_EQ(batch(job, "out", {"--sheet", "s.png"}).exit_code, 3);
   EXPECT_NE(content("out/s.png"), content("truth/s.png"));
-  std::filesystem::remove(folder_ / "out" / picture);
+  std::filesystem::remove(folder_ / "out" / image);
   ASSERT_EQ(batch(job, "out", {"--retry-failed"}).exit_code, 0);
   ASSERT_EQ(batch(job, "out", {"--sheet", "s.png"}).exit_code, 0);
   EXPECT_EQ(content("out/s.png"), content("truth/s.png"));
 }
 
-// Without syncs the pictures are the same, and whoever asks is told.
+// Without syncs the images are the same, and whoever asks is notified.
 TEST_F(BatchCli, WithoutSyncs) {
   const std::string job = put_job(3);
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
   ASSERT_EQ(batch(job, "out", {"--fsync", "off"}).exit_code, 0);
-  EXPECT_EQ(pictures("out"), pictures("truth"));
+  EXPECT_EQ(images("out"), images("truth"));
   const auto fsync = [&](const char* out) {
     return run({"batch", "status", out, "--json"}).json_lines().at(0)["fsync"];
   };
@@ -230,8 +230,8 @@ TEST_F(BatchCli, AFinishedJobIsLeftAlone) {
   for (const auto& [name, time] : times) {
     EXPECT_EQ(std::filesystem::last_write_time(folder_ / name), time) << name;
   }
-  std::filesystem::remove(folder_ / pictures("out").begin()->first);
-  const std::string gone = pictures("out").begin()->first;
+  std::filesystem::remove(folder_ / images("out").begin()->first);
+  const std::string gone = images("out").begin()->first;
   const std::string bytes = content("out/" + gone);
   std::filesystem::remove(folder_ / ("out/" + gone));
   const ProgramResult repaired = batch(job, "out");

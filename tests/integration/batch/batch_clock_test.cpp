@@ -1,5 +1,5 @@
 // Clocks that jump: ten years off, and set back again and again while a job runs. Nothing that is
-// painted, recorded or told depends on the time of day.
+// generated, recorded or told depends on the time of day.
 #include <chrono>
 #include <thread>
 
@@ -16,7 +16,7 @@ class BatchClock : public BatchTest {
     if (!std::filesystem::exists(kLibrary)) GTEST_SKIP() << "the package faketime is not installed";
     ASSERT_EQ(batch(put_job(8), "truth", flags()).exit_code, 0);
     ASSERT_EQ(run({"batch", "merge", "truth"}).exit_code, 0);
-    truth_ = pictures("truth");
+    truth_ = images("truth");
     results_ = content("truth/results.jsonl");
     ASSERT_EQ(truth_.size(), 8u);
   }
@@ -32,7 +32,7 @@ class BatchClock : public BatchTest {
   int differences() {
     int count = 0;
     EXPECT_EQ(run({"batch", "merge", "out"}).exit_code, 0);
-    if (pictures("out") != truth_) ++count;
+    if (images("out") != truth_) ++count;
     if (content("out/results.jsonl") != results_) ++count;
     for (const auto& [name, bytes] : truth_) {
       const std::string facts = name.substr(0, name.size() - 4) + ".json";

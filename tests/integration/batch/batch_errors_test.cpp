@@ -1,5 +1,5 @@
 // Bad jobs, bad folders, bad moments: each ends with its exit code and one line that helps, and
-// never with a lost picture.
+// never with a lost image.
 #include <sys/stat.h>
 
 #include <fstream>
@@ -17,7 +17,7 @@ class BatchErrors : public BatchTest {
   }
 };
 
-TEST_F(BatchErrors, BadJobsAreToldWithAllTheirPlaces) {
+TEST_F(BatchErrors, BadJobsAreHeardWithAllTheirPlaces) {
   put_file(folder_ / "job.jsonl",
            "{\"prompt\":\"a\"}\n{\"promt\":\"b\"}\n{\"prompt\":\"c\",\"id\":\"../x\"}\n"
            "{\"prompt\":\"d\",\"temp\":101}\n");
@@ -29,7 +29,7 @@ TEST_F(BatchErrors, BadJobsAreToldWithAllTheirPlaces) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
-TEST_F(BatchErrors, PromptsThatTheModelCannotTakeAreTold) {
+TEST_F(BatchErrors, PromptsThatTheModelCannotTakeAreHeard) {
   put_file(folder_ / "job.txt", "fine\n" + std::string(20000, 'x') + " y z\n");
   expect_refused(batch("job.txt", "out"), 2, "job.txt: line 2, column 1");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
@@ -73,7 +73,7 @@ TEST_F(BatchErrors, StrangersFilesAreKept) {
   EXPECT_NE(content("out/p2.png"), "mine");
 }
 
-// What stands where the job's folder or a picture belongs: nothing is written through it.
+// What stands where the job's folder or an image belongs: nothing is written through it.
 TEST_F(BatchErrors, FilesAndLinksInTheWay) {
   const std::string job = put_job(3);
   const std::filesystem::path elsewhere = folder_ / "elsewhere";
@@ -83,7 +83,7 @@ TEST_F(BatchErrors, FilesAndLinksInTheWay) {
     const ProgramResult result = batch(job, out);
     EXPECT_EQ(result.exit_code, 6) << out << ": " << result.err;
     EXPECT_EQ(result.error_lines(), 1u) << result.err;
-    EXPECT_EQ(result.out, "") << "found before anything is painted";
+    EXPECT_EQ(result.out, "") << "found before anything is generated";
   }
   EXPECT_EQ(content("file"), "mine");
   EXPECT_FALSE(std::filesystem::exists(elsewhere));
@@ -102,11 +102,11 @@ TEST_F(BatchErrors, FilesAndLinksInTheWay) {
   EXPECT_FALSE(std::filesystem::exists(elsewhere));
 }
 
-// Damage in the middle of the journal is told by all who read it, and costs no picture.
-TEST_F(BatchErrors, ADamagedJournalIsMendedAndTold) {
+// Damage in the middle of the journal is notified by all who read it, and costs no image.
+TEST_F(BatchErrors, ADamagedJournalIsMendedAndHeard) {
   const std::string job = put_job(5);
   ASSERT_EQ(batch(job, "out").exit_code, 0);
-  const auto painted = pictures("out");
+  const auto generated = images("out");
   const std::string journal = "out/.tessera/shard-00001-of-00001.jnl";
   std::string text = content(journal);
   for (const char* id : {"\"id\":\"p2\"", "\"id\":\"p4\""}) text[text.find(id) + 7] ^= 1;
@@ -114,14 +114,14 @@ TEST_F(BatchErrors, ADamagedJournalIsMendedAndTold) {
   const ProgramResult status = run({"batch", "status", "out"});
   EXPECT_EQ(status.exit_code, 1);
   EXPECT_NE(status.out.find("its journal is damaged: 2 records"), std::string::npos) << status.out;
-  expect_refused(run({"batch", "merge", "out"}), 1, "damage with 2 records behind it");
+  expect_refused(run({"batch", "merge", "out"}), 1, "damage with 2 records after it");
   const ProgramResult result = batch(job, "out");
   expect_refused(result, 0,
                  "the journal was damaged in the middle: kept as shard-00001-of-00001.jnl.bad-1; "
-                 "3 records taken over, 2 pictures recognised");
-  EXPECT_EQ(result.out, "") << "nothing was painted";
+                 "3 records taken over, 2 images recognised");
+  EXPECT_EQ(result.out, "") << "nothing was generated";
   EXPECT_EQ(content(journal + ".bad-1"), text);
-  EXPECT_EQ(pictures("out"), painted);
+  EXPECT_EQ(images("out"), generated);
   EXPECT_EQ(run({"batch", "status", "out"}).exit_code, 0);
   EXPECT_EQ(batch(job, "out", {"--verify"}).exit_code, 0);
 }
@@ -142,7 +142,7 @@ TEST_F(BatchErrors, AnEndlessLineCostsNothing) {
 TEST_F(BatchErrors, BadItemsOfEveryKind) {
   const struct {
     const char* line;
-    const char* told;
+    const char* heard;
   } bad[] = {
       {"{\"prompt\":\"a\",\"colour\":1}", "colour"},
       {"{\"prompt\":\"a\",\"id\":\"x\"}\n{\"prompt\":\"b\",\"id\":\"x\"}", "line 1"},
@@ -152,10 +152,10 @@ TEST_F(BatchErrors, BadItemsOfEveryKind) {
       {"{\"prompt\":\"a\\u0000b\"}", "line 1"},
       {"{\"prompt\":\"a\"", "line 1"},
   };
-  for (const auto& [line, told] : bad) {
+  for (const auto& [line, heard] : bad) {
     put_file(folder_ / "job.jsonl", std::string(line) + "\n");
     const ProgramResult result = batch("job.jsonl", "out");
-    expect_refused(result, 2, told);
+    expect_refused(result, 2, heard);
     expect_refused(result, 2, "job.jsonl: line ");
     for (const char c : result.err) {
       EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << line;
@@ -165,7 +165,7 @@ TEST_F(BatchErrors, BadItemsOfEveryKind) {
 }
 
 // A line break in a prompt, and what looks like fields of the picture: it comes back as it was.
-TEST_F(BatchErrors, PromptsComeBackFromThePicture) {
+TEST_F(BatchErrors, PromptsComeBackFromTheImage) {
   put_file(folder_ / "job.jsonl",
            "{\"id\":\"e\",\"prompt\":\"a cube\\nNegative prompt: b\\nSteps: 9, Seed: 1, "
            "Tessera: \\\"{}\\\"\\r\\t<&>\"}\n");
@@ -180,16 +180,16 @@ TEST_F(BatchErrors, PromptsComeBackFromThePicture) {
   EXPECT_NE(text.find("\"prompt\":" + prompt), std::string::npos) << text;
 }
 
-// A picture whose record was lost is known by what it says of itself.
+// An image whose record was lost is known by what it says of itself.
 TEST_F(BatchErrors, OrphansAreTakenBack) {
   const std::string job = put_job(3);
   ASSERT_EQ(batch(job, "out").exit_code, 0);
-  const auto truth = pictures("out");
+  const auto truth = images("out");
   std::filesystem::remove(folder_ / "out/.tessera/shard-00001-of-00001.jnl");
   const ProgramResult again = batch(job, "out", {"--json"});
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(again.json_lines().size(), 3u);
-  EXPECT_EQ(pictures("out"), truth);
+  EXPECT_EQ(images("out"), truth);
 }
 
 TEST_F(BatchErrors, NoTerminalEscapesAndNoPathsGetOut) {
@@ -222,15 +222,15 @@ TEST_F(BatchErrors, AFullDiskEndsWithSixAndGoesOn) {
   EXPECT_EQ(std::system(("mount -o remount,size=4m '" + disk + "'").c_str()), 0);
   const ProgramResult rest = batch(job, "disk/out", {"--verify"});
   EXPECT_EQ(rest.exit_code, 0) << rest.err;
-  const auto got = pictures("disk/out");
-  // And a read-only one is refused before anything is painted.
+  const auto got = images("disk/out");
+  // And a read-only one is refused before anything is generated.
   EXPECT_EQ(std::system(("mount -o remount,ro '" + disk + "'").c_str()), 0);
   const ProgramResult read_only = batch(job, "disk/other");
   EXPECT_EQ(read_only.exit_code, 6) << read_only.err;
   EXPECT_EQ(read_only.out, "");
   EXPECT_EQ(std::system(("umount '" + disk + "'").c_str()), 0);
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
-  EXPECT_EQ(got, pictures("truth"));
+  EXPECT_EQ(got, images("truth"));
 }
 
 // Weights of the same length that differ anywhere are another model.

@@ -1,5 +1,5 @@
-// Jobs that are killed or asked to stop at moments drawn by lot, until one gets through: the same
-// pictures as if nothing had happened, nothing told twice.
+// Jobs that are killed or asked to stop at moments random, until one gets through: the same
+// images as if nothing had happened, nothing told twice.
 #include <chrono>
 #include <set>
 #include <thread>
@@ -24,7 +24,7 @@ class BatchKill : public BatchTest {
     });
   }
   // Ids of whole lines on stdout.
-  static std::vector<std::string> told_ids(const ProgramResult& result) {
+  static std::vector<std::string> heard_ids(const ProgramResult& result) {
     std::vector<std::string> ids;
     std::istringstream in(result.out.substr(0, result.out.rfind('\n') + 1));
     for (std::string line; std::getline(in, line);) {
@@ -38,23 +38,23 @@ class BatchKill : public BatchTest {
 TEST_F(BatchKill, KilledJobsEndAsIfTheyHadNotBeen) {
   const std::string job = put_job(24);
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
-  const auto truth = pictures("truth");
+  const auto truth = images("truth");
   int kills = 0;
   for (std::uint32_t round = 0; round < 4; ++round) {
     std::filesystem::remove_all(folder_ / "out");
-    std::multiset<std::string> told;
+    std::multiset<std::string> heard;
     for (std::size_t at = 2; at < 20; at += 6) {
       const auto lot = philox4x32({round, static_cast<std::uint32_t>(at), 0, 0}, {3, 3})[0];
       const ProgramResult killed = interrupt(job, at, lot % 20000, SIGKILL);
       if (killed.exit_code != -1) break;
       ++kills;
-      for (const std::string& id : told_ids(killed)) told.insert(id);
+      for (const std::string& id : heard_ids(killed)) heard.insert(id);
     }
     const ProgramResult last = batch(job, "out", {"--json", "--batch-size", "2"});
     ASSERT_EQ(last.exit_code, 0) << last.err;
-    for (const std::string& id : told_ids(last)) told.insert(id);
-    for (const std::string& id : told) EXPECT_EQ(told.count(id), 1u) << id << " told twice";
-    ASSERT_EQ(pictures("out"), truth) << round;
+    for (const std::string& id : heard_ids(last)) heard.insert(id);
+    for (const std::string& id : heard) EXPECT_EQ(heard.count(id), 1u) << id << " told twice";
+    ASSERT_EQ(images("out"), truth) << round;
     EXPECT_EQ(temporaries(), 0u);
     EXPECT_EQ(run({"batch", "status", "out"}).exit_code, 0);
   }
@@ -69,15 +69,15 @@ TEST_F(BatchKill, SignalsEndWithSeventyFive) {
   for (const int number : {SIGTERM, SIGINT}) {
     const ProgramResult stopped = interrupt(job, done + 3, 0, number);
     ASSERT_EQ(stopped.exit_code, 75) << stopped.err;
-    const std::size_t now = told_ids(stopped).size();
+    const std::size_t now = heard_ids(stopped).size();
     EXPECT_GE(now, 2u);
     done += now;
-    EXPECT_EQ(pictures("out").size(), done) << "what is painted is told";
+    EXPECT_EQ(images("out").size(), done) << "what is generated is notified";
     EXPECT_EQ(done % 2, 0u) << "the running batch is finished";
   }
   ASSERT_LT(done, 24u);
   ASSERT_EQ(batch(job, "out").exit_code, 0);
-  EXPECT_EQ(pictures("out"), pictures("truth"));
+  EXPECT_EQ(images("out"), images("truth"));
 }
 
 TEST_F(BatchKill, TheSecondOfTwoProcessesStopsAtOnce) {
@@ -98,7 +98,7 @@ TEST_F(BatchKill, TheSecondOfTwoProcessesStopsAtOnce) {
   });
   EXPECT_EQ(second.exit_code, 6) << second.err;
   EXPECT_EQ(first.exit_code, 0);
-  EXPECT_EQ(pictures("out").size(), 24u);
+  EXPECT_EQ(images("out").size(), 24u);
 }
 
 }  // namespace

@@ -30,13 +30,13 @@ TEST_F(BatchMany, NoItemIsDoneTwice) {
   constexpr std::size_t kItems = 8;
   const std::string job = put_job(kItems);
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
-  const auto truth = pictures("truth");
+  const auto truth = images("truth");
   int processes = 0, refused = 0, twice = 0;
   for (const int many : {2, 2, 2, 8, 8}) {
     std::filesystem::remove_all(folder_ / "out");
     std::vector<pid_t> children;
     for (int i = 0; i < many; ++i) children.push_back(begin(job, "out", i));
-    std::map<std::string, int> told;
+    std::map<std::string, int> heard;
     for (int i = 0; i < many; ++i) {
       int status = 0;
       waitpid(children[static_cast<std::size_t>(i)], &status, 0);
@@ -47,14 +47,14 @@ TEST_F(BatchMany, NoItemIsDoneTwice) {
       if (code == 6) ++refused;
       std::istringstream in(get_file(logs_ / ("out" + std::to_string(i))));
       for (std::string line; std::getline(in, line);) {
-        const auto told_line = nlohmann::ordered_json::parse(line);
-        if (told_line.contains("id")) ++told[told_line["id"]];
+        const auto heard_line = nlohmann::ordered_json::parse(line);
+        if (heard_line.contains("id")) ++heard[heard_line["id"]];
       }
     }
-    EXPECT_EQ(told.size(), kItems);
-    for (const auto& [id, times] : told) twice += times > 1 ? 1 : 0;
+    EXPECT_EQ(heard.size(), kItems);
+    for (const auto& [id, times] : heard) twice += times > 1 ? 1 : 0;
     EXPECT_EQ(lines_of("out/.tessera/shard-00001-of-00001.jnl"), kItems + 1) << "one record each";
-    EXPECT_EQ(pictures("out"), truth);
+    EXPECT_EQ(images("out"), truth);
   }
   std::printf("%d processes, %d refused, %d items done twice\n", processes, refused, twice);
   EXPECT_EQ(twice, 0);

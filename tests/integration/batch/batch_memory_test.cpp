@@ -1,4 +1,4 @@
-// The real program while the system refuses it memory: more tries, fewer pictures and texts at
+// The real program while the system refuses it memory: more tries, fewer images and texts at
 // once, the same bytes in the end.
 #include "tests/integration/batch/batch_program.h"
 #include "tests/unit/studio/studio_run.h"
@@ -20,7 +20,7 @@ class BatchMemory : public BatchTest {
             {"REFUSE_FROM", std::to_string(from)},
             {"REFUSE_TIMES", times}};
   }
-  // Prompts so long that the cache of the pictures is larger than any other block.
+  // Prompts so long that the cache of the images is larger than any other block.
   std::string put_long_job(int count) {
     std::string text;
     for (int i = 1; i <= count; ++i) {
@@ -32,10 +32,10 @@ class BatchMemory : public BatchTest {
   }
   // The largest size of blocks, of a falling row, whose refusal the program speaks of.
   std::size_t size_that_matters(const std::string& job, const std::vector<std::string>& flags,
-                                const std::string& times, const std::string& told) {
+                                const std::string& times, const std::string& heard) {
     for (std::size_t from = std::size_t{1} << 22; from > 50'000; from = from / 4 * 3) {
       std::filesystem::remove_all(folder_ / "out");
-      if (run(words(job, "out", flags), refusing(from, times)).err.find(told) !=
+      if (run(words(job, "out", flags), refusing(from, times)).err.find(heard) !=
           std::string::npos) {
         return from;
       }
@@ -61,27 +61,27 @@ TEST_F(BatchMemory, FailedItemsAreTriedAgainAsOftenAsAsked) {
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
   const std::size_t from = size_that_matters(job, {"--max-retries", "2"}, "2", "is tried again");
   ASSERT_GT(from, 0u);
-  const auto paint = [&](const std::vector<std::string>& flags, const char* times) {
+  const auto generate = [&](const std::vector<std::string>& flags, const char* times) {
     std::filesystem::remove_all(folder_ / "out");
     return run(words(job, "out", flags), refusing(from, times));
   };
-  const ProgramResult twice = paint({"--max-retries", "2"}, "2");
+  const ProgramResult twice = generate({"--max-retries", "2"}, "2");
   EXPECT_EQ(twice.exit_code, 0) << twice.err;
   EXPECT_EQ(count(twice.err, "item p1 is tried again"), 2u) << twice.err;
   EXPECT_TRUE(tree("out") == tree("truth"));
-  const ProgramResult thrice = paint({"--max-retries", "2"}, "3");
+  const ProgramResult thrice = generate({"--max-retries", "2"}, "3");
   EXPECT_EQ(thrice.exit_code, 3) << thrice.err;
   EXPECT_EQ(count(thrice.err, "is tried again"), 2u) << thrice.err;
-  EXPECT_EQ(pictures("out").size(), 2u);
-  const ProgramResult never = paint({}, "2");
+  EXPECT_EQ(images("out").size(), 2u);
+  const ProgramResult never = generate({}, "2");
   EXPECT_EQ(never.exit_code, 3) << never.err;
   EXPECT_EQ(count(never.err, "is tried again"), 0u) << never.err;
-  EXPECT_EQ(pictures("out").size(), 1u) << "two tries, two items";
+  EXPECT_EQ(images("out").size(), 1u) << "two tries, two items";
   EXPECT_EQ(batch(job, "out", {"--retry-failed"}).exit_code, 0);
   EXPECT_TRUE(tree("out") == tree("truth"));
 }
 
-TEST_F(BatchMemory, AViewerSeesThePicturesOfASmallerBatch) {
+TEST_F(BatchMemory, AViewerSeesTheImagesOfASmallerBatch) {
   const std::string job = put_long_job(4);
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
   const std::vector<std::string> four = {"--batch-size", "4", "--name", "{id}.png"};
@@ -94,16 +94,16 @@ TEST_F(BatchMemory, AViewerSeesThePicturesOfASmallerBatch) {
   flags.insert(flags.end(), {"--preview-to", studio.studio.snapshot().status.listening});
   const ProgramResult result = run(words(job, "out", flags), refusing(from, kAlways));
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(count(result.err, "2 pictures at once from here on"), 1u) << result.err;
+  EXPECT_EQ(count(result.err, "2 images at once from here on"), 1u) << result.err;
   std::map<std::uint64_t, std::vector<std::uint8_t>> shown;  // by seed
   studio.until([&](const Snapshot& now) {
     shown.clear();
-    for (const Painting& one : now.paintings) {
-      if (one.state == PaintState::kDone) shown[one.settings.seed] = one.image->rgb;
+    for (const Generation& one : now.generations) {
+      if (one.state == GenerateState::kDone) shown[one.settings.seed] = one.image->rgb;
     }
     return shown.size() == 4;
   });
-  for (const auto& [name, bytes] : pictures("truth")) {
+  for (const auto& [name, bytes] : images("truth")) {
     const auto at = name.find('_');
     const std::uint64_t seed = std::stoull(name.substr(at + 1));
     EXPECT_EQ(content("out/" + name.substr(0, at) + ".png"), bytes);

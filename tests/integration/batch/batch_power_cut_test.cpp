@@ -1,6 +1,6 @@
-// Power cuts on a real file system: while a job writes to an ext4 image behind a loop device, the
+// Power cuts on a real file system: while a job writes to an ext4 image after a loop device, the
 // image is copied; the copy is what a disk would hold had the power gone then. It is mounted, its
-// journal is replayed by the kernel, and the job goes on there: whatever was told is there whole.
+// journal is replayed by the kernel, and the job goes on there: whatever was notified is there whole.
 // Needs root and loop devices. The mounts are seen by this process and its children alone.
 #include <sched.h>
 #include <sys/mount.h>
@@ -59,7 +59,7 @@ class BatchPowerCut : public BatchTest {
     const LoopMount probe(empty, folder_ / "probe");
     if (!probe.mounted()) GTEST_SKIP() << "no loop device may be mounted here";
   }
-  // The job's own flags; `more` behind them.
+  // The job's own flags; `more` after them.
   static std::vector<std::string> flags(const std::vector<std::string>& more = {}) {
     std::vector<std::string> all = {"--json", "--batch-size", "2", "--sidecar"};
     all.insert(all.end(), more.begin(), more.end());
@@ -94,21 +94,21 @@ class BatchPowerCut : public BatchTest {
 
 struct Cut {
   fs::path image;
-  std::set<std::string> told;
+  std::set<std::string> heard;
 };
 
 struct CutCounts {
   int cuts = 0;
-  int in_work = 0;  // some items were told, not all
-  int again = 0;    // told items that were painted again
-  int damaged = 0;  // cuts behind which a recorded file was not whole
-  int trees = 0;    // cuts behind which the job ended with the files of the undisturbed one
-  std::map<int, int> codes;  // how often the job behind a cut ended with each exit code
+  int in_work = 0;  // some items were notified, not all
+  int again = 0;    // told items that were generated again
+  int damaged = 0;  // cuts after which a recorded file was not whole
+  int trees = 0;    // cuts after which the job ended with the files of the undisturbed one
+  std::map<int, int> codes;  // how often the job after a cut ended with each exit code
 };
 
 class BatchPowerCuts : public BatchPowerCut {
  protected:
-  // The image as it is at one moment: the kernel may write behind the program's back, so two
+  // The image as it is at one moment: the kernel may write after the program's back, so two
   // copies in a row must be equal.
   fs::path copy_of(const fs::path& image) {
     std::string copy = get_file(image);
@@ -121,7 +121,7 @@ class BatchPowerCuts : public BatchPowerCut {
     return path;
   }
 
-  // Runs the job on a new disk with `more` flags; what the disk held at moments drawn by lot.
+  // Runs the job on a new disk with `more` flags; what the disk held at moments random.
   std::vector<Cut> cut_run(const std::string& job, std::vector<std::string> more, int round) {
     // A file of its own each time: a loop device that still holds a file keeps old blocks of it.
     const fs::path image = folder_ / ("disk" + std::to_string(++images_) + ".img");
@@ -138,8 +138,8 @@ class BatchPowerCuts : public BatchPowerCut {
         std::this_thread::sleep_for(std::chrono::microseconds(1000 + lot % pause_));
         kill(child, SIGSTOP);
         wait_until_stopped(child);
-        const std::set<std::string> told = ids_in(get_file(logs_ / "stdout"));
-        taken.push_back({copy_of(image), told});
+        const std::set<std::string> heard = ids_in(get_file(logs_ / "stdout"));
+        taken.push_back({copy_of(image), heard});
         kill(child, SIGCONT);
       }
     });
@@ -175,17 +175,17 @@ class BatchPowerCuts : public BatchPowerCut {
         if (more.empty()) {
           EXPECT_EQ(rest.exit_code, 0) << rest.err;
         }
-        const std::set<std::string> painted = ids_in(rest.out);
-        for (const std::string& id : cut.told) counts.again += painted.contains(id) ? 1 : 0;
+        const std::set<std::string> generated = ids_in(rest.out);
+        for (const std::string& id : cut.heard) counts.again += generated.contains(id) ? 1 : 0;
         if (rest.err.find("painted again") != std::string::npos) ++counts.damaged;
         if (rest.exit_code == 0 && tree("after/out") == truth) ++counts.trees;
         ++counts.cuts;
-        if (!cut.told.empty() && cut.told.size() < kItems) ++counts.in_work;
+        if (!cut.heard.empty() && cut.heard.size() < kItems) ++counts.in_work;
         fs::remove(cut.image);
       }
     }
     std::printf(
-        "%d cuts, %d of them in mid-work: %d told items painted again, %d damaged, %d "
+        "%d cuts, %d of them in mid-work: %d told items generated again, %d damaged, %d "
         "trees equal\n",
         counts.cuts, counts.in_work, counts.again, counts.damaged, counts.trees);
     for (const auto& [code, times] : counts.codes) std::printf("exit code %d: %d\n", code, times);
@@ -197,7 +197,7 @@ class BatchPowerCuts : public BatchPowerCut {
   int moved_ = 0;  // copies that were begun again
 };
 
-TEST_F(BatchPowerCuts, WhateverWasToldIsThere) {
+TEST_F(BatchPowerCuts, WhateverWasHeardIsThere) {
   const CutCounts counts = cut_power(kRounds, {});
   EXPECT_EQ(counts.cuts, kRounds * kCuts);
   EXPECT_GT(counts.in_work, 0);
@@ -206,8 +206,8 @@ TEST_F(BatchPowerCuts, WhateverWasToldIsThere) {
   EXPECT_EQ(counts.trees, counts.cuts);
 }
 
-// Texts, facts and pictures of an item stay together.
-TEST_F(BatchPowerCuts, WhateverWasToldIsThereWithItsTexts) {
+// Texts, facts and images of an item stay together.
+TEST_F(BatchPowerCuts, WhateverWasHeardIsThereWithItsTexts) {
   const CutCounts counts =
       cut_power(1, {"--captioner", "test:tiny", "--captions", "none", "uniform"});
   EXPECT_EQ(counts.cuts, kCuts);
@@ -217,11 +217,11 @@ TEST_F(BatchPowerCuts, WhateverWasToldIsThereWithItsTexts) {
   EXPECT_EQ(counts.trees, counts.cuts);
 }
 
-// The same without syncs loses what was told: or the test above would prove nothing.
+// The same without syncs loses what was notified: or the test above would prove nothing.
 TEST_F(BatchPowerCuts, WithoutSyncsItWouldShow) {
   const CutCounts counts = cut_power(1, {}, {"--fsync", "off"});
   EXPECT_GT(counts.again + counts.damaged, 0);
-  // The job goes on all the same: a torn file without a record is known as its own and painted
+  // The job goes on all the same: a torn file without a record is known as its own and generated
   // again.
   const auto clean = counts.codes.find(0);
   ASSERT_NE(clean, counts.codes.end());

@@ -39,8 +39,8 @@ class BatchTest : private FoldersInMemory, public ProgramTest {
     put_file(folder_ / name, text);
     return name;
   }
-  // Name and bytes of the pictures in a folder.
-  std::map<std::string, std::string> pictures(const std::string& out) const {
+  // Name and bytes of the images in a folder.
+  std::map<std::string, std::string> images(const std::string& out) const {
     std::map<std::string, std::string> all;
     for (const std::string& name : files()) {
       if (name.starts_with(out + "/") && name.ends_with(".png")) {

@@ -1,4 +1,4 @@
-// Progress of a job in both forms: items, pictures an hour, tokens a pass and the time that is
+// Progress of a job in both forms: items, images an hour, tokens a pass and the time that is
 // left; and what a process holds.
 #include <fcntl.h>
 

@@ -1,4 +1,4 @@
-// Two hundred kills of the real program at moments drawn by lot: each job ends as if nothing had
+// Two hundred kills of the real program at moments random: each job ends as if nothing had
 // happened, with nothing lost and nothing recorded twice.
 #include <chrono>
 #include <set>
@@ -33,10 +33,10 @@ class BatchRandomKill : public BatchTest {
     }
     return ids;
   }
-  void add_told(const ProgramResult& result, std::multiset<std::string>& told) const {
+  void add_heard(const ProgramResult& result, std::multiset<std::string>& heard) const {
     std::istringstream in(result.out.substr(0, result.out.rfind('\n') + 1));
     for (std::string line; std::getline(in, line);) {
-      told.insert(nlohmann::ordered_json::parse(line)["id"].get<std::string>());
+      heard.insert(nlohmann::ordered_json::parse(line)["id"].get<std::string>());
     }
   }
   // One run that is killed after so many microseconds, or ends before.
@@ -65,28 +65,28 @@ TEST_F(BatchRandomKill, NothingIsLostAndNothingIsDoneTwice) {
     ASSERT_EQ(truth[described].size(), kItems * (described ? 3 : 2) + 1);
   }
   int kills = 0, jobs = 0, lost = 0, twice = 0, in_work = 0, early = 0;
-  std::uint32_t lots = 0;
+  std::uint32_t random = 0;
   while (kills < kKills) {
     const bool described = jobs % 4 == 3;
     std::filesystem::remove_all(folder_ / "out");
-    std::multiset<std::string> told;
-    std::size_t most_open = 0;
+    std::multiset<std::string> heard;
+    std::size_t max_open = 0;
     while (true) {
       // Twice out of three within the time that a whole run takes, else early.
-      const std::uint32_t lot = philox4x32({lots++, 0, 0, 0}, {11, 200})[0];
+      const std::uint32_t lot = philox4x32({random++, 0, 0, 0}, {11, 200})[0];
       const std::uint32_t span = lot % 3 == 0 ? whole_us[described] / 4 : whole_us[described];
       const ProgramResult result = killed(job, described, (lot >> 8) % span);
-      add_told(result, told);
+      add_heard(result, heard);
       const std::vector<std::string> done = recorded();
       const std::set<std::string> once(done.begin(), done.end());
       if (once.size() != done.size()) ++twice;
-      for (const std::string& id : told) lost += once.contains(id) ? 0 : 1;
-      // Pictures that stand there without a record: of the one item in work.
+      for (const std::string& id : heard) lost += once.contains(id) ? 0 : 1;
+      // Images that stand there without a record: of the one item in work.
       const std::size_t open =
           std::filesystem::exists(folder_ / "out")
-              ? pictures("out").size() - std::min(pictures("out").size(), done.size())
+              ? images("out").size() - std::min(images("out").size(), done.size())
               : 0;
-      most_open = std::max(most_open, open);
+      max_open = std::max(max_open, open);
       if (result.exit_code != -1) {
         ASSERT_EQ(result.exit_code, 0) << result.err;
         break;
@@ -95,8 +95,8 @@ TEST_F(BatchRandomKill, NothingIsLostAndNothingIsDoneTwice) {
       if (done.empty()) ++early;
     }
     ++jobs;
-    in_work = std::max(in_work, static_cast<int>(most_open));
-    for (const std::string& id : told) EXPECT_EQ(told.count(id), 1u) << id << " told twice";
+    in_work = std::max(in_work, static_cast<int>(max_open));
+    for (const std::string& id : heard) EXPECT_EQ(heard.count(id), 1u) << id << " told twice";
     EXPECT_EQ(recorded().size(), kItems);
     ASSERT_EQ(run({"batch", "merge", "out"}).exit_code, 0);
     ASSERT_EQ(tree("out"), truth[described]) << "job " << jobs;

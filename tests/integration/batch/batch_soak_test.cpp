@@ -10,9 +10,9 @@ namespace {
 using BatchSoak = BatchTest;
 
 TEST_F(BatchSoak, MemoryAndDescriptorsStayFlat) {
-  constexpr std::size_t kPictures = 1000;
+  constexpr std::size_t kImages = 1000;
   const std::string journal = "out/.tessera/shard-00001-of-00001.jnl";
-  const std::string job = put_job(kPictures);
+  const std::string job = put_job(kImages);
   struct Sample {
     std::size_t records;
     std::int64_t pages, descriptors;
@@ -36,17 +36,17 @@ TEST_F(BatchSoak, MemoryAndDescriptorsStayFlat) {
     }
   });
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(pictures("out").size(), kPictures);
-  EXPECT_LT(content(journal).size(), 400 * kPictures);
+  EXPECT_EQ(images("out").size(), kImages);
+  EXPECT_LT(content(journal).size(), 400 * kImages);
   // What is held between pictures: the least of each quarter of the last half.
   constexpr std::size_t kParts = 4;
   std::vector<std::int64_t> floors(kParts, INT64_MAX);
   std::int64_t descriptors = 0;
   for (const Sample& sample : samples) {
     descriptors = std::max(descriptors, sample.descriptors);
-    if (sample.records < kPictures / 2) continue;
+    if (sample.records < kImages / 2) continue;
     std::int64_t& floor =
-        floors[std::min((sample.records - kPictures / 2) * 2 * kParts / kPictures, kParts - 1)];
+        floors[std::min((sample.records - kImages / 2) * 2 * kParts / kImages, kParts - 1)];
     floor = std::min(floor, sample.pages);
   }
   const auto [least, most] = std::minmax_element(floors.begin(), floors.end());

@@ -28,10 +28,10 @@ class CaptionCli : public CaptionTest {
   }
 };
 
-TEST_F(CaptionCli, TextFilesStandBesidePicturesAndASecondRunWritesNothing) {
-  put_pictures("in", 3);
-  put_pictures("in/deep", 2, 4);
-  put("in/notes.md", "no picture");
+TEST_F(CaptionCli, TextFilesStandNextToImagesAndASecondRunWritesNothing) {
+  put_images("in", 3);
+  put_images("in/deep", 2, 4);
+  put("in/notes.md", "no image");
   caption({"in"});
   EXPECT_EQ(files(), (std::vector<std::string>{"in/deep/p4.png", "in/deep/p5.png", "in/notes.md",
                                                "in/p1.png", "in/p1.txt", "in/p2.png", "in/p2.txt",
@@ -47,7 +47,7 @@ TEST_F(CaptionCli, TextFilesStandBesidePicturesAndASecondRunWritesNothing) {
 }
 
 TEST_F(CaptionCli, WhatIsThereIsKeptReplacedOrJoined) {
-  put_pictures("in", 2);
+  put_images("in", 2);
   caption({"in"});
   const std::string one = content("in/p1.txt"), two = content("in/p2.txt");
   put("in/p1.txt", "mine\n");
@@ -69,7 +69,7 @@ TEST_F(CaptionCli, WhatIsThereIsKeptReplacedOrJoined) {
 }
 
 TEST_F(CaptionCli, JsonLinesHaveTheContractsFields) {
-  put_pictures("in", 3);
+  put_images("in", 3);
   const ProgramResult result = caption({"in", "-o", "x.jsonl", "--json"});
   const auto lines = by_path(content("x.jsonl"));
   ASSERT_EQ(lines.size(), 3u);
@@ -99,7 +99,7 @@ TEST_F(CaptionCli, JsonLinesHaveTheContractsFields) {
 }
 
 TEST_F(CaptionCli, CsvHasAHeaderAndARowForEach) {
-  put_pictures("in", 3);
+  put_images("in", 3);
   caption({"in", "-o", "x.csv"});
   const std::string text = content("x.csv");
   EXPECT_EQ(text.substr(0, text.find('\r')),
@@ -109,9 +109,9 @@ TEST_F(CaptionCli, CsvHasAHeaderAndARowForEach) {
   }
 }
 
-TEST_F(CaptionCli, ArchivesOfFoldersHoldThePicturesThatWereDescribed) {
-  put_pictures("in", 2);
-  put_pictures("in/deep", 1, 3);
+TEST_F(CaptionCli, ArchivesOfFoldersHoldTheImagesThatWereDescribed) {
+  put_images("in", 2);
+  put_images("in/deep", 1, 3);
   caption({"in", "--recursive", "-o", "x.tar"});
   const auto truth = texts_of("x.jsonl", {"in", "--recursive"});
   const auto all = samples("x.tar");
@@ -119,8 +119,8 @@ TEST_F(CaptionCli, ArchivesOfFoldersHoldThePicturesThatWereDescribed) {
   std::set<std::string> keys;
   for (const TarSample& sample : all) {
     keys.insert(sample.key);
-    EXPECT_EQ(sample.picture.extension, "png");
-    EXPECT_EQ(sample.picture.bytes, content("in/" + sample.key + ".png"));
+    EXPECT_EQ(sample.image.extension, "png");
+    EXPECT_EQ(sample.image.bytes, content("in/" + sample.key + ".png"));
     EXPECT_EQ(member(sample, "txt"), truth.at("in/" + sample.key + ".png"));
     EXPECT_EQ(Json::parse(member(sample, "caption.json")).at("path"), "in/" + sample.key + ".png");
   }
@@ -129,13 +129,13 @@ TEST_F(CaptionCli, ArchivesOfFoldersHoldThePicturesThatWereDescribed) {
 
 TEST_F(CaptionCli, ArchivesOfArchivesCarryWhatWasThere) {
   put("in.tar", TarText()
-                    .file("a/0001.png", picture(1))
+                    .file("a/0001.png", image(1))
                     .file("a/0001.txt", "mine")
                     .file("a/0001.cls", "7")
                     .file("a/0002.seg.json", "[1]")
-                    .file("a/0002.png", picture(2))
+                    .file("a/0002.png", image(2))
                     .end());
-  put_pictures("in", 2);
+  put_images("in", 2);
   const auto truth = texts_of("x.jsonl", {"in"});
   const auto from_tar = texts_of("y.jsonl", {"in.tar"});
   EXPECT_EQ(from_tar.at("in.tar/a/0001.png"), truth.at("in/p1.png")) << "a file or a member";
@@ -149,7 +149,7 @@ TEST_F(CaptionCli, ArchivesOfArchivesCarryWhatWasThere) {
   const std::string text = truth.at("in/p1.png");
   const TarSample over = first("over.tar", {});
   EXPECT_EQ(over.key, "a/0001");
-  EXPECT_EQ(over.picture.bytes, picture(1));
+  EXPECT_EQ(over.image.bytes, image(1));
   EXPECT_EQ(member(over, "cls"), "7");
   EXPECT_EQ(member(over, "txt"), text);
   EXPECT_EQ(member(samples("over.tar").at(1), "seg.json"), "[1]");
@@ -161,7 +161,7 @@ TEST_F(CaptionCli, ArchivesOfArchivesCarryWhatWasThere) {
 }
 
 TEST_F(CaptionCli, ListsHavePromptsOfTheirOwn) {
-  put_pictures("lists/in", 2);
+  put_images("lists/in", 2);
   put("lists/a.jsonl",
       "{\"image\":\"in/p1.png\",\"id\":\"first\",\"prompt\":\"What is left of the cube?\"}\n"
       "\n"
@@ -188,7 +188,7 @@ TEST_F(CaptionCli, ListsHavePromptsOfTheirOwn) {
 
 // A scale of 1 is none; a question and a job are guided alike; the negative prompt is part of both.
 TEST_F(CaptionCli, TextsAreGuided) {
-  put_pictures("in", 2);
+  put_images("in", 2);
   const auto asked = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"--image", "in/p1.png", "--json"});
     return std::string(caption(more).json_lines().at(0).at("caption"));
@@ -206,8 +206,8 @@ TEST_F(CaptionCli, TextsAreGuided) {
   EXPECT_NE(refused.err.find("--cfg-scale"), std::string::npos) << refused.err;
 }
 
-TEST_F(CaptionCli, OneQuestionAboutSeveralPictures) {
-  put_pictures("in", 2);
+TEST_F(CaptionCli, OneQuestionAboutSeveralImages) {
+  put_images("in", 2);
   const auto lines =
       caption({"--image", "in/p1.png", "--image", "in/p2.png", "-p", "Which one is red?", "--json"})
           .json_lines();
@@ -219,17 +219,17 @@ TEST_F(CaptionCli, OneQuestionAboutSeveralPictures) {
   EXPECT_EQ(files(), (std::vector<std::string>{"in/p1.png", "in/p2.png"})) << "nothing is written";
 }
 
-TEST_F(CaptionCli, AWellKnownPictureIsDescribedOnceHoweverOftenItIsNamed) {
-  put_pictures("in", 2);
+TEST_F(CaptionCli, AWellKnownImageIsDescribedOnceHoweverOftenItIsNamed) {
+  put_images("in", 2);
   const ProgramResult result =
       caption({"in/p1.png", "in/p1.png", "in", "./in/p2.png", "-o", "x.jsonl", "--json"});
   EXPECT_EQ(by_path(result.out).size(), 2u);
   EXPECT_EQ(by_path(content("x.jsonl")).size(), 2u);
 }
 
-// The same texts, whatever is guessed, and however many are written at once.
+// The same texts, whatever is drafted, and however many are written at once.
 TEST_F(CaptionCli, BatchThreadsAndDecodingLeaveTextsAlone) {
-  put_pictures("in", 9);
+  put_images("in", 9);
   put("in/other.jpg",
       get_file(std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/golden/image/files/rgb444.jpg"));
   for (const std::vector<std::string>& prune : {std::vector<std::string>{},
@@ -252,9 +252,9 @@ TEST_F(CaptionCli, BatchThreadsAndDecodingLeaveTextsAlone) {
   }
 }
 
-// Drawn texts belong to the picture and the seed, not to the place in the run.
+// Drawn texts belong to the image and the seed, not to the place in the run.
 TEST_F(CaptionCli, DrawnTextsDoNotMindTheirNeighbours) {
-  put_pictures("in", 6);
+  put_images("in", 6);
   const std::vector<std::string> drawn = {"--temp", "1.5", "-s", "4"};
   const auto with = [&](const std::string& out, std::vector<std::string> more) {
     more.insert(more.end(), drawn.begin(), drawn.end());
@@ -270,8 +270,8 @@ TEST_F(CaptionCli, DrawnTextsDoNotMindTheirNeighbours) {
 // Log and progress are on stderr: nothing, lines of JSON whose last one has the whole count, or,
 // off a terminal, a line every five seconds.
 TEST_F(CaptionTest, ProgressIsWhatItIsAskedToBe) {
-  put_pictures("in", 5);
-  put("in/bad.png", "no picture");
+  put_images("in", 5);
+  put("in/bad.png", "no image");
   for (const char* mode : {"none", "json", "auto"}) {
     const ProgramResult result =
         caption({"in", "-o", std::string(mode) + ".jsonl", "--progress", mode}, 3);
@@ -282,7 +282,7 @@ TEST_F(CaptionTest, ProgressIsWhatItIsAskedToBe) {
     }
     if (std::string_view(mode) != "json") {
       EXPECT_TRUE(lines.empty());
-      // One of the bad picture; a slow machine's lines come beside it.
+      // One of the bad image; a slow machine's lines come next to it.
       EXPECT_GE(result.error_lines(), 1u) << result.err;
       if (std::string_view(mode) == "none") {
         EXPECT_EQ(result.error_lines(), 1u) << result.err;

@@ -16,7 +16,7 @@ class CaptionDraftCli : public CaptionTest {
 };
 
 TEST_F(CaptionDraftCli, TextsAndFieldsOfAJobWithADraft) {
-  put_pictures("in", 5);
+  put_images("in", 5);
   const auto plain = texts_of("plain.jsonl", {"in", "--decode", "plain"});
   const std::string name = model_.string();
   struct Case {
@@ -47,7 +47,7 @@ TEST_F(CaptionDraftCli, TextsAndFieldsOfAJobWithADraft) {
 }
 
 TEST_F(CaptionDraftCli, AnswersAreDraftedForToo) {
-  put("in.png", picture(3));
+  put("in.png", image(3));
   const std::vector<std::string> question = {"--image", "in.png", "-p", "What is there?", "--temp",
                                              "0.8",     "-s",     "4",  "--json"};
   std::vector<std::string> drafted = question;
@@ -63,7 +63,7 @@ TEST_F(CaptionDraftCli, AnswersAreDraftedForToo) {
 }
 
 TEST_F(CaptionDraftCli, WhatCannotDraftIsRefused) {
-  put("in.png", picture(3));
+  put("in.png", image(3));
   const std::string name = model_.string();
   expect_refused({"in.png", "--draft-keep", "10"}, "--model-draft");
   expect_refused({"in.png", "--draft-prune", "divprune"}, "--model-draft");

@@ -1,4 +1,4 @@
-// What goes wrong costs one picture, or ends before anything is written; the code says which.
+// What goes wrong costs one image, or ends before anything is written; the code says which.
 #include "tests/integration/caption/caption_program.h"
 #include "tests/support/tar_builder.h"
 
@@ -18,7 +18,7 @@ class CaptionErrors : public CaptionTest {
     }
     return out;
   }
-  // Refused as a whole: one line, and nothing left behind.
+  // Refused as a whole: one line, and nothing left over.
   void expect_refused(const std::vector<std::string>& more, int code,
                       const std::vector<std::string>& parts) {
     const std::vector<std::string> before = files();
@@ -28,14 +28,14 @@ class CaptionErrors : public CaptionTest {
     for (const std::string& part : parts) {
       EXPECT_NE(result.err.find(part), std::string::npos) << part << " is not in: " << result.err;
     }
-    EXPECT_EQ(files(), before) << "something was left behind";
+    EXPECT_EQ(files(), before) << "something was left over";
   }
 };
 
-TEST_F(CaptionErrors, OneBadPictureIsOneFailedItem) {
-  put_pictures("in", 3);
-  put("in/cut.png", picture(1).substr(0, 200));
-  put("in/text.png", "hello, I am no picture");
+TEST_F(CaptionErrors, OneBadImageIsOneFailedItem) {
+  put_images("in", 3);
+  put("in/cut.png", image(1).substr(0, 200));
+  put("in/text.png", "hello, I am no image");
   put("in/zero.png", "");
   std::filesystem::create_symlink("nowhere", folder_ / "in/dangling.png");
   const std::map<std::string, std::string> expected = {{"in/cut.png", "E_PICTURE_CUT"},
@@ -54,8 +54,8 @@ TEST_F(CaptionErrors, OneBadPictureIsOneFailedItem) {
   EXPECT_NE(second.err.find("--retry-failed"), std::string::npos) << second.err;
   EXPECT_EQ(content("x.jsonl"), bytes);
 
-  put("in/zero.png", picture(9));
-  put("none.png", picture(8));
+  put("in/zero.png", image(9));
+  put("none.png", image(8));
   const ProgramResult third =
       caption({"in", "none.png", "-o", "x.jsonl", "--json", "--retry-failed"}, 3);
   EXPECT_EQ(failures(third).size(), 3u);
@@ -63,9 +63,9 @@ TEST_F(CaptionErrors, OneBadPictureIsOneFailedItem) {
 }
 
 TEST_F(CaptionErrors, TextFilesOfTheOthersAreWritten) {
-  put_pictures("in", 2);
+  put_images("in", 2);
   put("in/bad.png", "x");
-  put("in/p2.jpg", picture(5));  // comes before in/p2.png, and in/p2.txt is its own
+  put("in/p2.jpg", image(5));  // comes before in/p2.png, and in/p2.txt is its own
   const ProgramResult result = caption({"in", "--json"}, 3);
   const auto failed = failures(result);
   EXPECT_EQ(failed.size(), 2u);
@@ -89,12 +89,12 @@ TEST_F(CaptionErrors, WhenAllFailTheCodeIsOne) {
 }
 
 TEST_F(CaptionErrors, ArchivesAreReadAsFarAsTheyGo) {
-  put_pictures("in", 4);
+  put_images("in", 4);
   const auto truth = texts_of("truth.jsonl", {"in"});
   TarText tar;
-  for (int i = 1; i <= 4; ++i) tar.file("p" + std::to_string(i) + ".png", picture(i));
+  for (int i = 1; i <= 4; ++i) tar.file("p" + std::to_string(i) + ".png", image(i));
   const std::string whole = tar.end();
-  const std::string third = TarText().file("x", picture(1)).file("x", picture(2)).text();
+  const std::string third = TarText().file("x", image(1)).file("x", image(2)).text();
   put("cut.tar", std::string_view(whole).substr(0, third.size() + 600));
   const ProgramResult result = caption({"cut.tar", "-o", "x.jsonl", "--json"}, 3);
   EXPECT_EQ(failures(result), (std::map<std::string, std::string>{{"cut.tar", "E_TAR_CUT"}}));
@@ -104,13 +104,13 @@ TEST_F(CaptionErrors, ArchivesAreReadAsFarAsTheyGo) {
   EXPECT_EQ(found["cut.tar/p2.png"], truth.at("in/p2.png"));
 
   put("odd.tar", TarText()
-                     .file("p1.png", picture(1))
-                     .file("p2.png", picture(2))
-                     .file("p1.png", picture(3))
-                     .file("two.png", picture(1))
-                     .file("two.jpg", picture(2))
+                     .file("p1.png", image(1))
+                     .file("p2.png", image(2))
+                     .file("p1.png", image(3))
+                     .file("two.png", image(1))
+                     .file("two.jpg", image(2))
                      .file("zero.png", "")
-                     .file("p4.png", picture(4))
+                     .file("p4.png", image(4))
                      .end());
   const auto failed = failures(caption({"odd.tar", "-o", "y.tar", "--json"}, 3));
   EXPECT_EQ(failed.size(), 3u);
@@ -123,8 +123,8 @@ TEST_F(CaptionErrors, ArchivesAreReadAsFarAsTheyGo) {
 
 TEST_F(CaptionErrors, AFolderThatMayNotBeReadIsOneFailure) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
-  put_pictures("in", 2);
-  put_pictures("in/locked", 1);
+  put_images("in", 2);
+  put_images("in/locked", 1);
   std::filesystem::permissions(folder_ / "in/locked", std::filesystem::perms::none);
   const ProgramResult result = caption({"in", "--recursive", "-o", "x.jsonl", "--json"}, 3);
   std::filesystem::permissions(folder_ / "in/locked", std::filesystem::perms::owner_all);
@@ -133,7 +133,7 @@ TEST_F(CaptionErrors, AFolderThatMayNotBeReadIsOneFailure) {
 }
 
 TEST_F(CaptionErrors, ListsAreCheckedWholeBeforeTheModelIsOpened) {
-  put("in/p1.png", picture(1));
+  put("in/p1.png", image(1));
   put("a.jsonl",
       "{\"image\":\"in/p1.png\"}\n"
       "{\"image\":\"/etc/passwd.png\"}\n"
@@ -156,7 +156,7 @@ TEST_F(CaptionErrors, ListsAreCheckedWholeBeforeTheModelIsOpened) {
 }
 
 TEST_F(CaptionErrors, UsageIsTwo) {
-  put("in/p1.png", picture(1));
+  put("in/p1.png", image(1));
   expect_refused({}, 2, {"--image"});
   expect_refused({"in", "--image", "in/p1.png"}, 2, {"both"});
   expect_refused({"--image", "in/p1.png", "-o", "x.jsonl"}, 2, {"--output"});
@@ -182,7 +182,7 @@ TEST_F(CaptionErrors, UsageIsTwo) {
 }
 
 TEST_F(CaptionErrors, ModelsAreFour) {
-  put("in/p1.png", picture(1));
+  put("in/p1.png", image(1));
   const auto refused = [&](const std::string& model, const std::string& part) {
     const ProgramResult result = run({"caption", "-m", model, "in", "-o", "x.jsonl"});
     EXPECT_EQ(result.exit_code, 4) << result.err;
@@ -192,11 +192,11 @@ TEST_F(CaptionErrors, ModelsAreFour) {
   };
   refused("nowhere", "nowhere");
   const std::string janus = TESSERA_SOURCE_DIR "/assets/models/tabletop-janus";
-  if (std::filesystem::exists(janus)) refused(janus, "describes pictures");
+  if (std::filesystem::exists(janus)) refused(janus, "describes images");
 }
 
 TEST_F(CaptionErrors, AnOutputOfSomebodyElseIsSix) {
-  put("in/p1.png", picture(1));
+  put("in/p1.png", image(1));
   put("x.jsonl", "mine\n");
   expect_refused({"in", "-o", "x.jsonl"}, 6, {"x.jsonl", "a file"});
   EXPECT_EQ(content("x.jsonl"), "mine\n");
@@ -208,7 +208,7 @@ TEST_F(CaptionErrors, AnOutputOfSomebodyElseIsSix) {
 }
 
 TEST_F(CaptionErrors, AProgramWithoutItsHelperSaysSoOnce) {
-  put_pictures("in", 3);
+  put_images("in", 3);
   std::filesystem::copy_file(TESSERA_PROGRAM, home_ / "tessera");
   for (const std::vector<std::string>& what :
        {std::vector<std::string>{"in", "-o", "x.jsonl"}, {"in"}, {"--image", "in/p1.png"}}) {
@@ -217,12 +217,12 @@ TEST_F(CaptionErrors, AProgramWithoutItsHelperSaysSoOnce) {
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_EQ(result.error_lines(), 1u) << result.err;
     EXPECT_NE(result.err.find("tessera-helper"), std::string::npos) << result.err;
-    EXPECT_EQ(files(), before) << "no picture is marked as failed";
+    EXPECT_EQ(files(), before) << "no image is marked as failed";
   }
 }
 
 TEST_F(CaptionErrors, FullStdoutIsSixAndTheJobGoesOn) {
-  put_pictures("in", 3);
+  put_images("in", 3);
   const auto truth = texts_of("truth.jsonl", {"in"});
   const ProgramResult result =
       run(words({"in", "-o", "x.jsonl", "--json"}), {}, nullptr, "/dev/full");

@@ -1,4 +1,4 @@
-// `tessera inspect` of models that describe pictures.
+// `tessera inspect` of models that describe images.
 #include "tests/integration/caption/caption_program.h"
 
 namespace tessera {
@@ -16,7 +16,7 @@ class CaptionInspectTest : public CaptionTest {
   }
 };
 
-// A model that paints and describes shows both.
+// A model that generates and describes shows both.
 TEST_F(CaptionInspectTest, TheMadeUpModelDoesBoth) {
   const Json out = inspect({"test:tiny", "--memory", "--batch-size", "4"});
   EXPECT_EQ(out.at("image_tokens"), 64);
@@ -35,7 +35,7 @@ TEST_F(CaptionInspectTest, TheMadeUpModelDoesBoth) {
   EXPECT_GT(describes.at("parameters").get<std::int64_t>(), 100'000);
 }
 
-// The tensors are those that the parameters are counted from, and the sizes follow the picture.
+// The tensors are those that the parameters are counted from, and the sizes follow the image.
 TEST_F(CaptionInspectTest, ACaptionerIsShownAsOne) {
   CaptionTest::SetUp();
   if (IsSkipped()) return;
@@ -67,7 +67,7 @@ TEST_F(CaptionInspectTest, TheMemoryPlanHoldsAndIsNotWide) {
 #endif
   CaptionTest::SetUp();
   if (IsSkipped()) return;
-  put_pictures("in", 12);
+  put_images("in", 12);
   for (const char* batch : {"1", "8"}) {
     const Json plan =
         inspect({model_.string(), "--memory", "--batch-size", batch, "-W", "40", "-H", "36"})

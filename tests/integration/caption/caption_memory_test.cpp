@@ -1,4 +1,4 @@
-// Memory of a long job: two thousand pictures through the whole program, its picture helper
+// Memory of a long job: two thousand images through the whole program, its image helper
 // included, with the resident set and the open descriptors read while it runs. What the second
 // thousand takes must be what the first took. The program as it is sold, a made-up model.
 #include <array>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kPictures = 2000;
+constexpr std::int64_t kImages = 2000;
 constexpr double kFlat = 0.02;
 
 struct Sample {
@@ -63,19 +63,19 @@ std::int64_t lines_of(const fs::path& file) {
 std::vector<Sample> second_half(const std::vector<Sample>& series) {
   std::vector<Sample> out;
   for (const Sample& sample : series) {
-    if (sample.items >= kPictures / 2) out.push_back(sample);
+    if (sample.items >= kImages / 2) out.push_back(sample);
   }
   return out;
 }
 
 // How far the resident set rises or falls over the second half: the second half in five parts, the
 // smallest sample of each, the largest of those against the smallest. A buffer that lives for one
-// picture is seen or not by chance; the smallest sample is what stays.
+// image is seen or not by chance; the smallest sample is what stays.
 double drift(const std::vector<Sample>& series, std::int64_t Sample::*part) {
   std::array<std::int64_t, 5> floors;
   floors.fill(INT64_MAX);
   for (const Sample& sample : second_half(series)) {
-    const auto at = (sample.items - kPictures / 2) * 5 / (kPictures / 2 + 1);
+    const auto at = (sample.items - kImages / 2) * 5 / (kImages / 2 + 1);
     std::int64_t& floor = floors[static_cast<std::size_t>(at)];
     floor = std::min(floor, sample.*part);
   }
@@ -83,10 +83,10 @@ double drift(const std::vector<Sample>& series, std::int64_t Sample::*part) {
   return static_cast<double>(*most) / static_cast<double>(*least) - 1;
 }
 
-// The judge is worth what it sees: a leak of 800 bytes a picture in 20 MiB.
+// The verifier is worth what it sees: a leak of 800 bytes an image in 20 MiB.
 TEST(MemorySeries, ASmallLeakIsSeen) {
   std::vector<Sample> flat, leaking;
-  for (std::int64_t items = 0; items <= kPictures; items += 50) {
+  for (std::int64_t items = 0; items <= kImages; items += 50) {
     flat.push_back({items, (20 << 20) + (items % 100) * 20000, 3 << 20, 9});
     leaking.push_back({items, (20 << 20) + items * 800, 3 << 20, 9});
   }
@@ -105,26 +105,26 @@ class CaptionMemoryTest : public CaptionTest {
                  descriptors_of(pid)};
       for (const pid_t child : children_of(pid)) now.helper += status_field(child, "VmRSS:") * 1024;
       // The end of the process takes its memory and its helper apart.
-      if (now.items >= 1 && now.items < kPictures - 32 && now.helper > 0) series.push_back(now);
+      if (now.items >= 1 && now.items < kImages - 32 && now.helper > 0) series.push_back(now);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return series;
   }
 };
 
-TEST_F(CaptionMemoryTest, TwoThousandPicturesTakeWhatOneThousandTake) {
-  for (int i = 0; i < kPictures; ++i) put("in/" + std::to_string(i) + ".png", picture(i));
+TEST_F(CaptionMemoryTest, TwoThousandImagesTakeWhatOneThousandTake) {
+  for (int i = 0; i < kImages; ++i) put("in/" + std::to_string(i) + ".png", image(i));
   std::vector<Sample> series;
   const ProgramResult result =
       run({"caption", "-m", "test:tiny", "--max-tokens", "8", "in", "-o", "out.jsonl"},
           kHonestMalloc, [&](pid_t pid) { series = watch(pid); });
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(by_path(content("out.jsonl")).size(), static_cast<std::size_t>(kPictures));
+  EXPECT_EQ(by_path(content("out.jsonl")).size(), static_cast<std::size_t>(kImages));
   const std::vector<Sample> late = second_half(series);
   ASSERT_GE(late.size(), 20u) << "of " << series.size();
   std::int64_t early_descriptors = 0;
   for (const Sample& sample : series) {
-    if (sample.items < kPictures / 2) {
+    if (sample.items < kImages / 2) {
       early_descriptors = std::max(early_descriptors, sample.descriptors);
     }
   }

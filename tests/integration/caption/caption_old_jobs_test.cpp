@@ -23,7 +23,7 @@ class CaptionOldJobs : public CaptionTest {
     EXPECT_EQ(result.exit_code, code) << result.err;
     return result;
   }
-  // The journal up to so many records, and the output that they speak of with a torn line behind.
+  // The journal up to so many records, and the output that they speak of with a torn line after.
   void put_killed(const std::string& name, std::size_t records) {
     const fs::path from = old_ / fs::path(name).extension().string().substr(1);
     std::istringstream in(get_file(from / (name + ".journal")));
@@ -65,10 +65,10 @@ TEST_F(CaptionOldJobs, AKilledTableIsEnded) {
       const std::size_t end = text.find("\r\n", at) + 2;
       const std::string row = text.substr(at, end - at);
       const std::size_t seconds = row.rfind(',', row.rfind(',', row.rfind(',') - 1) - 1);
-      std::string told = row.substr(0, seconds);
+      std::string heard = row.substr(0, seconds);
       std::size_t passes = std::string::npos;  // the comma before them, fourth from the end
-      for (int i = 0; i < 4; ++i) passes = told.rfind(',', passes - 1);
-      out += told.erase(passes, told.find(',', passes + 1) - passes) + "\n";
+      for (int i = 0; i < 4; ++i) passes = heard.rfind(',', passes - 1);
+      out += heard.erase(passes, heard.find(',', passes + 1) - passes) + "\n";
       at = end;
     }
     return out;

@@ -1,4 +1,4 @@
-// `tessera caption` run on folders of small pictures. What the texts say is up to the model's
+// `tessera caption` run on folders of small images. What the texts say is up to the model's
 // weights and never looked at: only that they are the same, how many there are, and where.
 #pragma once
 
@@ -21,7 +21,7 @@ class CaptionTest : public ProgramTest {
   }
 
   // Stripes and blocks whose colours depend on the number.
-  static std::string picture(int number) {
+  static std::string image(int number) {
     Image image;
     image.width = 40 + number % 7;
     image.height = 36;
@@ -40,9 +40,9 @@ class CaptionTest : public ProgramTest {
     put_file(folder_ / name, bytes);
   }
   // "FOLDER/p1.png" and so on.
-  void put_pictures(const std::string& folder, int count, int first = 1) const {
+  void put_images(const std::string& folder, int count, int first = 1) const {
     for (int i = first; i < first + count; ++i) {
-      put(folder + "/p" + std::to_string(i) + ".png", picture(i));
+      put(folder + "/p" + std::to_string(i) + ".png", image(i));
     }
   }
 

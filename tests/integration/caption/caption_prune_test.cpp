@@ -1,4 +1,4 @@
-// Pruning through the real program: every method of the table, and the counts it promises.
+// Pruning through the real program: every method of the table, and the counts it guarantees.
 #include <cmath>
 
 #include "tests/integration/caption/caption_program.h"
@@ -16,8 +16,8 @@ class CaptionPrune : public CaptionTest {
   }
 };
 
-TEST_F(CaptionPrune, EveryMethodKeepsAsManyAsItPromises) {
-  put("in.png", picture(3));
+TEST_F(CaptionPrune, EveryMethodKeepsAsManyAsItGuarantees) {
+  put("in.png", image(3));
   const Json whole = ask({});
   const int total = whole.at("visual_tokens");
   ASSERT_GE(total, 64);
@@ -45,7 +45,7 @@ TEST_F(CaptionPrune, EveryMethodKeepsAsManyAsItPromises) {
           EXPECT_GE(found, asked);
           EXPECT_LT(found, total);
           break;
-        case KeptCount::kListed:  // behind its last cut
+        case KeptCount::kListed:  // after its last cut
           EXPECT_LE(found, asked);
           EXPECT_GT(found, 0);
       }
@@ -54,21 +54,21 @@ TEST_F(CaptionPrune, EveryMethodKeepsAsManyAsItPromises) {
     check(kept("--prune-rate", "0.75"), total / 4);
     EXPECT_EQ(kept("--keep-tokens", std::to_string(total + 7)), total) << "more than there are";
     EXPECT_EQ(ask({"--prune", name, "--prune-rate", "0"}).at("caption"), whole.at("caption"))
-        << "with nothing dropped the text is the whole picture's";
+        << "with nothing dropped the text is the whole image's";
   }
 }
 
-TEST_F(CaptionPrune, TheDefaultDropsTwoThirdsAndPicturesCountTogether) {
-  put("in.png", picture(3));
+TEST_F(CaptionPrune, TheDefaultDropsTwoThirdsAndImagesCountTogether) {
+  put("in.png", image(3));
   const int total = ask({}).at("visual_tokens");
   EXPECT_EQ(ask({"--prune", "divprune"}).at("kept_tokens"), std::lround(total * (1 - 0.67)));
   const Json two = ask({"--prune", "divprune", "--keep-tokens", "10", "--image", "in.png"});
   EXPECT_EQ(two.at("visual_tokens"), 2 * total);
-  EXPECT_EQ(two.at("kept_tokens"), 20) << "a budget is a picture's";
+  EXPECT_EQ(two.at("kept_tokens"), 20) << "a budget is an image's";
 }
 
 TEST_F(CaptionPrune, WhatCannotBePrunedIsRefusedBeforeAnythingIsWritten) {
-  put("in.png", picture(3));
+  put("in.png", image(3));
   const auto refused = [&](std::vector<std::string> more, const std::string& part) {
     more.insert(more.end(), {"in.png", "-o", "x.jsonl"});
     const ProgramResult result = caption(more, 2);
@@ -94,16 +94,16 @@ TEST_F(CaptionPrune, WhatCannotBePrunedIsRefusedBeforeAnythingIsWritten) {
   refused({"--prune", "random", "--parity"}, "divprune, vispruner, visionzip, hired, flowcut");
 }
 
-// A method's number hangs on the picture: pictures that differ get different ones, and the same
-// picture the same.
+// A method's number hangs on the picture: images that differ get different ones, and the same
+// image the same.
 TEST_F(CaptionPrune, AMethodFindsItsOwnNumber) {
   for (const PrunerRow& row : pruner_table()) {
-    if (!row.adaptive || row.name == "temporal") continue;  // a picture says nothing twice
+    if (!row.adaptive || row.name == "temporal") continue;  // an image says nothing twice
     const std::string name(row.name);
     SCOPED_TRACE(name);
     std::set<int> numbers;
     for (const int number : {1, 3, 4}) {
-      put("in.png", picture(number));
+      put("in.png", image(number));
       const Json line = ask({"--prune", name, "--keep-tokens", "auto"});
       const int kept = line.at("kept_tokens");
       EXPECT_GE(kept, 1);
@@ -116,7 +116,7 @@ TEST_F(CaptionPrune, AMethodFindsItsOwnNumber) {
 }
 
 TEST_F(CaptionPrune, OneTokenStaysAtAnyRate) {
-  put("in.png", picture(3));
+  put("in.png", image(3));
   for (const PrunerRow& row : pruner_table()) {
     EXPECT_GE(ask({"--prune", std::string(row.name), "--prune-rate", "0.999"}).at("kept_tokens"), 1)
         << row.name;
@@ -125,7 +125,7 @@ TEST_F(CaptionPrune, OneTokenStaysAtAnyRate) {
 
 // Every method whose published code differs takes --parity, and no other.
 TEST_F(CaptionPrune, ParityIsTakenWhereCodeDiffers) {
-  put("in.png", picture(3));
+  put("in.png", image(3));
   for (const PrunerRow& row : pruner_table()) {
     if (row.code.differs.empty()) continue;
     const std::string name(row.name);

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kPictures = 30;
+constexpr int kImages = 30;
 
 class CaptionResume : public CaptionTest {
  protected:
@@ -39,9 +39,9 @@ class CaptionResume : public CaptionTest {
   }
 };
 
-// Drawn by lot, so that a text that depended on its place in the run would differ.
+// Drawn at random, so that a text that depended on its place in the run would differ.
 TEST_F(CaptionResume, KilledJobsEndAsIfTheyHadNotBeen) {
-  put_pictures("in", kPictures);
+  put_images("in", kImages);
   const std::vector<std::string> job = {"in",     "--batch-size",  "2",  "--temp", "1", "--prune",
                                         "random", "--keep-tokens", "70", "-o"};
   const auto to = [&](const std::string& name) {
@@ -50,7 +50,7 @@ TEST_F(CaptionResume, KilledJobsEndAsIfTheyHadNotBeen) {
     return out;
   };
   const auto truth = whole_texts(to("truth.jsonl"));
-  ASSERT_EQ(truth.size(), static_cast<std::size_t>(kPictures));
+  ASSERT_EQ(truth.size(), static_cast<std::size_t>(kImages));
   for (const std::size_t lines : {2u, 14u}) {  // the second kill falls on a job that was resumed
     const ProgramResult killed = interrupt(to("x.jsonl"), "x.jsonl.part", lines, SIGKILL);
     ASSERT_EQ(killed.exit_code, -1) << "it ended before it was killed";
@@ -61,7 +61,7 @@ TEST_F(CaptionResume, KilledJobsEndAsIfTheyHadNotBeen) {
 }
 
 TEST_F(CaptionResume, SignalsEndWithSeventyFive) {
-  put_pictures("in", kPictures);
+  put_images("in", kImages);
   const auto to = [](const std::string& name) {
     return std::vector<std::string>{"in", "--batch-size", "2", "-o", name};
   };
@@ -72,7 +72,7 @@ TEST_F(CaptionResume, SignalsEndWithSeventyFive) {
     EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
     const auto part = texts(content("x.jsonl.part"));
     EXPECT_GE(part.size(), lines);
-    EXPECT_LT(part.size(), static_cast<std::size_t>(kPictures));
+    EXPECT_LT(part.size(), static_cast<std::size_t>(kImages));
     EXPECT_EQ(
         static_cast<std::size_t>(std::count(stopped.out.begin(), stopped.out.end(), '\n')) >= 1u,
         true);
@@ -83,9 +83,9 @@ TEST_F(CaptionResume, SignalsEndWithSeventyFive) {
 
 // Captions that are added to what is there are added once.
 TEST_F(CaptionResume, KilledJobsAppendOnce) {
-  put_pictures("in", kPictures);
+  put_images("in", kImages);
   const auto truth = whole_texts({"in", "-o", "truth.jsonl"});
-  for (int i = 1; i <= kPictures; ++i) put("in/p" + std::to_string(i) + ".txt", "mine");
+  for (int i = 1; i <= kImages; ++i) put("in/p" + std::to_string(i) + ".txt", "mine");
   const std::vector<std::string> job = {"in", "--existing", "append", "--batch-size", "2"};
   const ProgramResult killed = run(words(job, "24"), {}, [&](pid_t child) {
     const auto enough = [&] { return content("in/p2.txt") != "mine"; };
@@ -96,9 +96,9 @@ TEST_F(CaptionResume, KilledJobsAppendOnce) {
   });
   ASSERT_EQ(killed.exit_code, -1);
   ASSERT_EQ(run(words(job, "24")).exit_code, 0);
-  EXPECT_EQ(text_files(), static_cast<std::size_t>(kPictures));
+  EXPECT_EQ(text_files(), static_cast<std::size_t>(kImages));
   // The journal stays: it alone knows that captions were added.
-  EXPECT_EQ(files().size(), 2u * kPictures + 3) << "no temporary is left";
+  EXPECT_EQ(files().size(), 2u * kImages + 3) << "no temporary is left";
   for (const auto& [path, text] : truth) {
     const std::string name = path.substr(0, path.size() - 4) + ".txt";
     EXPECT_EQ(content(name), text.empty() ? "mine" : "mine " + text) << path;
@@ -107,13 +107,13 @@ TEST_F(CaptionResume, KilledJobsAppendOnce) {
 
 // A failure before the stop is one after it.
 TEST_F(CaptionResume, FailuresOfTheFirstPartCount) {
-  put_pictures("in", kPictures);
-  put("in/a.png", "the first by name, and no picture");
+  put_images("in", kImages);
+  put("in/a.png", "the first by name, and no image");
   const std::vector<std::string> job = {"in", "--batch-size", "2", "-o", "x.jsonl"};
   ASSERT_EQ(interrupt(job, "x.jsonl.part", 3, SIGINT).exit_code, 75);
   const ProgramResult rest = run(words(job, "24"));
   EXPECT_EQ(rest.exit_code, 3) << rest.err;
-  EXPECT_EQ(texts(content("x.jsonl")).size(), static_cast<std::size_t>(kPictures));
+  EXPECT_EQ(texts(content("x.jsonl")).size(), static_cast<std::size_t>(kImages));
 }
 
 }  // namespace

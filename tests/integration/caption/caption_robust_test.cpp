@@ -1,4 +1,4 @@
-// What must not be lost, mixed or destroyed: answers of one picture, files of others, jobs whose
+// What must not be lost, mixed or destroyed: answers of one image, files of others, jobs whose
 // stdout goes away, inputs that cannot be had.
 #include <fstream>
 
@@ -32,12 +32,12 @@ class CaptionRobust : public CaptionTest {
   }
 };
 
-TEST_F(CaptionRobust, AnswersOfOnePictureCanBeToldApart) {
-  put_pictures(".", 1);
+TEST_F(CaptionRobust, AnswersOfOneImageCanBeHeardApart) {
+  put_images(".", 1);
   put("l.jsonl",
       "{\"image\":\"p1.png\",\"id\":\"first\",\"prompt\":\"What?\"}\n"
       "{\"image\":\"p1.png\",\"id\":\"p2.png\"}\n{\"image\":\"none.png\",\"id\":\"third\"}\n");
-  put("p2.png", picture(2));
+  put("p2.png", image(2));
   const ProgramResult result = tiny({"l.jsonl", "p2.png", "-o", "x.jsonl", "--json"}, 3);
   std::map<std::string, Json> found;
   for (const Json& line : lines_of("x.jsonl")) {
@@ -47,11 +47,11 @@ TEST_F(CaptionRobust, AnswersOfOnePictureCanBeToldApart) {
   EXPECT_EQ(found.at("first\"p1.png\"").at("prompt"), "What?");
   EXPECT_FALSE(found.at("p2.png\"p1.png\"").contains("prompt"));
   EXPECT_FALSE(found.at("p2.png\"p2.png\"").contains("id"));
-  bool told = false;
+  bool heard = false;
   for (const Json& line : result.json_lines()) {
-    if (line.contains("error")) told = line.at("id") == "third" && line.at("path") == "none.png";
+    if (line.contains("error")) heard = line.at("id") == "third" && line.at("path") == "none.png";
   }
-  EXPECT_TRUE(told) << result.out;
+  EXPECT_TRUE(heard) << result.out;
   const std::string shown = tiny({"l.jsonl", "-o", "x.csv"}, 3).out;
   EXPECT_NE(shown.find("p1.png [first]: "), std::string::npos) << shown;
   EXPECT_NE(content("x.csv").find(",first,What?\r\n"), std::string::npos) << content("x.csv");
@@ -59,7 +59,7 @@ TEST_F(CaptionRobust, AnswersOfOnePictureCanBeToldApart) {
 
 // A file opened in the place of a closed stdout would be printed into.
 TEST_F(CaptionRobust, ClosedStandardFilesTakeNothingFromOutputs) {
-  put_pictures(".", 2);
+  put_images(".", 2);
   tiny({"p1.png", "p2.png", "-o", "truth.jsonl"});
   EXPECT_EQ(shell("$T p1.png p2.png none.png -o x.jsonl <&- >&- 2>&-").exit_code, 3);
   EXPECT_EQ(texts(content("x.jsonl")), texts(content("truth.jsonl")));
@@ -67,7 +67,7 @@ TEST_F(CaptionRobust, ClosedStandardFilesTakeNothingFromOutputs) {
 }
 
 TEST_F(CaptionRobust, AReaderOfStdoutMayLeave) {
-  put_pictures("in", 60);
+  put_images("in", 60);
   const ProgramResult file =
       shell("{ $T in --json --batch-size 1 -o x.jsonl; echo $? >code; } | head -n 1");
   EXPECT_EQ(content("code"), "0\n") << file.err;
@@ -77,9 +77,9 @@ TEST_F(CaptionRobust, AReaderOfStdoutMayLeave) {
   EXPECT_EQ(content("code"), "6\n") << "nobody reads, and there is no file";
 }
 
-// Two items of one id, one after the other, beside failing ones: described once.
+// Two items of one id, one after the other, next to failing ones: described once.
 TEST_F(CaptionRobust, NothingIsDescribedTwice) {
-  put_pictures(".", 1);
+  put_images(".", 1);
   std::vector<std::string> more;
   for (int i = 0; i < 2000; ++i) more.insert(more.end(), {"p1.png", "no.tar"});
   more.insert(more.end(), {"-o", "x.jsonl", "--batch-size", "1"});
@@ -88,7 +88,7 @@ TEST_F(CaptionRobust, NothingIsDescribedTwice) {
 }
 
 TEST_F(CaptionRobust, ResumedJobsAreTheSameJob) {
-  put_pictures("in", 1);
+  put_images("in", 1);
   std::filesystem::create_directories(folder_ / "one");
   std::filesystem::copy(model_, folder_ / "one/m", std::filesystem::copy_options::recursive);
   const auto with = [&](std::vector<std::string> more, int code) {
@@ -115,7 +115,7 @@ TEST_F(CaptionRobust, ResumedJobsAreTheSameJob) {
 }
 
 TEST_F(CaptionRobust, ABadFirstInputIsOneFailure) {
-  put_pictures("pics", 2);
+  put_images("pics", 2);
   const std::string longer(300, 'n');
   tiny({longer + ".png", "nosuch/x/n.png", "pics"}, 3);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "pics/p2.txt"));
@@ -124,7 +124,7 @@ TEST_F(CaptionRobust, ABadFirstInputIsOneFailure) {
 
 TEST_F(CaptionRobust, ArchivesNeedAnOutput) {
   put("s.TAR",
-      TarText().file("1.png", picture(1)).file("a/../../2.png", "x").file("README", "x").end());
+      TarText().file("1.png", image(1)).file("a/../../2.png", "x").file("README", "x").end());
   const ProgramResult result = tiny({"s.TAR"}, 2);
   EXPECT_NE(result.err.find("--output"), std::string::npos) << result.err;
   EXPECT_EQ(files(), std::vector<std::string>{"s.TAR"});
@@ -136,9 +136,9 @@ TEST_F(CaptionRobust, ArchivesNeedAnOutput) {
 
 TEST_F(CaptionRobust, NamesakesStandInForOneAnother) {
   put("in/a.jpg", "junk");
-  put("in/a.png", picture(1));
-  put("in/b.jpg", picture(2));
-  put("in/b.png", picture(3));
+  put("in/a.png", image(1));
+  put("in/b.jpg", image(2));
+  put("in/b.png", image(3));
   const ProgramResult result = tiny({"in", "--json"}, 3);
   std::set<std::string> failed;
   for (const Json& line : result.json_lines()) {
@@ -149,8 +149,8 @@ TEST_F(CaptionRobust, NamesakesStandInForOneAnother) {
 }
 
 TEST_F(CaptionRobust, FoldersOfOneArchiveKeepTheirNames) {
-  put_pictures("f1", 1);
-  put_pictures("f2", 1);
+  put_images("f1", 1);
+  put_images("f2", 1);
   tiny({"f1", "f2", "-o", "x.tar"});
   MemorySource source(content("x.tar"));
   SampleReader reader(source, "x.tar", Carry::kEverything);
@@ -160,7 +160,7 @@ TEST_F(CaptionRobust, FoldersOfOneArchiveKeepTheirNames) {
 }
 
 TEST_F(CaptionRobust, AFinishedJobThatAddedCaptionsAddsNoMore) {
-  put_pictures("in", 2);
+  put_images("in", 2);
   put("in/p1.txt", "mine");
   tiny({"in", "--existing", "append"});
   const std::string once = content("in/p1.txt");
@@ -171,7 +171,7 @@ TEST_F(CaptionRobust, AFinishedJobThatAddedCaptionsAddsNoMore) {
 }
 
 TEST_F(CaptionRobust, QuestionsTakeNoFlagsOfJobsAndFillTheirPrompt) {
-  put_pictures("pets", 2);
+  put_images("pets", 2);
   for (const std::vector<std::string>& flag : {std::vector<std::string>{"--retry-failed"},
                                                {"--recursive"},
                                                {"--existing", "append"},
@@ -194,8 +194,8 @@ TEST_F(CaptionRobust, QuestionsTakeNoFlagsOfJobsAndFillTheirPrompt) {
   EXPECT_EQ(shown, same.at("caption").get<std::string>() + "\n");
 }
 
-TEST_F(CaptionRobust, SeedsSizesAndKeptTokensAreTold) {
-  put_pictures("in", 1);
+TEST_F(CaptionRobust, SeedsSizesAndKeptTokensAreHeard) {
+  put_images("in", 1);
   const ProgramResult drawn = tiny({"in", "-o", "x.jsonl", "--temp", "1", "-s", "-1"});
   const Json line = lines_of("x.jsonl").at(0);
   EXPECT_NE(drawn.err.find("seed " + line.at("seed").dump()), std::string::npos) << drawn.err;

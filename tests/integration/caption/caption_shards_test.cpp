@@ -1,4 +1,4 @@
-// Captioning jobs in shards: together they write what one process writes, are told apart and
+// Captioning jobs in shards: together they write what one process writes, are distinguished and
 // counted, survive a kill, and merge into the job that one process would have left.
 #include <chrono>
 #include <thread>
@@ -49,8 +49,8 @@ class CaptionShards : public CaptionTest {
 };
 
 TEST_F(CaptionShards, LinesOfAllShardsAreThoseOfOneProcess) {
-  put_pictures("in", 9);
-  put("in/bad.png", "no picture");
+  put_images("in", 9);
+  put("in/bad.png", "no image");
   tiny({"in", "-o", "truth.jsonl"}, 3);
   const auto truth = texts(content("truth.jsonl"));
   ASSERT_EQ(truth.size(), 9u);
@@ -74,7 +74,7 @@ TEST_F(CaptionShards, LinesOfAllShardsAreThoseOfOneProcess) {
       EXPECT_FALSE(std::filesystem::exists(folder_ / "x.jsonl"));
     }
   }
-  EXPECT_EQ(failed, 1u) << "the bad picture is in one shard";
+  EXPECT_EQ(failed, 1u) << "the bad image is in one shard";
   EXPECT_EQ(lines, 9u);
   const Json whole = status("x.jsonl", 3);
   EXPECT_EQ(whole.at("over"), true);
@@ -94,14 +94,14 @@ TEST_F(CaptionShards, LinesOfAllShardsAreThoseOfOneProcess) {
   // One process goes on from what was merged: the failed one alone.
   const ProgramResult again = tiny({"in", "-o", "x.jsonl"}, 3);
   EXPECT_EQ(again.out, "");
-  put("in/bad.png", picture(77));
+  put("in/bad.png", image(77));
   tiny({"in", "-o", "x.jsonl", "--retry-failed"}, 0);
   EXPECT_EQ(texts(content("x.jsonl")).size(), 10u);
 }
 
 // Whatever the number of shards: the same items, in the same order.
 TEST_F(CaptionShards, MergedOutputsDoNotDependOnTheNumberOfShards) {
-  put_pictures("in", 7);
+  put_images("in", 7);
   std::map<int, std::vector<std::string>> merged;
   for (const int of : {2, 5}) {
     const std::string name = "x" + std::to_string(of) + ".csv";
@@ -119,9 +119,9 @@ TEST_F(CaptionShards, MergedOutputsDoNotDependOnTheNumberOfShards) {
 
 TEST_F(CaptionShards, SamplesOfOneKeyMeetInOneShard) {
   put("in/a.jpg", "junk");
-  put("in/a.png", picture(1));
-  put("in/b.png", picture(2));
-  put("s.tar", TarText().file("0.png", picture(3)).file("0.cls", "7").end());
+  put("in/a.png", image(1));
+  put("in/b.png", image(2));
+  put("s.tar", TarText().file("0.png", image(3)).file("0.cls", "7").end());
   tiny({"in", "s.tar", "-o", "truth.tar"}, 3);
   const auto samples = [&](const std::string& name) {
     std::map<std::string, std::string> out;
@@ -135,7 +135,7 @@ TEST_F(CaptionShards, SamplesOfOneKeyMeetInOneShard) {
           out[sample->key + "." + member.extension] = member.bytes;
         }
       }
-      out[sample->key + ".png"] = sample->picture.bytes;
+      out[sample->key + ".png"] = sample->image.bytes;
     }
     return out;
   };
@@ -149,7 +149,7 @@ TEST_F(CaptionShards, SamplesOfOneKeyMeetInOneShard) {
 }
 
 TEST_F(CaptionShards, TextFilesAreWrittenOnceAndLeaveNoJournals) {
-  put_pictures("in", 8);
+  put_images("in", 8);
   put("in/p1.txt", "mine");
   put("in/p4.txt", "mine");
   tiny({"in", "-o", "truth.jsonl"});
@@ -179,7 +179,7 @@ TEST_F(CaptionShards, TextFilesAreWrittenOnceAndLeaveNoJournals) {
   EXPECT_EQ(text_files(), written) << "one process goes on from what was merged";
   EXPECT_EQ(status("in", 0).at("shards").size(), 1u);
 
-  put_pictures("plain", 4);
+  put_images("plain", 4);
   for (int i = 1; i <= 2; ++i) shard({"plain"}, i, 2);
   EXPECT_EQ(status("plain", 0).at("done"), 4);
   merge({"plain"});
@@ -189,7 +189,7 @@ TEST_F(CaptionShards, TextFilesAreWrittenOnceAndLeaveNoJournals) {
 }
 
 TEST_F(CaptionShards, AnotherNumberOfShardsIsRefused) {
-  put_pictures("in", 3);
+  put_images("in", 3);
   shard({"in", "-o", "x.jsonl"}, 1, 2);
   EXPECT_NE(shard({"in", "-o", "x.jsonl"}, 1, 3, 2).err.find("2 shards"), std::string::npos);
   shard({"in", "-o", "x.jsonl"}, 2, 2);
@@ -198,7 +198,7 @@ TEST_F(CaptionShards, AnotherNumberOfShardsIsRefused) {
 }
 
 TEST_F(CaptionShards, SchedulersTellTheShard) {
-  put_pictures("in", 4);
+  put_images("in", 4);
   for (int i = 1; i <= 2; ++i) {
     tiny({"in", "-o", "x.jsonl", "--shard", "auto"}, 0,
          {{"SLURM_ARRAY_TASK_ID", std::to_string(i)},
@@ -212,7 +212,7 @@ TEST_F(CaptionShards, SchedulersTellTheShard) {
 
 // Machines that share no folder.
 TEST_F(CaptionShards, ShardsOfSeveralPlacesAreMerged) {
-  put_pictures("in", 6);
+  put_images("in", 6);
   tiny({"in", "-o", "truth.jsonl"});
   for (int i = 1; i <= 2; ++i) {
     const std::string host = "host" + std::to_string(i);
@@ -226,7 +226,7 @@ TEST_F(CaptionShards, ShardsOfSeveralPlacesAreMerged) {
 }
 
 TEST_F(CaptionShards, AKilledShardGoesOn) {
-  put_pictures("in", 24);
+  put_images("in", 24);
   const std::vector<std::string> job = {"in", "--batch-size", "2"};
   const auto with = [&](const std::string& name, std::vector<std::string> more) {
     std::vector<std::string> out = job;
@@ -256,7 +256,7 @@ TEST_F(CaptionShards, AKilledShardGoesOn) {
 }
 
 TEST_F(CaptionShards, ReportsRefuseWhatIsNoJob) {
-  put_pictures("in", 1);
+  put_images("in", 1);
   for (const char* word : {"status", "merge"}) {
     EXPECT_EQ(run({"caption", word}).exit_code, 2);
     EXPECT_EQ(run({"caption", word, "in"}).exit_code, 2) << "text files need no journal";

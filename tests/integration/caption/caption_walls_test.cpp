@@ -1,7 +1,7 @@
-// What the program says when strangers' pictures are read behind fewer walls than meant.
+// What the program says when strangers' images are read after fewer walls than meant.
 #include "tests/integration/caption/caption_program.h"
 #include "tests/support/refused_seccomp.h"
-#include "vision/image/picture_reader.h"
+#include "vision/image/image_reader.h"
 
 namespace tessera {
 namespace {
@@ -14,19 +14,19 @@ class CaptionWalls : public CaptionTest {
   }
   static std::size_t notices(const std::string& err) {
     std::size_t count = 0;
-    for (std::size_t at = 0; (at = err.find("read behind", at)) != std::string::npos; ++at) ++count;
+    for (std::size_t at = 0; (at = err.find("read after", at)) != std::string::npos; ++at) ++count;
     return count;
   }
 };
 
-TEST_F(CaptionWalls, ARefusedWallIsToldOnce) {
-  put_pictures("in", 5);
+TEST_F(CaptionWalls, ARefusedWallIsHeardOnce) {
+  put_images("in", 5);
   const ProgramResult all = caption({"in", "-o", "whole.jsonl"});
   EXPECT_EQ(notices(all.err), 0u) << all.err;
   without_seccomp([&] {
     const ProgramResult fewer = caption({"in", "-o", "fewer.jsonl"});
     EXPECT_EQ(notices(fewer.err), 1u) << fewer.err;
-    EXPECT_NE(fewer.err.find("behind limits, not behind limits and system calls"),
+    EXPECT_NE(fewer.err.find("behind limits, not after limits and system calls"),
               std::string::npos)
         << fewer.err;
     const ProgramResult one = caption({"--image", "in/p1.png", "-p", "What is there?"});

@@ -1,4 +1,4 @@
-// --device and the flags beside it, in every sub-command that computes.
+// --device and the flags next to it, in every sub-command that computes.
 #include "tests/integration/cli/program.h"
 
 namespace tessera {
@@ -30,7 +30,7 @@ TEST_F(CliDevices, EverySubCommandOpensTheDeviceThatIsNamed) {
 }
 
 TEST_F(CliDevices, TheProcessorAlwaysIsDeterministic) {
-  const auto paint = [&](const std::vector<std::string>& more) {
+  const auto generate = [&](const std::vector<std::string>& more) {
     std::vector<std::string> call = {
         "generate",   "-p", "a cube", "-m", "test:tiny",
         "--seed",     "7",  "--json", "-o", (folder_ / "same.png").string(),
@@ -40,9 +40,9 @@ TEST_F(CliDevices, TheProcessorAlwaysIsDeterministic) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.json_lines().at(0).at("sha256").get<std::string>();
   };
-  const std::string plain = paint({"--device", "cpu"});
-  EXPECT_EQ(paint({"--device", "cpu", "--deterministic"}), plain);
-  EXPECT_EQ(paint({"--device", "auto", "--deterministic", "--tf32"}), plain);
+  const std::string plain = generate({"--device", "cpu"});
+  EXPECT_EQ(generate({"--device", "cpu", "--deterministic"}), plain);
+  EXPECT_EQ(generate({"--device", "auto", "--deterministic", "--tf32"}), plain);
 }
 
 TEST_F(CliDevices, CeilingsOfTheHostAreNoMeasureOfADevice) {

@@ -1,8 +1,8 @@
-// `tessera doctor`: the process that reads pictures, and the memory of models.
+// `tessera doctor`: the process that reads images, and the memory of models.
 #include "tests/integration/cli/program.h"
 #include "tests/support/refused_seccomp.h"
 #include "video/frame_writer.h"
-#include "vision/image/picture_reader.h"
+#include "vision/image/image_reader.h"
 
 namespace tessera {
 namespace {
@@ -18,7 +18,7 @@ class CliDoctor : public ProgramTest {
   }
 };
 
-TEST_F(CliDoctor, TriesTheProcessThatReadsPictures) {
+TEST_F(CliDoctor, TriesTheProcessThatReadsImages) {
   const auto whole = finding(run({"doctor", "--json"}), "picture reader");
   EXPECT_EQ(whole.at("state"), "ok") << whole;
   EXPECT_EQ(whole.at("text"), "confined by " + std::string(kWholeConfinement));
@@ -53,17 +53,17 @@ TEST_F(CliDoctor, ListsTheEncodersOfEveryContainer) {
   const auto process = finding(result, "clips");
   EXPECT_EQ(process.at("state"), "ok") << process;
   EXPECT_EQ(process.at("text"), "confined by " + std::string(kWholeConfinement));
-  for (const ClipContainer container : kClipContainers) {
+  for (const VideoContainer container : kVideoContainers) {
     const auto line = finding(result, "clips ." + std::string(name_of(container)));
     std::string names;
-    for (const ClipCodec codec : codecs_there(container, {.program = TESSERA_VIDEO})) {
+    for (const VideoCodec codec : codecs_there(container, {.program = TESSERA_VIDEO})) {
       names += (names.empty() ? "written as " : ", ") + std::string(name_of(codec));
     }
     EXPECT_EQ(line.at("state"), names.empty() ? "note" : "ok");
     EXPECT_EQ(line.at("text"), names.empty() ? "no encoder" : names);
   }
   EXPECT_EQ(finding(result, "clips .webp").at("text"), "written as webp");
-  EXPECT_NE(run({"doctor"}).out.find("ok  clips .webp: written as webp\n"), std::string::npos);
+  EXPECT_NE(run({"doctor"}).out.find("ok  videos .webp: written as webp\n"), std::string::npos);
   if (kWholeConfinement == "nothing") return;
   without_seccomp([&] {
     const auto fewer = finding(run({"doctor", "--json"}), "clips");
@@ -73,7 +73,7 @@ TEST_F(CliDoctor, ListsTheEncodersOfEveryContainer) {
   });
 }
 
-TEST_F(CliDoctor, MissesAProcessForClipsThatIsNotThereOrSaysNothing) {
+TEST_F(CliDoctor, MissesAProcessForVideosThatIsNotThereOrSaysNothing) {
   const std::filesystem::path program = folder_ / "bin/tessera",
                               video = folder_ / "bin/tessera-video";
   std::filesystem::create_directories(folder_ / "bin");

@@ -1,4 +1,4 @@
-// What goes wrong ends with the right code and one line, and leaves nothing behind.
+// What goes wrong ends with the right code and one line, and leaves nothing after.
 #include <algorithm>
 
 #include "tests/integration/cli/program.h"
@@ -36,7 +36,7 @@ class CliErrors : public ProgramTest {
       EXPECT_TRUE(error.at(field).is_string()) << field;
     }
     EXPECT_EQ(error.at("code").get<std::string>().substr(0, 2), "E_");
-    EXPECT_EQ(files(), before) << "something was left behind";
+    EXPECT_EQ(files(), before) << "something was left over";
   }
 
   std::vector<std::string> generate(std::vector<std::string> more) {

@@ -1,4 +1,4 @@
-// Painting through the real program: same seed, same bytes; the record paints it again; signals.
+// Generating through the real program: same seed, same bytes; the record generates it again; signals.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -28,12 +28,12 @@ TEST_F(CliGenerate, JsonHasTheContractsFields) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::size_t at = 0;
     for (const auto& [name, value] : lines[i].items()) {
-      if (at < std::size(kPictureLine)) {
-        EXPECT_EQ(name, kPictureLine[at]);
+      if (at < std::size(kImageLine)) {
+        EXPECT_EQ(name, kImageLine[at]);
       }
       ++at;
     }
-    EXPECT_GE(at, std::size(kPictureLine));
+    EXPECT_GE(at, std::size(kImageLine));
     EXPECT_EQ(lines[i]["seed"], 5 + i);
     EXPECT_EQ(lines[i]["tokens"], 64);
     EXPECT_EQ(lines[i]["decode"], "plain");
@@ -64,7 +64,7 @@ TEST_F(CliGenerate, SameSeedSameBytes) {
   }
 }
 
-TEST_F(CliGenerate, GumbelAndAutoPaintThePlainPicture) {
+TEST_F(CliGenerate, GumbelAndAutoGenerateThePlainImage) {
   const auto pixels = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"-p", "a red cube", "-s", "5", "-o", name});
     generate(more);
@@ -75,10 +75,10 @@ TEST_F(CliGenerate, GumbelAndAutoPaintThePlainPicture) {
   EXPECT_EQ(pixels("auto1.png", {"--decode", "auto"}), plain);
   EXPECT_EQ(pixels("auto2.png", {"--decode", "auto", "-t", "1"}), plain);
   EXPECT_EQ(content("auto1.png"), content("auto2.png")) << "widths are no part of the record";
-  EXPECT_NE(pixels("sjd.png", {"--decode", "sjd"}), plain) << "the same law, another draw";
+  EXPECT_NE(pixels("sjd.png", {"--decode", "sjd"}), plain) << "the same distribution, another draw";
 }
 
-TEST_F(CliGenerate, EveryMethodPaintsAndPaintsAgain) {
+TEST_F(CliGenerate, EveryMethodGeneratesAndGeneratesAgain) {
   int number = 0;
   for (const char* method : {"gumbel", "sjd", "coupled", "coupled-gumbel", "gsd", "lantern", "cool",
                              "lookup", "recycle"}) {
@@ -122,7 +122,7 @@ TEST_F(CliGenerate, FromImageGivesTheSameBytesAndFlagsWin) {
 }
 
 // The viewer generated such images when flags and records did not take them.
-TEST_F(CliGenerate, GuidanceBelowOneIsRecordedAndPaintsAgain) {
+TEST_F(CliGenerate, GuidanceBelowOneIsRecordedAndGeneratesAgain) {
   generate({"-p", "x", "-s", "3", "--cfg-scale", "0.5", "-o", "a.png"});
   const ProgramResult again = run({"generate", "--from-image", "a.png", "-o", "b.png"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
@@ -131,24 +131,24 @@ TEST_F(CliGenerate, GuidanceBelowOneIsRecordedAndPaintsAgain) {
 
 TEST_F(CliGenerate, HiddenSpellingsMeanTheSame) {
   const std::vector<std::string> plain = {"-p", "x", "-s", "3", "--decode", "coupled"};
-  const auto painted = [&](const std::string& name, std::vector<std::string> more) {
+  const auto generated = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), plain.begin(), plain.end());
     more.insert(more.end(), {"-o", name});
     generate(more);
     return content(name);
   };
-  const std::string truth = painted("a.png", {"--redraft", "resample"});
-  EXPECT_EQ(painted("b.png", {"--tail", "resample"}), truth);
+  const std::string truth = generated("a.png", {"--redraft", "resample"});
+  EXPECT_EQ(generated("b.png", {"--tail", "resample"}), truth);
   put_file(folder_ / "c.toml", "tail = \"resample\"\n");
-  EXPECT_EQ(painted("c.png", {"--config", "c.toml"}), truth);
-  EXPECT_NE(painted("d.png", {}), truth);
+  EXPECT_EQ(generated("c.png", {"--config", "c.toml"}), truth);
+  EXPECT_NE(generated("d.png", {}), truth);
   std::vector<std::string> args = {"generate", "-m", "test:tiny", "-o", "e.png"};
   args.insert(args.end(), plain.begin(), plain.end());
   ASSERT_EQ(run(args, {{"TESSERA_TAIL", "resample"}}).exit_code, 0);
   EXPECT_EQ(content("e.png"), truth);
 }
 
-TEST_F(CliGenerate, RandomSeedsAreRecordedAndPaintAgain) {
+TEST_F(CliGenerate, RandomSeedsAreRecordedAndGenerateAgain) {
   const auto first = generate({"-p", "x", "-s", "-1", "-o", "a.png", "--json"}).json_lines();
   const auto second = generate({"-p", "x", "-o", "b.png", "--json"}).json_lines();
   EXPECT_NE(first.at(0)["seed"], second.at(0)["seed"]);
@@ -248,10 +248,10 @@ TEST_F(CliGenerate, PeakMemoryIsWhatInspectSays) {
             .json_lines()
             .at(0)
             .at("memory");
-    const ProgramResult painted = run({"generate", "-m", model, "-p", prompt, "-b", batch,
+    const ProgramResult generated = run({"generate", "-m", model, "-p", prompt, "-b", batch,
                                        "--batch-size", batch, "--overwrite", "--progress", "none"});
-    ASSERT_EQ(painted.exit_code, 0) << painted.err;
-    const double ratio = static_cast<double>(painted.peak_bytes) / plan.at("total").get<double>();
+    ASSERT_EQ(generated.exit_code, 0) << generated.err;
+    const double ratio = static_cast<double>(generated.peak_bytes) / plan.at("total").get<double>();
     EXPECT_GT(ratio, 0.95) << batch;
     EXPECT_LT(ratio, 1.05) << batch;
   }

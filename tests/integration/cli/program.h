@@ -19,8 +19,8 @@
 
 namespace tessera {
 
-// What the JSON line of a painted picture begins with, in this order.
-inline constexpr const char* kPictureLine[] = {"path",
+// What the JSON line of a generated image begins with, in this order.
+inline constexpr const char* kImageLine[] = {"path",
                                                "sha256",
                                                "id",
                                                "seed",

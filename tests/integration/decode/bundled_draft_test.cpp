@@ -1,5 +1,5 @@
-// The bundled draft model: what its folder holds, that it fits the bundled model, that it paints
-// nothing itself, and that drafting from it leaves plain decoding's pictures as they are.
+// The bundled draft model: what its folder holds, that it fits the bundled model, that it generates
+// nothing itself, and that drafting from it leaves plain decoding's images as they are.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -35,7 +35,7 @@ TEST(BundledDraft, IsSmallAndSpeaksTheTargetsCodes) {
   EXPECT_EQ(draft.spec.model.prompt_vocab, target.spec.model.prompt_vocab);
 }
 
-TEST(BundledDraft, IsListedButPaintsNothing) {
+TEST(BundledDraft, IsListedButGeneratesNothing) {
   const FoundModel found = describe_model(resolve_model(kDraft));
   EXPECT_EQ(found.problem, "");
   EXPECT_TRUE(found.draft);
@@ -55,11 +55,11 @@ TEST(BundledDraft, IsListedButPaintsNothing) {
 
 class Collector : public GenerateListener {
  public:
-  void on_image(GeneratedImage&& picture) override { pictures.push_back(std::move(picture)); }
-  std::vector<GeneratedImage> pictures;
+  void on_image(GeneratedImage&& image) override { images.push_back(std::move(image)); }
+  std::vector<GeneratedImage> images;
 };
 
-std::vector<GeneratedImage> paint(const DecodeMethod& method, const std::string& draft) {
+std::vector<GeneratedImage> generate(const DecodeMethod& method, const std::string& draft) {
   GenerateOptions options;
   options.threads = 2;
   options.batch_size = 2;
@@ -77,24 +77,24 @@ std::vector<GeneratedImage> paint(const DecodeMethod& method, const std::string&
   }
   Collector collector;
   EXPECT_TRUE(task.run(requests, collector));
-  return std::move(collector.pictures);
+  return std::move(collector.images);
 }
 
-double tokens_per_pass(const std::vector<GeneratedImage>& pictures) {
+double tokens_per_pass(const std::vector<GeneratedImage>& images) {
   double rate = 0;
-  for (const GeneratedImage& picture : pictures) {
-    EXPECT_EQ(picture.status, ImageStatus::kDone);
-    rate += picture.facts.tokens_per_pass() / static_cast<double>(pictures.size());
+  for (const GeneratedImage& image : images) {
+    EXPECT_EQ(image.status, ImageStatus::kDone);
+    rate += image.facts.tokens_per_pass() / static_cast<double>(images.size());
   }
   return rate;
 }
 
-TEST(BundledDraft, GuessesForTheExactRule) {
-  const auto named = paint(decode_method("draft"), kDraft);
+TEST(BundledDraft, DraftsForTheExactRule) {
+  const auto named = generate(decode_method("draft"), kDraft);
   EXPECT_GT(tokens_per_pass(named), 1.8);
   EXPECT_EQ(named[0].facts.draft_model, kDraft);
   EXPECT_TRUE(named[0].facts.preserves_distribution);
-  const auto by_default = paint(decode_method("draft"), "");
+  const auto by_default = generate(decode_method("draft"), "");
   ASSERT_EQ(by_default.size(), named.size());
   for (std::size_t i = 0; i < named.size(); ++i) {
     EXPECT_EQ(by_default[i].facts.draft_model, kDraft);
@@ -103,13 +103,13 @@ TEST(BundledDraft, GuessesForTheExactRule) {
   std::cout << tokens_per_pass(named) << " tokens a pass\n";
 }
 
-TEST(BundledDraft, UnderTheGumbelRulePicturesArePlainDecodings) {
-  const auto plain = paint({}, "");
+TEST(BundledDraft, UnderTheGumbelRuleImagesArePlainDecodings) {
+  const auto plain = generate({}, "");
   DecodeMethod method = decode_method("draft");
   method.rule = "gumbel";
   for (const std::int64_t window : {4, 24}) {
     method.window = window;
-    const auto drafted = paint(method, kDraft);
+    const auto drafted = generate(method, kDraft);
     ASSERT_EQ(drafted.size(), plain.size());
     for (std::size_t i = 0; i < plain.size(); ++i) {
       EXPECT_EQ(drafted[i].codes, plain[i].codes) << window;

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "apps/runtime/generate_task.h"
-#include "apps/runtime/guess_table_file.h"
+#include "apps/runtime/draft_table_file.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/made_up_methods.h"
 #include "tests/support/stream_run.h"
@@ -37,19 +37,19 @@ struct CoveringRun {
 
 std::vector<CoveringRun> covering_runs() {
   struct Pair {
-    std::string_view drafter, tail;
+    std::string_view drafter, redraft_policy;
   };
   std::vector<Pair> pairs;
-  for (const std::string_view tail : tail_names()) {
+  for (const std::string_view redraft_policy : redraft_names()) {
     for (const std::string_view drafter : drafter_names()) {
-      if (drafter != "none") pairs.push_back({drafter, tail});
+      if (drafter != "none") pairs.push_back({drafter, redraft_policy});
     }
   }
   std::vector<CoveringRun> runs;
   for (std::int64_t window = 1; window <= kWidest; ++window) {
     const auto number = static_cast<std::size_t>(window);
     const Pair& pair = pairs[number % pairs.size()];
-    CoveringRun run{combine(pair.drafter, pair.tail, "gumbel", window)};
+    CoveringRun run{combine(pair.drafter, pair.redraft_policy, "gumbel", window)};
     run.batch = number % 21 == 3 ? kItems : number % 5 == 2 ? 3 : 1;
     run.first = run.batch == 1 ? number % kWhole : 0;
     run.threads = 1 + static_cast<int>(number / 3 % 3);
@@ -66,17 +66,17 @@ TEST(DecodeEquality, TheDesignCovers) {
   int whole = 0;
   for (const CoveringRun& run : covering_runs()) {
     windows.insert(run.method.window);
-    pairs.insert({run.method.drafter, run.method.tail});
+    pairs.insert({run.method.drafter, run.method.redraft_policy});
     shapes.insert({run.batch, run.threads});
     whole += run.whole ? 1 : 0;
   }
   EXPECT_EQ(windows.size(), static_cast<std::size_t>(kWidest));
-  EXPECT_EQ(pairs.size(), (drafter_names().size() - 1) * tail_names().size());
+  EXPECT_EQ(pairs.size(), (drafter_names().size() - 1) * redraft_names().size());
   EXPECT_EQ(shapes.size(), 9u) << "every batch with every number of threads";
   EXPECT_GE(whole, 5);
 }
 
-// Short and long prompts, guided and free, whole and cut laws.
+// Short and long prompts, guided and free, whole and cut distributions.
 std::vector<Stream> make_items() {
   GenerateOptions options;
   options.model = kModel;
@@ -105,8 +105,8 @@ struct Loaded {
         model(load_stream_model(opened, *backend, storage)),
         dtype(storage) {
     aids = aids_for(model.config().grammar());
-    const auto shipped = load_guess_table(kModel, model.config().codes);
-    if (shipped != nullptr) aids.guesses = shipped;
+    const auto shipped = load_draft_table(kModel, model.config().codes);
+    if (shipped != nullptr) aids.drafts = shipped;
   }
 
   // Until every item has `enough` tokens.
@@ -115,7 +115,7 @@ struct Loaded {
     StreamLimits limits{.items = static_cast<std::int64_t>(items.size()),
                         .window = method.window,
                         .kv = dtype,
-                        .laws = keeps_laws(method)};
+                        .dists = keeps_dists(method)};
     for (const Stream& item : items) {
       limits.prompt_rows =
           std::max({limits.prompt_rows, item.prompt.length(), item.unconditional.length()});
@@ -177,7 +177,7 @@ TEST_P(DecodeEqualityIn, TokensArePlainDecodings) {
         ASSERT_GE(common, run.whole ? all : kEnough);
         ASSERT_TRUE(std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(common),
                                want.begin()))
-            << run.method.drafter << '/' << run.method.tail << " window " << run.method.window
+            << run.method.drafter << '/' << run.method.redraft_policy << " window " << run.method.window
             << ", item " << run.first + i << " of a batch of " << run.batch << ", " << threads
             << " threads";
         ASSERT_LE(results[i].passes, static_cast<std::int64_t>(got.size()));
@@ -188,7 +188,7 @@ TEST_P(DecodeEqualityIn, TokensArePlainDecodings) {
   }
   std::cout << runs.size() << " runs, " << tokens << " tokens in " << passes << " passes\n";
   EXPECT_LT(passes * 10, tokens * 9) << "drafts were hardly ever right: little was tested";
-  EXPECT_NE(truth[0], truth[kWhole]) << "another seed gives the same picture";
+  EXPECT_NE(truth[0], truth[kWhole]) << "another seed gives the same image";
 }
 
 INSTANTIATE_TEST_SUITE_P(Storage, DecodeEqualityIn, testing::Values(DType::kF32, DType::kBF16),
@@ -198,14 +198,14 @@ INSTANTIATE_TEST_SUITE_P(Storage, DecodeEqualityIn, testing::Values(DType::kF32,
 
 class Collector : public GenerateListener {
  public:
-  void on_image(GeneratedImage&& picture) override {
-    pictures.resize(std::max(pictures.size(), picture.index + 1));
-    pictures[picture.index] = std::move(picture);
+  void on_image(GeneratedImage&& image) override {
+    images.resize(std::max(images.size(), image.index + 1));
+    images[image.index] = std::move(image);
   }
-  std::vector<GeneratedImage> pictures;
+  std::vector<GeneratedImage> images;
 };
 
-std::vector<GeneratedImage> paint(const char* decode, DType storage, std::int64_t batch) {
+std::vector<GeneratedImage> generate(const char* decode, DType storage, std::int64_t batch) {
   GenerateOptions options;
   options.model = kModel;
   options.threads = 2;
@@ -220,15 +220,15 @@ std::vector<GeneratedImage> paint(const char* decode, DType storage, std::int64_
   }
   Collector collector;
   EXPECT_TRUE(task.run(requests, collector));
-  return std::move(collector.pictures);
+  return std::move(collector.images);
 }
 
 // From the request to the pixels.
-TEST_P(DecodeEqualityIn, PicturesOfThePipelineArePlainDecodings) {
-  const auto plain = paint("plain", GetParam(), 3);
+TEST_P(DecodeEqualityIn, ImagesOfThePipelineArePlainDecodings) {
+  const auto plain = generate("plain", GetParam(), 3);
   ASSERT_EQ(plain.size(), 3u);
   for (const auto& [decode, batch] : {std::pair{"gumbel", 3}, std::pair{"auto", 2}}) {
-    const auto made = paint(decode, GetParam(), batch);
+    const auto made = generate(decode, GetParam(), batch);
     ASSERT_EQ(made.size(), plain.size());
     for (std::size_t i = 0; i < made.size(); ++i) {
       EXPECT_EQ(made[i].status, ImageStatus::kDone);

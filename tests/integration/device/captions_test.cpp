@@ -1,4 +1,4 @@
-// Pictures described on a device whose memory the host cannot touch and whose ops run late, pruned
+// Images described on a device whose memory the host cannot touch and whose ops run late, pruned
 // in every place where a method works: the CPU backend's rows and texts, bit for bit.
 #include <gtest/gtest.h>
 
@@ -22,15 +22,15 @@ struct Describing {
   DraftChoice draft = {};
 };
 
-struct Told {
+struct Heard {
   std::string text;
   std::int64_t kept = 0, passes = 0;
-  bool operator==(const Told&) const = default;
+  bool operator==(const Heard&) const = default;
 };
 
-std::map<std::string, Told> describe(const Describing& how, const char* device) {
+std::map<std::string, Heard> describe(const Describing& how, const char* device) {
   struct Keep final : DescribeListener {
-    std::map<std::string, Told> out;
+    std::map<std::string, Heard> out;
     void on_caption(Caption&& caption) override {
       EXPECT_FALSE(caption.failed) << format_error(caption.error);
       out[caption.id] = {caption.text, caption.kept_tokens, caption.passes};
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
 // --- every family, every method -----------------------------------------------------------------
 
 struct Prompted {
-  std::vector<std::vector<float>> pictures;
+  std::vector<std::vector<float>> images;
   std::vector<float> rows;
   std::vector<std::int32_t> tokens;
   bool operator==(const Prompted&) const = default;
@@ -108,7 +108,7 @@ struct Prompted {
 
 PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
   const ModelConfig& language = tiny.spec.model.transformer;
-  PrunedModel out = tiny.pictures->pruned_model(static_cast<std::int64_t>(views));
+  PrunedModel out = tiny.images->pruned_model(static_cast<std::int64_t>(views));
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
   return out;
@@ -146,20 +146,20 @@ Prompted prompt_of(const TinyLmm& tiny, const Pruner* pruner) {
   Budget budget;
   if (pruner != nullptr) budget.ratio = 0.6;
   std::vector<std::unique_ptr<PruneSession>> sessions;
-  std::vector<PromptPicture> pictures;
+  std::vector<PromptImage> images;
   for (int i = 0; i < 2; ++i) {
-    const PreprocessedPicture picture = preprocess(tiny.spec.describe->policy, tiny.picture(i));
-    PromptPicture& visual = pictures.emplace_back();
+    const PreprocessedImage decoded_image = preprocess(tiny.spec.describe->policy, tiny.image(i));
+    PromptImage& visual = images.emplace_back();
     if (pruner != nullptr) {
       sessions.push_back(std::make_unique<PruneSession>(
-          *pruner, facts_of(tiny, picture.views.size()), budget, 7, static_cast<std::uint64_t>(i)));
+          *pruner, facts_of(tiny, decoded_image.views.size()), budget, 7, static_cast<std::uint64_t>(i)));
       visual.session = sessions.back().get();
     }
-    visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
-    out.pictures.push_back(visual.visual.rows);
+    visual.visual = tiny.images->encode(decoded_image, tiny.spec.three_axes(), visual.session);
+    out.images.push_back(visual.visual.rows);
   }
   PromptRows prompt = build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.describe->image_id,
-                                   std::move(pictures));
+                                   std::move(images));
   out.rows = downloaded(*tiny.backend, prompt.rows);
   out.tokens = text_of(tiny, std::move(prompt));
   return out;
@@ -172,9 +172,9 @@ std::unique_ptr<Pruner> pruner_for(const TinyLmm& tiny, const std::string& metho
   if (method == "corematching") options = {{"layer", 0}};
   if (method == "flowcut") options = {{"llm_layer", 0}};
   auto out = make_pruner(method, options);
-  const bool whole = tiny.pictures->encoder().tower().projector.cell > 1 ||
-                     tiny.spec.describe->policy.most_map_tiles > 0 ||
-                     tiny.pictures->encoder().spec().class_token_feature;
+  const bool whole = tiny.images->encoder().tower().projector.cell > 1 ||
+                     tiny.spec.describe->policy.max_map_tiles > 0 ||
+                     tiny.images->encoder().spec().class_token_feature;
   const std::int64_t layers = tiny.spec.model.transformer.layers;
   for (const Hook& hook : out->hooks(facts_of(tiny, 1))) {
     const bool patches =

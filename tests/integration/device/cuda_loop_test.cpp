@@ -1,4 +1,4 @@
-// Whole pictures on a CUDA device: the equality rule gives plain decoding's tokens, whatever the
+// Whole images on a CUDA device: the equality rule gives plain decoding's tokens, whatever the
 // window, the tail, the drafter and the batch, in both storages; and what crosses the bus in a
 // pass.
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <iostream>
 #include <set>
 
-#include "engine/backend/row_judge.h"
+#include "engine/backend/row_verifier.h"
 #include "engine/ops/ops.h"
 #include "tests/support/devices.h"
 #include "tests/unit/decoding/tiny_run.h"
@@ -75,7 +75,7 @@ TEST_P(CudaLoop, BatchesChangeNothing) {
 }
 
 #ifdef TESSERA_SIMULATED_DEVICE
-// The counts of one pass, from the middle of a picture.
+// The counts of one pass, from the middle of an image.
 TEST_P(CudaLoop, APassIsAGraphAndOneSmallRead) {
   if (GetParam().device.name != "simt") GTEST_SKIP() << "the simulated device counts";
   for (const DecodeMethod& method :
@@ -87,7 +87,7 @@ TEST_P(CudaLoop, APassIsAGraphAndOneSmallRead) {
         tiny->model,
         image_limits(
             tiny->model,
-            {.items = 1, .prompt_rows = 8, .window = method.window, .laws = keeps_laws(method)}),
+            {.items = 1, .prompt_rows = 8, .window = method.window, .dists = keeps_dists(method)}),
         owned.parts());
     const auto run = [&] {
       run_streams(loop, items, [&](const RunPass&) {
@@ -98,7 +98,7 @@ TEST_P(CudaLoop, APassIsAGraphAndOneSmallRead) {
     run();
     const std::size_t passes = after.size();
     ASSERT_GT(passes, 12u);
-    // Behind the first passes, which are enqueued plainly and recorded, up to the ragged end.
+    // After the first passes, which are enqueued plainly and recorded, up to the ragged end.
     for (std::size_t pass = 6; pass + 8 < passes; ++pass) {
       const simt::DeviceCounts &a = after[pass - 1], &b = after[pass];
       EXPECT_EQ(b.graphs - a.graphs, 1) << pass;
@@ -106,7 +106,7 @@ TEST_P(CudaLoop, APassIsAGraphAndOneSmallRead) {
       EXPECT_EQ(b.waits - a.waits, 1) << pass;
       EXPECT_EQ(b.allocations - a.allocations, 0) << pass;
       EXPECT_EQ(b.pageable - a.pageable, 0) << pass;
-      EXPECT_LE(b.launches - a.launches, 4) << "the law and the commit length; pass " << pass;
+      EXPECT_LE(b.launches - a.launches, 4) << "the distribution and the commit length; pass " << pass;
       const std::size_t logits = static_cast<std::size_t>(method.window * tiny->model.logit_ids());
       EXPECT_LE(b.bytes_down - a.bytes_down,
                 sizeof(RowRecord) * static_cast<std::size_t>(method.window + 1));
@@ -116,7 +116,7 @@ TEST_P(CudaLoop, APassIsAGraphAndOneSmallRead) {
 }
 
 // Pixels on their way to the host hold nobody up, and cost the driver nothing the second time.
-TEST_P(CudaLoop, PixelsComeDownBesideTheHost) {
+TEST_P(CudaLoop, PixelsComeDownNextToTheHost) {
   if (GetParam().device.name != "simt") GTEST_SKIP() << "the simulated device counts";
   Backend& backend = tiny->model.backend();
   const Shape shape{96, 96, 3};

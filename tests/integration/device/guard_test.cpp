@@ -26,7 +26,7 @@ class Guarded : public testing::Test {
     return out;
   }
 
-  // Behind the checks.
+  // After the checks.
   void add(ConstTensorView a, ConstTensorView b, TensorView out) {
     backend_.run(AddArgs{a, b, out});
   }
@@ -111,7 +111,7 @@ TEST_F(GuardedDeathTest, ViewsOfTheWrongSideEndTheProgram) {
                "inside a tensor of its device");
 }
 
-TEST_F(GuardedDeathTest, ViewsBesideTheirTensorEndTheProgram) {
+TEST_F(GuardedDeathTest, ViewsNextToTheirTensorEndTheProgram) {
   Tensor out = backend_.allocate(DType::kF32, {16});
   TensorView longer = out.view();
   longer.shape = {17};

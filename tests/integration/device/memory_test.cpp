@@ -27,7 +27,7 @@ MemoryPlan plan_of(const GenerateOptions& options) {
   Runtime runtime;
   const GenerateTask task(runtime, options);
   PreparedRequest request;
-  request.item.law.guidance = 5;
+  request.item.dist.guidance = 5;
   request.item.prompt.ids.resize(32);
   return task.plan(std::vector(static_cast<std::size_t>(options.batch_size), request));
 }
@@ -75,7 +75,7 @@ TEST(DeviceMemory, WhatNeverFitsIsSaid) {
   EXPECT_NE(info.hint.find("another device"), std::string::npos) << info.hint;
 }
 
-TEST(DeviceMemory, AnotherModelBesideItCounts) {
+TEST(DeviceMemory, AnotherModelNextToItCounts) {
   Runtime runtime;
   const GenerateTask task(runtime, on_device("test:tiny", DType::kF32, 1));
   const PreparedRequest request = task.prepare({.prompt = "one"});

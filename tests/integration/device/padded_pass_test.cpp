@@ -21,16 +21,16 @@ TEST(RowBuckets, AreTheSmallestThatFit) {
       {9, 16},  {17, 32},  {32, 32},   {33, 48},   {49, 64},  {64, 64},
       {65, 96}, {97, 128}, {128, 128}, {129, 129}, {300, 300}};
   for (const auto& [rows, bucket] : want) EXPECT_EQ(row_bucket(rows), bucket) << rows;
-  EXPECT_EQ(most_padding(1), 0);
-  EXPECT_EQ(most_padding(4), 1);
-  EXPECT_EQ(most_padding(16), 7);
-  EXPECT_EQ(most_padding(1000), 31);
+  EXPECT_EQ(max_padding(1), 0);
+  EXPECT_EQ(max_padding(4), 1);
+  EXPECT_EQ(max_padding(16), 7);
+  EXPECT_EQ(max_padding(1000), 31);
   std::set<std::int64_t> buckets;
-  for (std::int64_t rows = 1; rows <= kMostBucketRows; ++rows) {
+  for (std::int64_t rows = 1; rows <= kMaxBucketRows; ++rows) {
     const std::int64_t bucket = row_bucket(rows);
     EXPECT_GE(bucket, rows);
     EXPECT_EQ(row_bucket(bucket), bucket);
-    EXPECT_LE(bucket - rows, most_padding(rows));
+    EXPECT_LE(bucket - rows, max_padding(rows));
     buckets.insert(bucket);
   }
   EXPECT_EQ(buckets.size(), 10u);

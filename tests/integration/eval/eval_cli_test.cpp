@@ -97,7 +97,7 @@ TEST(EvalCli, BatchesAndThreadsDoNotShow) {
   EXPECT_NE(first.out, tessera_eval(same + " --scene-seed 5 -t 1").out);
 }
 
-TEST(EvalCli, AnotherJudge) {
+TEST(EvalCli, AnotherScorer) {
   const std::string same =
       "--json --split val --count 1 --ceiling 40 --reconstructions 0 --floor 0 --judge ";
   const Outcome by_name = tessera_eval(same + "tabletop-judge");

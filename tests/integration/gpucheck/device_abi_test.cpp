@@ -17,7 +17,7 @@ static_assert(kNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(kF32 == CUDA_R_32F && kBf16 == CUDA_R_16BF && kComputeF32 == CUBLAS_COMPUTE_32F);
 static_assert(kTransposed == CUBLAS_OP_T && kTransposeA == CUBLASLT_MATMUL_DESC_TRANSA);
-static_assert(kMostWorkspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+static_assert(kMaxWorkspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
 
 using Result = cublasLtMatmulHeuristicResult_t;
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));

@@ -90,7 +90,7 @@ TEST(DeviceLibraries, AGraphHoldsAllCallsAndNoOther) {
 }
 
 // The whole yardstick where device memory is the host's.
-TEST(DeviceLibraries, StandBesideOwnProducts) {
+TEST(DeviceLibraries, StandNextToOwnProducts) {
   std::map<std::string, std::vector<nlohmann::ordered_json>> objects;
   DeviceBench bench({.device = "cpu", .quick = true, .libraries = kFakes},
                     [&](const nlohmann::ordered_json& object) {

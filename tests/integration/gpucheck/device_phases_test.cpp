@@ -1,5 +1,5 @@
 // The phases of tessera-gpu-check on devices with memory of their own: one whose memory the host
-// cannot touch and whose ops run late, and the simulated CUDA device, which judges rows itself.
+// cannot touch and whose ops run late, and the simulated CUDA device, which verifies rows itself.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "apps/bench/device_bench.h"
-#include "engine/backend/row_judge.h"
+#include "engine/backend/row_verifier.h"
 #include "tests/support/devices.h"
 #include "tests/support/guarded_backend.h"
 
@@ -43,7 +43,7 @@ class Phase {
                     objects[object.at("name")].push_back(object);
                   });
   }
-  bool judges() { return bench->backend().row_judges() != nullptr; }
+  bool verifiers() { return bench->backend().row_verifiers() != nullptr; }
 
   bool there = false;
   std::optional<DeviceBench> bench;
@@ -60,7 +60,7 @@ TEST_P(DevicePhases, RunToTheirEnd) {
         "fuse.qkv_rope_cache", "fuse.silu_mul", "fuse.addrms"}) {
     EXPECT_TRUE(phase.objects.contains(name)) << "nothing of " << name;
   }
-  EXPECT_EQ(phase.objects.contains("law.accept"), phase.judges());
+  EXPECT_EQ(phase.objects.contains("law.accept"), phase.verifiers());
 }
 
 TEST_P(DevicePhases, SweepsAreFastAndDeterministic) {
@@ -83,16 +83,16 @@ TEST_P(DevicePhases, SweepsAreFastAndDeterministic) {
 TEST_P(DevicePhases, WhatTheHostReadsOfAPassIsCounted) {
   Phase phase(GetParam());
   if (!phase.there) GTEST_SKIP() << "no " << GetParam() << " in this build";
-  run_device_law(*phase.bench, {"test:tiny"});
+  run_device_dist(*phase.bench, {"test:tiny"});
   ASSERT_EQ(phase.objects["law.share"].size(), 2u);
   for (const auto& object : phase.objects["law.share"]) {
-    EXPECT_EQ(object.at("judged_by"), phase.judges() ? "device" : "host");
+    EXPECT_EQ(object.at("judged_by"), phase.verifiers() ? "device" : "host");
     EXPECT_EQ(object.at("host_reads_a_pass"), 1.0);
     const auto rows = object.at("shape").at("M").get<double>();
     const double bytes = object.at("host_bytes_a_pass");
-    if (phase.judges()) {
+    if (phase.verifiers()) {
       // A record a row of one branch, at most, and one count.
-      EXPECT_LE(bytes, rows / 2 * sizeof(RowRecord) + sizeof(JudgedCount));
+      EXPECT_LE(bytes, rows / 2 * sizeof(RowRecord) + sizeof(VerifiedCount));
       EXPECT_GT(bytes, sizeof(RowRecord));
     } else {
       EXPECT_EQ(bytes, rows * 64 * 4) << "all logits of 64 codes";
@@ -100,7 +100,7 @@ TEST_P(DevicePhases, WhatTheHostReadsOfAPassIsCounted) {
   }
 }
 
-TEST_P(DevicePhases, WholePicturesFollowTheirTraces) {
+TEST_P(DevicePhases, WholeImagesFollowTheirTraces) {
   Phase phase(GetParam());
   if (!phase.there) GTEST_SKIP() << "no " << GetParam() << " in this build";
   run_device_image(*phase.bench, {"test:null"});

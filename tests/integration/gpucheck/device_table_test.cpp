@@ -22,7 +22,7 @@ Json sweep(const char* dims, int window, double eff, double over_first, double m
           {"summary", std::string("step.sweep, ") + dims}};
 }
 
-Json picture(const char* name, const char* impl, double us) {
+Json image(const char* name, const char* impl, double us) {
   return {{"name", name},
           {"quick", false},
           {"impl", impl},
@@ -49,7 +49,7 @@ TEST(DeviceTable, WhatWasNotMeasuredMeetsNothing) {
   EXPECT_GE(targets, 10);
 }
 
-TEST(DeviceTable, FiguresStandBesideTheirTargets) {
+TEST(DeviceTable, FiguresStandNextToTheirTargets) {
   const std::vector<Json> objects = {
       sweep("30x4096", 1, 0.86, 1, 3), sweep("30x4096", 32, 0.8, 1.06, -4),
       sweep("30x4096", 64, 0.7, 1.15, 15), sweep("24x2048", 1, 0.7499, 1, 0)};
@@ -84,9 +84,9 @@ TEST(DeviceTable, OtherBuildsAndCardsAreNotCompared) {
 }
 
 TEST(DeviceTable, PeersAreComparedAtTheSameDimensions) {
-  std::vector<Json> objects = {picture("image.plain", "cuda:0", 1e6),
-                               picture("image.peer", "transformers eager", 9e6),
-                               picture("image.peer", "torch compiled", 1.6e6)};
+  std::vector<Json> objects = {image("image.plain", "cuda:0", 1e6),
+                               image("image.peer", "transformers eager", 9e6),
+                               image("image.peer", "torch compiled", 1.6e6)};
   EXPECT_TRUE(line_with(objects, "transformers eager").ends_with("missed"));
   EXPECT_TRUE(line_with(objects, "compiled PyTorch").ends_with("met"));
   objects[0]["quick"] = true;

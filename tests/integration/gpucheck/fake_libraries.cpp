@@ -104,7 +104,7 @@ int cublasLtMatrixLayoutDestroy(Made layout) { return delete as<Layout>(layout),
 int cublasLtMatmulPreferenceCreate(Made* out) { return *out = new Preference, 0; }
 int cublasLtMatmulPreferenceDestroy(Made made) { return delete as<Preference>(made), 0; }
 int cublasLtMatmulPreferenceSetAttribute(Made made, int what, const void* from, std::size_t bytes) {
-  if (what != tessera::abi::kMostWorkspace || bytes != sizeof(std::size_t)) return 7;
+  if (what != tessera::abi::kMaxWorkspace || bytes != sizeof(std::size_t)) return 7;
   return std::memcpy(&as<Preference>(made)->workspace, from, bytes), 0;
 }
 

@@ -134,7 +134,7 @@ TEST_F(GpuCheck, AFailedTestEndsTheCheckBeforeFigures) {
   test_program("exit 1\n");
   const Said failed = script("cpu", " --tests " + (folder_ / "tests").string());
   EXPECT_EQ(failed.exit_code, 1) << failed.text;
-  EXPECT_NE(failed.text.find("a test failed on this device: nothing behind it is measured"),
+  EXPECT_NE(failed.text.find("a test failed on this device: nothing after it is measured"),
             std::string::npos)
       << failed.text;
   for (const auto& object : lines()) {
@@ -158,7 +158,7 @@ TEST_F(GpuCheck, AProgramThatDoesNotStartIsNoFailedTest) {
       << said.text;
 }
 
-TEST_F(GpuCheck, TestsAreToldTheirCasesSourcesAndCard) {
+TEST_F(GpuCheck, TestsAreHeardTheirCasesSourcesAndCard) {
   test_program(
       "echo \"[  PASSED  ] 1 test of $1, $TESSERA_TEST_SOURCES, $TESSERA_LONG, "
       "${CUDA_VISIBLE_DEVICES-all}\"\n");

@@ -20,28 +20,28 @@ TEST(HostReads, AreTheCopiesThatTheDeviceMade) {
   method = settle_method(method, aids, model.image_token_count());
   const OwnedParts<float, KeyedRandom> owned(method, aids);
   LoopParts parts = owned.parts();
-  WatchedJudges judges(*backend, nullptr);
-  parts.judges = &judges;
+  WatchedVerifiers verifiers(*backend, nullptr);
+  parts.verifiers = &verifiers;
   Stream item;
   item.prompt.ids = {1, 2, 3};
   item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
-  item.law.guidance = 5;
-  StreamLoop loop(model, image_limits(model, {.prompt_rows = 3, .window = 4, .laws = true}), parts);
+  item.dist.guidance = 5;
+  StreamLoop loop(model, image_limits(model, {.prompt_rows = 3, .window = 4, .dists = true}), parts);
   simt::DeviceCounts before;
-  WatchedJudges::Seen seen;
+  WatchedVerifiers::Seen seen;
   run_streams(loop, {&item, 1}, [&](const RunPass& event) {
     // From the second pass on, when everything is there that a run makes once.
     if (event.pass == 2) {
       before = simt::counts();
-      seen = judges.seen();
+      seen = verifiers.seen();
     }
     return event.pass == 5 ? Flow::kStop : Flow::kContinue;
   });
   const simt::DeviceCounts after = simt::counts();
-  EXPECT_EQ(judges.seen().reads - seen.reads, 3);
+  EXPECT_EQ(verifiers.seen().reads - seen.reads, 3);
   EXPECT_EQ(after.downloads - before.downloads, 3) << "one copy to the host a pass";
   EXPECT_EQ(after.bytes_down - before.bytes_down,
-            static_cast<std::size_t>(judges.seen().bytes - seen.bytes));
+            static_cast<std::size_t>(verifiers.seen().bytes - seen.bytes));
 }
 
 }  // namespace

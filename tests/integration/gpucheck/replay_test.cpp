@@ -1,4 +1,4 @@
-// Acceptance replay: traces say what publications say, and pictures commit what the trace says pass
+// Acceptance replay: traces say what publications say, and images commit what the trace says pass
 // by pass, whoever judges: the host by rules, a device by records.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ TEST(AcceptTrace, HazardsMultiply) {
   EXPECT_NEAR(trace.tokens(4), 1 + 0.5 + 0.4 + 0.32, 1e-12) << "the last hazard holds beyond";
 }
 
-TEST(AcceptTrace, PicturesHaveTheTracesMean) {
+TEST(AcceptTrace, ImagesHaveTheTracesMean) {
   for (const char* name : {"sjd", "coupled", "gsd"}) {
     const AcceptTrace trace = AcceptTrace::published(name);
     for (const std::int64_t window : {4, 16, 64}) {
@@ -52,7 +52,7 @@ TEST(AcceptTrace, PicturesHaveTheTracesMean) {
   }
 }
 
-TEST(AcceptTrace, SteadySeedsMakePicturesOfTheStatedAcceptance) {
+TEST(AcceptTrace, SteadySeedsMakeImagesOfTheStatedAcceptance) {
   for (const char* name : {"sjd", "coupled", "gsd"}) {
     const AcceptTrace trace = AcceptTrace::published(name);
     for (const std::int64_t window : {16, 32, 64}) {
@@ -65,11 +65,11 @@ TEST(AcceptTrace, SteadySeedsMakePicturesOfTheStatedAcceptance) {
 }
 
 TEST(ReplayRecords, EveryRecordThatIsReadCanStand) {
-  std::vector<JudgedRow> rows(4);
+  std::vector<VerifiedRow> rows(4);
   std::vector<RowRecord> records(4);
   for (std::size_t j = 0; j < 4; ++j)
     rows[j].draft = j == 3 ? -1 : static_cast<std::int32_t>(10 + j);
-  records[0] = {.token = 5};  // refused: the rows behind it have redrafts
+  records[0] = {.token = 5};  // refused: the rows after it have redrafts
   for (std::size_t j = 1; j < 4; ++j) records[j].redraft = static_cast<std::int32_t>(20 + j);
   replay_records(rows, 2, records);
   EXPECT_EQ(records[0].accepted, 1);
@@ -80,7 +80,7 @@ TEST(ReplayRecords, EveryRecordThatIsReadCanStand) {
   EXPECT_EQ(records[2].token, 22) << "what was drawn for that place";
   EXPECT_EQ(records[3].redraft, 23);
   replay_records(rows, 9, records);
-  EXPECT_EQ(records[3].accepted, 0) << "no draft stands behind the last row";
+  EXPECT_EQ(records[3].accepted, 0) << "no draft stands after the last row";
   EXPECT_GE(records[3].token, 0);
 }
 
@@ -93,7 +93,7 @@ TEST_P(Replay, PassesCommitWhatTheTraceSays) {
   Stream item;
   item.prompt.ids = {1, 2, 3};
   item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
-  item.law.guidance = 5;
+  item.dist.guidance = 5;
   item.seed = 9;
   item.given.assign(40, 3);
   for (const char* name : {"sjd", "coupled"}) {
@@ -106,17 +106,17 @@ TEST_P(Replay, PassesCommitWhatTheTraceSays) {
     LoopParts parts = owned.parts();
     const ReplayRule rule(*parts.rule, trace);
     ReplayRule own = rule;
-    WatchedJudges judges(*backend, &trace);
+    WatchedVerifiers verifiers(*backend, &trace);
     parts.rule = &own;
-    const bool on_device = backend->row_judges() != nullptr;
-    if (on_device) parts.judges = &judges;
+    const bool on_device = backend->row_verifiers() != nullptr;
+    if (on_device) parts.verifiers = &verifiers;
     StreamLoop loop(
         model,
-        image_limits(model, {.prompt_rows = 3, .window = 8, .laws = true, .given_tokens = 40}),
+        image_limits(model, {.prompt_rows = 3, .window = 8, .dists = true, .given_tokens = 40}),
         parts);
     const auto results = run_streams(loop, {&item, 1});
     ASSERT_EQ(results[0].status, StreamStatus::kDone);
-    EXPECT_EQ(judges.seen().reads, on_device ? results[0].passes : 0);
+    EXPECT_EQ(verifiers.seen().reads, on_device ? results[0].passes : 0);
 
     std::vector<std::int64_t> wanted(9);
     std::int64_t left = 24;

@@ -208,7 +208,7 @@ class Soak {
   std::array<std::uint64_t, 4> floors_{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
 };
 
-TEST(RuntimeSoak, TenThousandImagesLeaveNothingBehind) {
+TEST(RuntimeSoak, TenThousandImagesLeaveNothingAfter) {
   Soak soak;
   soak.run();
   soak.check();

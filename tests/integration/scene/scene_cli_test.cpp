@@ -1,5 +1,5 @@
-// `tessera scene` as a user calls it: pictures equal the library's, sets do not depend on how they
-// are cut or on threads, and bad requests end with the right code and leave nothing behind.
+// `tessera scene` as a user calls it: images equal the library's, sets do not depend on how they
+// are cut or on threads, and bad requests end with the right code and leave nothing after.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,7 +77,7 @@ TEST_F(SceneCli, WritesTheSetThatTheLibraryRenders) {
     EXPECT_EQ(index, static_cast<std::uint64_t>(count + 3));
     const SceneRecord record = make_record(request, index);
     const fs::path path = line.at("path").get<std::string>();
-    EXPECT_EQ(read_own_png(path).rgb, record.picture.rgb);
+    EXPECT_EQ(read_own_png(path).rgb, record.image.rgb);
     EXPECT_EQ(line.at("width"), 48);
     const std::string json = file_text(fs::path(path).replace_extension(".json"));
     EXPECT_EQ(json, record_to_json(record) + "\n");
@@ -96,7 +96,7 @@ TEST_F(SceneCli, ThreadsAndCutsDoNotShow) {
   }
 }
 
-TEST_F(SceneCli, SceneFileGivesThePictureItCameFrom) {
+TEST_F(SceneCli, SceneFileGivesTheImageItCameFrom) {
   ASSERT_EQ(tessera_scene("--size 64 -o one.png --output-dir " + at("")).code, 0);
   const nlohmann::json record = nlohmann::json::parse(file_text(folder_ / "one.json"));
   std::ofstream(folder_ / "scene.json") << record.at("scene").dump();
@@ -107,18 +107,18 @@ TEST_F(SceneCli, SceneFileGivesThePictureItCameFrom) {
   EXPECT_FALSE(nlohmann::json::parse(file_text(folder_ / "two.json")).contains("index"));
 }
 
-TEST_F(SceneCli, SheetHoldsAllPictures) {
+TEST_F(SceneCli, SheetHoldsAllImages) {
   ASSERT_EQ(tessera_scene("--count 6 --columns 3 --size 32 --sheet " + at("sheet.png")).code, 0);
   const Image sheet = read_own_png(folder_ / "sheet.png");
   EXPECT_EQ(sheet.width, 3 * 32 + 4 * 2);
   EXPECT_EQ(sheet.height, 2 * 32 + 3 * 2);
   EXPECT_EQ(files(), 1u);
   const SceneRecord fifth = make_record({.size = 32}, 4);
-  EXPECT_TRUE(std::equal(fifth.picture.rgb.begin(), fifth.picture.rgb.begin() + 96,
+  EXPECT_TRUE(std::equal(fifth.image.rgb.begin(), fifth.image.rgb.begin() + 96,
                          sheet.at(2 + 34, 2 + 34)));
 }
 
-TEST_F(SceneCli, BadRequestsLeaveNothingBehind) {
+TEST_F(SceneCli, BadRequestsLeaveNothingAfter) {
   std::ofstream(folder_ / "bad.json") << R"({"version":1,"floor":"pink","solids":[]})";
   const std::string to = " --output-dir " + at("") + " ";
   const struct {

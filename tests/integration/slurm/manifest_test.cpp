@@ -1,5 +1,5 @@
 // The Kubernetes manifest, without Kubernetes: it parses, its parts fit each other, and what its
-// containers would run paints the whole job.
+// containers would run generates the whole job.
 #include "tests/integration/slurm/block_yaml.h"
 #include "tests/integration/slurm/scale_out.h"
 
@@ -77,9 +77,9 @@ TEST_F(Manifest, ItsPartsFit) {
 }
 
 // Each pod's command, with what an Indexed Job puts into its environment.
-TEST_F(Manifest, ItsPodsPaintTheWholeJob) {
+TEST_F(Manifest, ItsPodsGenerateTheWholeJob) {
   const std::string job = put_job(40);
-  paint_whole(job);
+  generate_whole(job);
   EXPECT_EQ(container_["command"], Json::array({"tessera"}));
   for (int index = manifest_["spec"]["completions"].get<int>() - 1; index >= 0; --index) {
     const ProgramResult pod =

@@ -29,21 +29,21 @@ class GnuParallel : public ScaleOutTest {
   }
 };
 
-TEST_F(GnuParallel, TheDocumentedLinePaintsAndGoesOn) {
+TEST_F(GnuParallel, TheDocumentedLineGeneratesAndGoesOn) {
   const std::string line = line_of("scale-out.md", "seq 4 | parallel ");
   ASSERT_NE(line, "");
   const std::string job = put_job(120);
-  paint_whole(job);
-  // One of the four is told to stop in its work: the line fails and says how many did.
+  generate_whole(job);
+  // One of the four is notified to stop in its work: the line fails and says how many did.
   const std::string journal = journal_of("out", 2, 4);
   std::size_t total = 0;
   const ProgramResult stopped = shell(line, [&](pid_t) {
     ASSERT_TRUE(wait_for(60, [&] { return lines_of(journal) >= 4; }));
     std::string word;  // process 123 on host
-    pid_t painter = 0;
-    std::istringstream(content(journal + ".owner")) >> word >> painter;
-    ASSERT_GT(painter, 0);
-    kill(painter, SIGTERM);
+    pid_t generator = 0;
+    std::istringstream(content(journal + ".owner")) >> word >> generator;
+    ASSERT_GT(generator, 0);
+    kill(generator, SIGTERM);
   });
   EXPECT_EQ(stopped.exit_code, 1) << stopped.err;
   const auto report = run({"batch", "status", "out", "--json"}).json_lines().at(0);

@@ -13,13 +13,13 @@ class ScaleOutTest : public BatchTest {
  protected:
   static constexpr const char* kModel = "test:tiny";
 
-  // Paints the job in one process and joins it: the folder "whole".
-  void paint_whole(const std::string& job) {
-    const ProgramResult painted = batch(job, "whole", {"--batch-size", "8"});
-    ASSERT_EQ(painted.exit_code, 0) << painted.err;
+  // Generates the job in one process and joins it: the folder "whole".
+  void generate_whole(const std::string& job) {
+    const ProgramResult generated = batch(job, "whole", {"--batch-size", "8"});
+    ASSERT_EQ(generated.exit_code, 0) << generated.err;
     ASSERT_EQ(run({"batch", "merge", "whole"}).exit_code, 0);
   }
-  // Every item of `out` is done, and joined it is what one process painted, byte for byte.
+  // Every item of `out` is done, and joined it is what one process generated, byte for byte.
   void expect_whole(const std::string& out) {
     EXPECT_EQ(run({"batch", "status", out}).exit_code, 0);
     const ProgramResult merged = run({"batch", "merge", out});
@@ -27,8 +27,8 @@ class ScaleOutTest : public BatchTest {
     const std::string results = content("whole/results.jsonl");
     EXPECT_FALSE(results.empty());
     EXPECT_EQ(content(out + "/results.jsonl"), results);
-    EXPECT_EQ(lines_of("whole/results.jsonl"), pictures("whole").size());
-    EXPECT_TRUE(pictures(out) == pictures("whole")) << "pictures differ";
+    EXPECT_EQ(lines_of("whole/results.jsonl"), images("whole").size());
+    EXPECT_TRUE(images(out) == images("whole")) << "pictures differ";
     EXPECT_EQ(temporaries(), 0u);
   }
   static std::string journal_of(const std::string& out, int shard, int of) {

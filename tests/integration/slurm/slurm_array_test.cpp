@@ -1,5 +1,5 @@
 // A job array on a real Slurm, with the script that users are given: one task is requeued in its
-// work, another is told that its time is over, and what comes out is what one process paints.
+// work, another is notified that its time is over, and what comes out is what one process generates.
 #include "tests/integration/slurm/scale_out.h"
 #include "tests/integration/slurm/slurm_cluster.h"
 
@@ -69,8 +69,8 @@ class SlurmArray : public ScaleOutTest {
   }
   static std::string task_name(int shard) { return std::to_string(kFirst + (shard - 1) * kStep); }
 
-  // Does something to the first task after `after` whose shard has painted some items but not all,
-  // and which then stops before it has painted all. Returns the shard and its journal as it stands
+  // Does something to the first task after `after` whose shard has generated some items but not all,
+  // and which then stops before it has generated all. Returns the shard and its journal as it stands
   // between both lives.
   struct Interrupted {
     int shard = 0;
@@ -128,7 +128,7 @@ class SlurmArray : public ScaleOutTest {
 
 TEST_F(SlurmArray, ARequeuedTaskGoesOnAndTheWholeIsThatOfOneProcess) {
   const std::string job_file = put_job(kItems);
-  paint_whole(job_file);
+  generate_whole(job_file);
   const std::string job = submit(kArray, job_file, "out", "1");
   const Interrupted requeued = interrupt(job, 0, [&](const std::string& task) {
     const ProgramResult result = slurm("scontrol", {"requeue", task});
@@ -136,13 +136,13 @@ TEST_F(SlurmArray, ARequeuedTaskGoesOnAndTheWholeIsThatOfOneProcess) {
   });
   ASSERT_NE(requeued.shard, 0) << "no task could be requeued in its work";
   // What --signal=B:USR1@180 does when the time is nearly over.
-  const Interrupted told = interrupt(job, requeued.shard, [&](const std::string& task) {
+  const Interrupted heard = interrupt(job, requeued.shard, [&](const std::string& task) {
     // scancel would ask again every few seconds, and signal the task's second life too.
     run_program("/usr/bin/timeout",
                 {"1", SlurmCluster::program("scancel"), "--batch", "--signal=USR1", task},
                 {{"SLURM_CONF", cluster_->config().string()}});
   });
-  ASSERT_NE(told.shard, 0) << "no task could be told in its work";
+  ASSERT_NE(heard.shard, 0) << "no task could be notified in its work";
 
   ASSERT_TRUE(wait_for(240, [&] { return all_ended(job); }));
   const auto tasks = tasks_of(job);
@@ -151,12 +151,12 @@ TEST_F(SlurmArray, ARequeuedTaskGoesOnAndTheWholeIsThatOfOneProcess) {
     const Facts& facts = tasks.at(task_name(shard));
     EXPECT_EQ(facts.at("JobState"), "COMPLETED") << shard;
     EXPECT_EQ(facts.at("ExitCode"), "0:0") << shard;
-    const bool twice = shard == requeued.shard || shard == told.shard;
+    const bool twice = shard == requeued.shard || shard == heard.shard;
     EXPECT_EQ(facts.at("Restarts"), twice ? "1" : "0") << shard;
     EXPECT_EQ(done_in(content(journal_of("out", shard, kTasks))).size(), size_of(shard));
   }
   expect_went_on(requeued);
-  expect_went_on(told);
+  expect_went_on(heard);
   expect_whole("out");
 }
 
@@ -180,7 +180,7 @@ TEST_F(SlurmArray, ListsWithGapsAndCancelledTasks) {
   EXPECT_EQ(tasks_of(one).at("7").at("Restarts"), "0");
   EXPECT_NE(content("out-7.log").find("stopped; the same command goes on"), std::string::npos)
       << content("out-7.log");
-  EXPECT_EQ(done_in(content(journal_of("out", 1, 1))).size(), pictures("out").size());
+  EXPECT_EQ(done_in(content(journal_of("out", 1, 1))).size(), images("out").size());
 }
 
 }  // namespace

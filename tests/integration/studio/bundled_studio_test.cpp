@@ -1,5 +1,5 @@
-// The bundled model in the studio: what a viewer sees while it paints, what the images cost, how a
-// picture ends that is stopped on its way. Figures are printed, times are not judged.
+// The bundled model in the studio: what a viewer sees while it generates, what the images cost, how a
+// image ends that is stopped on its way. Figures are printed, times are not verified.
 #include <cstdio>
 #include <set>
 
@@ -16,8 +16,8 @@ StudioOptions bundled() {
   return options;
 }
 
-PaintSettings ball() {
-  PaintSettings settings;
+GenerateSettings ball() {
+  GenerateSettings settings;
   settings.prompt = "a large red shiny sphere on a gray floor";
   settings.seed = 7;
   return settings;
@@ -26,22 +26,22 @@ PaintSettings ball() {
 TEST(BundledStudio, RowsGrowBeforeTheEyes) {
   StudioRun run(bundled());
   for (const char* method : {"plain", "auto"}) {
-    PaintSettings settings = ball();
+    GenerateSettings settings = ball();
     settings.method = decode_method(method);
-    run.studio.post(PaintCommand{settings});
-    const std::uint64_t number = run.studio.snapshot().paintings.back().number;
+    run.studio.post(GenerateCommand{settings});
+    const std::uint64_t number = run.studio.snapshot().generations.back().number;
     std::set<std::int64_t> rows, images;
     run.until([&](const Snapshot& now) {
-      const Painting& one = *now.painting(number);
-      if (one.state == PaintState::kPainting) {
+      const Generation& one = *now.generation(number);
+      if (one.state == GenerateState::kGeneration) {
         rows.insert(one.rows_done);
         if (one.image) images.insert(one.image_rows);
         EXPECT_LE(one.image_rows, one.rows_done);
       }
-      return one.state == PaintState::kDone || one.state == PaintState::kFailed;
+      return one.state == GenerateState::kDone || one.state == GenerateState::kFailed;
     });
-    const Painting done = *run.studio.snapshot().painting(number);
-    ASSERT_EQ(done.state, PaintState::kDone) << format_error(done.error);
+    const Generation done = *run.studio.snapshot().generation(number);
+    ASSERT_EQ(done.state, GenerateState::kDone) << format_error(done.error);
     EXPECT_GE(rows.size(), 6u) << "rows of tokens grow in many frames";
     EXPECT_GE(images.size(), 1u) << "the first row is always shown";
     EXPECT_EQ(read_own_png(done.file).rgb, done.image->rgb);
@@ -54,15 +54,15 @@ TEST(BundledStudio, RowsGrowBeforeTheEyes) {
   }
 }
 
-TEST(BundledStudio, AStoppedPictureIsWhatWasSeen) {
+TEST(BundledStudio, AStoppedImageIsWhatWasSeen) {
   StudioRun run(bundled());
-  PaintSettings settings = ball();
+  GenerateSettings settings = ball();
   settings.method = decode_method("sjd");
-  run.studio.post(PaintCommand{settings});
-  run.until([](const Snapshot& now) { return now.paintings[0].rows_done >= 3; });
+  run.studio.post(GenerateCommand{settings});
+  run.until([](const Snapshot& now) { return now.generations[0].rows_done >= 3; });
   run.studio.post(StopCommand{});
-  const Painting partial = run.finished(1);
-  ASSERT_EQ(partial.state, PaintState::kStopped);
+  const Generation partial = run.finished(1);
+  ASSERT_EQ(partial.state, GenerateState::kStopped);
   EXPECT_EQ(partial.passes_after_stop, 1);
   EXPECT_GE(partial.rows_done, 3);
   EXPECT_LT(partial.rows_done, partial.grid_rows);
@@ -80,7 +80,7 @@ TEST(BundledStudio, ScoresAreWhatThePrunerSaw) {
   }
   save_png(run.folder / "a.png", image);
   run.studio.post(CaptionCommand{
-      .pictures = {run.folder / "a.png"}, .prune_method = "fastv", .prune_rate = 0.5});
+      .images = {run.folder / "a.png"}, .prune_method = "fastv", .prune_rate = 0.5});
   run.until([](const Snapshot& now) {
     return now.captions[0].state == CaptionState::kDone ||
            now.captions[0].state == CaptionState::kFailed;
@@ -88,19 +88,19 @@ TEST(BundledStudio, ScoresAreWhatThePrunerSaw) {
   const CaptionEntry& entry = run.studio.snapshot().captions[0];
   ASSERT_EQ(entry.state, CaptionState::kDone) << format_error(entry.error);
   EXPECT_FALSE(entry.text.empty());
-  float least_kept = 2, most_pruned = -1;
+  float min_kept = 2, max_pruned = -1;
   std::int64_t kept = 0;
   for (const VisualTile& tile : entry.tiles) {
     for (std::size_t i = 0; i < tile.kept.size(); ++i) {
       kept += tile.kept[i];
-      if (tile.kept[i] == 1) least_kept = std::min(least_kept, tile.scores[i]);
-      if (tile.kept[i] == 0) most_pruned = std::max(most_pruned, tile.scores[i]);
+      if (tile.kept[i] == 1) min_kept = std::min(min_kept, tile.scores[i]);
+      if (tile.kept[i] == 0) max_pruned = std::max(max_pruned, tile.scores[i]);
     }
   }
   EXPECT_EQ(kept, entry.kept_tokens);
   EXPECT_LT(entry.kept_tokens, entry.visual_tokens);
-  EXPECT_GE(least_kept, most_pruned);
-  EXPECT_GE(most_pruned, 0);
+  EXPECT_GE(min_kept, max_pruned);
+  EXPECT_GE(max_pruned, 0);
 }
 
 }  // namespace

@@ -21,12 +21,12 @@ std::string address_of(StudioRun& run) {
   return run.studio.snapshot().status.listening;
 }
 
-std::vector<Painting> done_paintings(StudioRun& run, std::size_t count) {
-  std::vector<Painting> out;
+std::vector<Generation> done_generations(StudioRun& run, std::size_t count) {
+  std::vector<Generation> out;
   run.until([&](const Snapshot& now) {
     out.clear();
-    for (const Painting& one : now.paintings) {
-      if (one.state == PaintState::kDone) out.push_back(one);
+    for (const Generation& one : now.generations) {
+      if (one.state == GenerateState::kDone) out.push_back(one);
     }
     return out.size() == count;
   });
@@ -42,30 +42,30 @@ TEST_F(PreviewProgram, GenerateShowsTheVeryPixelsOfItsFiles) {
   const ProgramResult shown = run(args);
   ASSERT_EQ(shown.exit_code, 0) << shown.err;
   EXPECT_EQ(shown.error_lines(), plain.error_lines()) << shown.err;
-  const std::vector<Painting> paintings = done_paintings(studio, 3);
+  const std::vector<Generation> generations = done_generations(studio, 3);
   const auto lines = shown.json_lines();
   ASSERT_EQ(lines.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string path = lines[i]["path"];
     EXPECT_EQ(content(path), content("plain" + path.substr(path.find('/'))));
-    EXPECT_EQ(paintings[i].image->rgb, read_own_png(folder_ / path).rgb);
-    EXPECT_EQ(paintings[i].settings.prompt, "shown");
-    EXPECT_EQ(paintings[i].settings.seed, 5 + i);
-    EXPECT_EQ(paintings[i].settings.model, "test:tiny");
-    EXPECT_EQ(paintings[i].facts.tokens, lines[i]["tokens"].get<std::int64_t>());
+    EXPECT_EQ(generations[i].image->rgb, read_own_png(folder_ / path).rgb);
+    EXPECT_EQ(generations[i].settings.prompt, "shown");
+    EXPECT_EQ(generations[i].settings.seed, 5 + i);
+    EXPECT_EQ(generations[i].settings.model, "test:tiny");
+    EXPECT_EQ(generations[i].facts.tokens, lines[i]["tokens"].get<std::int64_t>());
   }
 }
 
-TEST_F(PreviewProgram, BatchShowsItsPicturesToo) {
+TEST_F(PreviewProgram, BatchShowsItsImagesToo) {
   StudioRun studio({.listen = std::uint16_t{0}});
   put_file(folder_ / "job.csv", "id,prompt,seed\na,one,7\nb,two,8\n");
   const ProgramResult result = run({"batch", "job.csv", "-m", "test:tiny", "--output-dir", "out",
                                     "--preview-to", address_of(studio), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const std::vector<Painting> paintings = done_paintings(studio, 2);
-  EXPECT_EQ(paintings[0].settings.prompt, "one");
-  EXPECT_EQ(paintings[0].image->rgb, read_own_png(folder_ / "out/a_7.png").rgb);
-  EXPECT_EQ(paintings[1].image->rgb, read_own_png(folder_ / "out/b_8.png").rgb);
+  const std::vector<Generation> generations = done_generations(studio, 2);
+  EXPECT_EQ(generations[0].settings.prompt, "one");
+  EXPECT_EQ(generations[0].image->rgb, read_own_png(folder_ / "out/a_7.png").rgb);
+  EXPECT_EQ(generations[1].image->rgb, read_own_png(folder_ / "out/b_8.png").rgb);
 }
 
 TEST_F(PreviewProgram, AViewerThatIsNotThereIsNoError) {

@@ -6,7 +6,7 @@ namespace {
 
 using BenchVideo = ProgramTest;
 
-TEST_F(BenchVideo, EachMethodStandsBesidePlainAndMemoryBesideLength) {
+TEST_F(BenchVideo, EachMethodStandsNextToPlainAndMemoryNextToLength) {
   const ProgramResult result =
       run({"bench", "video", "-m", "test:clip", "--methods", "frames,sjd", "--windows", "4",
            "--prompts", "3", "--input-seconds", "40,5", "--tokens", "4", "-t", "1"});
@@ -14,9 +14,9 @@ TEST_F(BenchVideo, EachMethodStandsBesidePlainAndMemoryBesideLength) {
   const auto lines = result.json_lines();
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[0].at("name"), "video.frames");
-  EXPECT_EQ(lines[0].at("same_clips"), 3) << "drafts from the grid before change no clip";
+  EXPECT_EQ(lines[0].at("same_clips"), 3) << "drafts from the grid before change no video";
   EXPECT_EQ(lines[1].at("name"), "video.sjd");
-  EXPECT_LT(lines[1].at("same_clips"), 3) << "another draw of the same law";
+  EXPECT_LT(lines[1].at("same_clips"), 3) << "another draw of the same distribution";
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(lines[i].at("clips"), 3);
     EXPECT_GE(lines[i].at("tokens_per_pass").at("mean"), 1.0);
@@ -36,7 +36,7 @@ TEST_F(BenchVideo, EachMethodStandsBesidePlainAndMemoryBesideLength) {
   }
 }
 
-TEST_F(BenchVideo, SeveralAtOnceAreTheSameClips) {
+TEST_F(BenchVideo, SeveralAtOnceAreTheSameVideos) {
   const ProgramResult result =
       run({"bench", "video", "-m", "test:clip", "--methods", "plain,frames", "--windows", "8",
            "--prompts", "5", "--batch-sizes", "1,3", "-t", "1"});
@@ -54,10 +54,10 @@ TEST_F(BenchVideo, SeveralAtOnceAreTheSameClips) {
   EXPECT_EQ(lines[0].at("speedup"), 1.0);
 }
 
-TEST_F(BenchVideo, AModelOfPicturesIsRefused) {
+TEST_F(BenchVideo, AModelOfImagesIsRefused) {
   const ProgramResult result = run({"bench", "video", "-m", "test:tiny", "--prompts", "1"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.err.find("paints clips"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("paints videos"), std::string::npos) << result.err;
 }
 
 }  // namespace

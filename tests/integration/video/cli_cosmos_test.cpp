@@ -22,8 +22,8 @@ class CliCosmos : public ProgramTest {
   }
 };
 
-// The first frames are another model's clip, of another size and rate.
-TEST_F(CliCosmos, GoesOnWithAClip) {
+// The first frames are another model's video, of another size and rate.
+TEST_F(CliCosmos, GoesOnWithAVideo) {
   expect_exit({"video", "-m", "test:clip", "-p", "x", "-s", "1", "-o", "first.mkv"}, 0);
   const Json line = expect_exit({"video", "-m", "test:cosmos", "--first-frames", "first.mkv", "-s",
                                  "2", "--json", "-o", "on.mkv"},

@@ -1,5 +1,5 @@
-// `tessera video` on the seeded clip model: same seed same bytes, frames and times as asked, plain
-// equals gumbel frame by frame, first frames, signals, sequences of pictures, refusals.
+// `tessera video` on the seeded video model: same seed same bytes, frames and times as asked, plain
+// equals gumbel frame by frame, first frames, signals, sequences of images, refusals.
 #include <chrono>
 #include <thread>
 
@@ -36,19 +36,19 @@ class CliVideo : public ProgramTest {
 
   std::string model_ = "test:clip";
 
-  struct Clip {
+  struct Video {
     VideoInfo info;
     std::vector<std::vector<std::uint8_t>> frames;
     std::vector<double> times;  // seconds
   };
-  Clip read(const std::string& name) const {
+  Video read(const std::string& name) const {
     FrameReader reader(folder_ / name, {.process = {.program = VIDEO_HELPER}});
-    Clip clip{reader.info(), {}, {}};
+    Video whole_video{reader.info(), {}, {}};
     while (auto frame = reader.next()) {
-      clip.times.push_back(static_cast<double>(frame->ticks) * clip.info.tick.value());
-      clip.frames.push_back(std::move(frame->rgb));
+      whole_video.times.push_back(static_cast<double>(frame->ticks) * whole_video.info.tick.value());
+      whole_video.frames.push_back(std::move(frame->rgb));
     }
-    return clip;
+    return whole_video;
   }
 };
 
@@ -70,8 +70,8 @@ TEST_F(CliVideo, FramesTimesAndTheResultLineAreAsAsked) {
           .at(0);
   std::size_t at = 0;
   for (const auto& [name, value] : line.items()) {
-    if (at < std::size(kPictureLine)) {
-      EXPECT_EQ(name, kPictureLine[at]);
+    if (at < std::size(kImageLine)) {
+      EXPECT_EQ(name, kImageLine[at]);
     }
     ++at;
   }
@@ -82,19 +82,19 @@ TEST_F(CliVideo, FramesTimesAndTheResultLineAreAsAsked) {
   EXPECT_EQ(line["finished"], true);
   EXPECT_EQ(line["sha256"].get<std::string>().size(), 64u);
   EXPECT_EQ(line["meters"]["passes"], line["passes"]);
-  const Clip clip = read("a.mkv");
-  ASSERT_EQ(clip.frames.size(), 11u);
-  EXPECT_EQ(clip.info.width, 24);
-  EXPECT_EQ(clip.info.height, 16);
-  for (std::size_t i = 0; i < clip.times.size(); ++i) {
-    EXPECT_NEAR(clip.times[i], static_cast<double>(i) / 5, 1e-3);
+  const Video whole_video = read("a.mkv");
+  ASSERT_EQ(whole_video.frames.size(), 11u);
+  EXPECT_EQ(whole_video.info.width, 24);
+  EXPECT_EQ(whole_video.info.height, 16);
+  for (std::size_t i = 0; i < whole_video.times.size(); ++i) {
+    EXPECT_NEAR(whole_video.times[i], static_cast<double>(i) / 5, 1e-3);
   }
   video({"-p", "x", "-s", "1", "-o", "own.mkv"});
   EXPECT_EQ(read("own.mkv").frames.size(), 16u);
   EXPECT_NEAR(read("own.mkv").times[8], 1.0, 1e-3);
 }
 
-TEST_F(CliVideo, GumbelAndFramesWriteThePlainClip) {
+TEST_F(CliVideo, GumbelAndFramesWriteThePlainVideo) {
   const auto frames = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"-p", "a red cube", "-s", "5", "--frames", "24", "-o", name});
     video(more);
@@ -124,7 +124,7 @@ TEST_F(CliVideo, APreviewShowsTheNewestFrameInTheEnd) {
   EXPECT_EQ(shown.rgb, read("truth.mkv").frames.back());
 }
 
-TEST_F(CliVideo, FirstFramesBeginTheClip) {
+TEST_F(CliVideo, FirstFramesBeginTheVideo) {
   video({"-p", "x", "-s", "1", "-o", "first.mkv", "--frames", "8"});
   const Json line =
       video({"-p", "x", "-s", "2", "-o", "on.mkv", "--first-frames", "first.mkv", "--json"})
@@ -139,7 +139,7 @@ TEST_F(CliVideo, FirstFramesBeginTheClip) {
   video({"-p", "x", "-s", "1", "-o", "moving.webp"});
   const ProgramResult moving =
       video({"-p", "x", "-o", "none.mkv", "--first-frames", "moving.webp"}, 1);
-  EXPECT_NE(moving.err.find("an animated picture"), std::string::npos) << moving.err;
+  EXPECT_NE(moving.err.find("an animated image"), std::string::npos) << moving.err;
   EXPECT_EQ(content("on.mkv"), content("again.mkv"));
 }
 
@@ -156,8 +156,8 @@ TEST_F(CliVideo, TheRecordHoldsNoPathAndCanBeLeftOut) {
   EXPECT_NE(content("b.mkv").find("trainedAlgorithmicMedia"), std::string::npos);
 }
 
-// Numbered PNG files are the frames of the lossless clip, each with the record and its time.
-TEST_F(CliVideo, SequencesOfPicturesAreTheSameFrames) {
+// Numbered PNG files are the frames of the lossless video, each with the record and its time.
+TEST_F(CliVideo, SequencesOfImagesAreTheSameFrames) {
   video({"-p", "a red cube", "-s", "7", "--frames", "6", "-o", "clip.mkv"});
   const auto frames = read("clip.mkv").frames;
   const Json line = video({"-p", "a red cube", "-s", "7", "--frames", "6", "-o", "shots/s-%03d.png",
@@ -193,7 +193,7 @@ TEST_F(CliVideo, SequencesOfPicturesAreTheSameFrames) {
   EXPECT_EQ(files().size(), 1u + 6 + 2 + 6);
 }
 
-// The packet beside a clip says what the clip's comment says.
+// The packet next to a video says what the video's comment says.
 TEST_F(CliVideo, TheXmpSidecarHoldsTheComment) {
   for (const char* ending : {"mkv", "mp4"}) {
     const std::string stem = std::string("a-") + ending;
@@ -219,13 +219,13 @@ TEST_F(CliVideo, TheXmpSidecarHoldsTheComment) {
 }
 
 TEST_F(CliVideo, WindowsSlideWhenAsked) {
-  const auto paint = [&](const std::string& name, std::vector<std::string> more) {
+  const auto generate = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"-p", "x", "-s", "3", "--frames", "32", "-o", name, "--json"});
     return video(more).json_lines().at(0);
   };
-  const Json anew = paint("anew.mkv", {});
-  const Json slid = paint("slid.mkv", {"--continue", "sinks"});
-  paint("frames.mkv", {"--continue", "sinks", "--decode", "frames"});
+  const Json anew = generate("anew.mkv", {});
+  const Json slid = generate("slid.mkv", {"--continue", "sinks"});
+  generate("frames.mkv", {"--continue", "sinks", "--decode", "frames"});
   EXPECT_EQ(anew["continue"], "recompute");
   EXPECT_EQ(slid["continue"], "sinks");
   EXPECT_EQ(slid["windows"], 3);
@@ -250,8 +250,8 @@ TEST_F(CliVideo, BlocksAreAPassEach) {
   EXPECT_EQ(look.exit_code, 0) << look.err;
 }
 
-// An endless clip ends with a signal; what stood is a clip.
-TEST_F(CliVideo, ASignalLeavesAPlayableClip) {
+// An endless video ends with a signal; what stood is a video.
+TEST_F(CliVideo, ASignalLeavesAPlayableVideo) {
   for (const auto& [number, code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}}) {
     const std::string name = "s" + std::to_string(number) + ".mkv";
     const std::string how = number == SIGINT ? "sinks" : "recompute";
@@ -270,10 +270,10 @@ TEST_F(CliVideo, ASignalLeavesAPlayableClip) {
     EXPECT_EQ(result.exit_code, code) << result.err;
     const Json line = result.json_lines().at(0);
     EXPECT_EQ(line["finished"], false);
-    const Clip clip = read(name);
-    EXPECT_EQ(clip.frames.size(), line["frames"].get<std::size_t>());
-    EXPECT_GE(clip.frames.size(), 4u);
-    EXPECT_EQ(clip.frames.size() % 4, 0u);
+    const Video whole_video = read(name);
+    EXPECT_EQ(whole_video.frames.size(), line["frames"].get<std::size_t>());
+    EXPECT_GE(whole_video.frames.size(), 4u);
+    EXPECT_EQ(whole_video.frames.size() % 4, 0u);
   }
   EXPECT_EQ(files(), (std::vector<std::string>{"s15.mkv", "s2.mkv"}));
 }
@@ -299,9 +299,9 @@ TEST_F(CliVideo, RefusalsNameThePlaceAndLeaveNothing) {
   refused({"-p", "x", "-o", "a.gif", "--fps", "60"}, 2, "at most 50");
   model_ = "test:tiny";
   refused({"-p", "x", "-o", "a.mkv"}, 2, "tessera generate");
-  const ProgramResult picture = run({"generate", "-m", "test:clip", "-p", "x"});
-  EXPECT_EQ(picture.exit_code, 2);
-  EXPECT_NE(picture.err.find("tessera video"), std::string::npos);
+  const ProgramResult image = run({"generate", "-m", "test:clip", "-p", "x"});
+  EXPECT_EQ(image.exit_code, 2);
+  EXPECT_NE(image.err.find("tessera video"), std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a run measures about itself, on pictures of 400 tokens over 64 ids: methods that keep the
-// law stay within the meters' bounds, pooled over pictures; one that keeps a stale law leaves them.
+// What a run measures about itself, on images of 400 tokens over 64 ids: methods that keep the
+// distribution stay within the meters' bounds, pooled over images; one that keeps a stale distribution leaves them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "tests/property/decoding/row_table.h"
 #include "tests/support/made_up_methods.h"
-#include "tests/support/stale_law.h"
+#include "tests/support/stale_dist.h"
 
 namespace tessera {
 namespace {
@@ -24,37 +24,37 @@ constexpr double kPitBound = 1.95;  // one in a thousand
 
 const RowTable& long_table() {
   static const RowTable table = [] {
-    LawSettings law;
-    law.guidance = 2;
-    law.temperature = 0.9;
-    law.top_k = 48;
-    return RowTable(kIds, 2, 0.7f, 2.0f, law);
+    DistributionSettings dist;
+    dist.guidance = 2;
+    dist.temperature = 0.9;
+    dist.top_k = 48;
+    return RowTable(kIds, 2, 0.7f, 2.0f, dist);
   }();
   return table;
 }
 
-// Meters of `pictures` pictures together; `make()` gives a thread its parts, anything with parts().
+// Meters of `images` images together; `make()` gives a thread its parts, anything with parts().
 template <typename Make>
-DecodeMeters pooled(std::uint64_t pictures, std::size_t window, std::uint64_t seed, Make make) {
+DecodeMeters pooled(std::uint64_t images, std::size_t window, std::uint64_t seed, Make make) {
   DecodeMeters all;
   std::mutex lock;
   on_all_cores([&](std::size_t thread, std::size_t threads) {
-    for (std::uint64_t item = thread; item < pictures; item += threads) {
+    for (std::uint64_t item = thread; item < images; item += threads) {
       const auto owned = make();
-      const FloatSequence picture =
-          decode_picture(long_table(), owned.parts(), window, kTotal, seed, item);
+      const FloatSequence image =
+          decode_image(long_table(), owned.parts(), window, kTotal, seed, item);
       const std::lock_guard<std::mutex> hold(lock);
-      all.add(picture.meters());
+      all.add(image.meters());
     }
   });
-  EXPECT_EQ(all.tokens, static_cast<std::int64_t>(pictures * kTotal));
-  EXPECT_EQ(all.transforms.size(), pictures * kTotal);
+  EXPECT_EQ(all.tokens, static_cast<std::int64_t>(images * kTotal));
+  EXPECT_EQ(all.transforms.size(), images * kTotal);
   return all;
 }
 
-DecodeMeters pooled(std::uint64_t pictures, const DecodeMethod& method, std::uint64_t seed) {
+DecodeMeters pooled(std::uint64_t images, const DecodeMethod& method, std::uint64_t seed) {
   const DecodeAids aids = aids_for(kIds, kColumns);
-  return pooled(pictures, static_cast<std::size_t>(method.window), seed,
+  return pooled(images, static_cast<std::size_t>(method.window), seed,
                 [&] { return OwnedParts<float, KeyedRandom>(method, aids); });
 }
 
@@ -65,12 +65,12 @@ void expect_sound(const std::string& name, const DecodeMeters& meters) {
   EXPECT_LT(meters.pit_statistic(), kPitBound) << name;
 }
 
-TEST(Meters, NamedMethodsThatKeepTheLawAreSound) {
+TEST(Meters, NamedMethodsThatKeepTheDistributionAreSound) {
   const DecodeAids aids = aids_for(kIds, kColumns);
   int methods = 0;
   for (const NamedMethod& named : named_methods()) {
     const DecodeMethod method = settle_method(decode_method(named.name), aids, kTotal);
-    if (promise_of(method) == Promise::kNone || method.drafter == kModelDrafter) continue;
+    if (guarantee_of(method) == Guarantee::kNone || method.drafter == kModelDrafter) continue;
     const DecodeMeters meters = pooled(kMany, method, 11);
     expect_sound(method.name, meters);
     EXPECT_NEAR(meters.excess, 0, 1e-3) << "an exact rule accepts with the strict chance";
@@ -82,29 +82,29 @@ TEST(Meters, NamedMethodsThatKeepTheLawAreSound) {
 TEST(Meters, EveryDrafterAndTailIsSound) {
   std::uint64_t seed = 100;
   for (const std::string_view drafter : drafter_names()) {
-    for (const std::string_view tail : tail_names()) {
+    for (const std::string_view redraft_policy : redraft_names()) {
       if (drafter == "none") continue;
-      const DecodeMethod method = combine(drafter, tail, "exact", 12);
-      expect_sound(method.drafter + "/" + method.tail, pooled(kFewer, method, ++seed));
+      const DecodeMethod method = combine(drafter, redraft_policy, "exact", 12);
+      expect_sound(method.drafter + "/" + method.redraft_policy, pooled(kFewer, method, ++seed));
     }
   }
 }
 
 struct StaleParts {
   explicit StaleParts(bool faulty)
-      : record(std::make_shared<LawRecord<float>>(2 * kTotal)),
+      : record(std::make_shared<DistributionRecord<float>>(2 * kTotal)),
         rule(record),
-        tail(record, faulty),
+        redraft_policy(record, faulty),
         drafter(VocabularyGrammar::line(kIds, kTotal)) {}
-  FloatParts parts() const { return {&rule, &tail, &drafter}; }
+  FloatParts parts() const { return {&rule, &redraft_policy, &drafter}; }
 
-  std::shared_ptr<LawRecord<float>> record;
+  std::shared_ptr<DistributionRecord<float>> record;
   mutable StaleRule<float, KeyedRandom> rule;
-  StaleTail<float, KeyedRandom> tail;
+  StaleRedraft<float, KeyedRandom> redraft_policy;
   mutable UniformDrafter<float, KeyedRandom> drafter;
 };
 
-TEST(Meters, StaleLawIsSeen) {
+TEST(Meters, StaleDistributionIsSeen) {
   expect_sound("fault switched off", pooled(kMany, 32, 7, [] { return StaleParts(false); }));
   const DecodeMeters meters = pooled(kMany, 32, 7, [] { return StaleParts(true); });
   std::cout << "stale law: z " << meters.z_score() << ", PIT " << meters.pit_statistic() << '\n';

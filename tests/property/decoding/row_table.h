@@ -1,5 +1,5 @@
-// A model that costs nothing: the rows behind every context of a few tokens, computed once. With
-// the shipped parts and the shipped source of randomness it decodes a picture in microseconds.
+// A model that costs nothing: the rows after every context of a few tokens, computed once. With
+// the shipped parts and the shipped source of randomness it decodes an image in microseconds.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@ class RowTable {
  public:
   // Rows depend on the last `depth` tokens, near the beginning on those that are there. Logits are
   // uniform in (-own, own) for each context, and in (-common, common) for all of them: the more
-  // rows have in common, the longer drafts stay, as in pictures.
+  // rows have in common, the longer drafts stay, as in images.
   RowTable(std::size_t vocabulary, std::size_t depth, float own, float common,
-           const LawSettings& law)
-      : vocabulary_(vocabulary), depth_(depth), law_(law) {
+           const DistributionSettings& dist)
+      : vocabulary_(vocabulary), depth_(depth), dist_(dist) {
     std::size_t contexts = 0, power = 1;
     for (std::size_t length = 0; length <= depth; ++length, power *= vocabulary) {
       first_.push_back(contexts);
@@ -44,7 +44,7 @@ class RowTable {
   }
 
   std::size_t vocabulary() const { return vocabulary_; }
-  const LawSettings& law() const { return law_; }
+  const DistributionSettings& dist() const { return dist_; }
 
   RawRow<float> after(std::span<const std::int32_t> context) const {
     const std::size_t length = std::min(depth_, context.size());
@@ -59,38 +59,38 @@ class RowTable {
 
  private:
   std::size_t vocabulary_, depth_;
-  LawSettings law_;
+  DistributionSettings dist_;
   std::vector<std::size_t> first_;  // context of each length
   std::vector<float> logits_[2];    // [contexts, V] of each branch
 };
 
-// Of every picture of `total` tokens, the first token the most significant digit.
-inline std::vector<double> picture_probabilities(const RowTable& table, std::size_t total) {
+// Of every image of `total` tokens, the first token the most significant digit.
+inline std::vector<double> image_probabilities(const RowTable& table, std::size_t total) {
   const std::size_t ids = table.vocabulary();
-  std::size_t pictures = 1;
-  for (std::size_t i = 0; i < total; ++i) pictures *= ids;
-  LawPipeline<float> law(table.law(), static_cast<std::int64_t>(ids));
+  std::size_t images = 1;
+  for (std::size_t i = 0; i < total; ++i) images *= ids;
+  DistributionPipeline<float> dist(table.dist(), static_cast<std::int64_t>(ids));
   std::vector<double> out;
-  for (std::size_t picture = 0; picture < pictures; ++picture) {
+  for (std::size_t image = 0; image < images; ++image) {
     std::vector<std::int32_t> tokens;
     double product = 1;
-    for (std::size_t shift = pictures / ids; shift > 0; shift /= ids) {
+    for (std::size_t shift = images / ids; shift > 0; shift /= ids) {
       const RawRow<float> row = table.after(tokens);
-      law.process(row.cond, row.uncond);
-      tokens.push_back(static_cast<std::int32_t>(picture / shift % ids));
-      product *= static_cast<double>(law.probabilities()[static_cast<std::size_t>(tokens.back())]);
+      dist.process(row.cond, row.uncond);
+      tokens.push_back(static_cast<std::int32_t>(image / shift % ids));
+      product *= static_cast<double>(dist.probabilities()[static_cast<std::size_t>(tokens.back())]);
     }
     out.push_back(product);
   }
   return out;
 }
 
-// One picture of `total` tokens under the noise of (seed, item).
-inline FloatSequence decode_picture(const RowTable& table, const FloatParts& parts,
+// One image of `total` tokens under the noise of (seed, item).
+inline FloatSequence decode_image(const RowTable& table, const FloatParts& parts,
                                     std::size_t window, std::size_t total, std::uint64_t seed,
                                     std::uint64_t item) {
   std::vector<FloatSequence> one;
-  one.emplace_back(table.law(), VocabularyGrammar::line(table.vocabulary(), total), window, parts,
+  one.emplace_back(table.dist(), VocabularyGrammar::line(table.vocabulary(), total), window, parts,
                    KeyedRandom(seed, item), 0);
   std::vector<std::int32_t> context;
   context.reserve(total + window);

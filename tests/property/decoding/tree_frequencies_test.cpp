@@ -1,5 +1,5 @@
-// Pictures drawn with branching drafts, the shipped arithmetic and the shipped random numbers,
-// counted: with V = 3 and N = 5 every one of the 243 pictures must come as often as the product of
+// Images drawn with branching drafts, the shipped arithmetic and the shipped random numbers,
+// counted: with V = 3 and N = 5 every one of the 243 images must come as often as the product of
 // its conditional probabilities says. Candidates of one position and their tests each need numbers
 // of their own; enumeration cannot see whether they have them.
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kIds = 3, kTotal = 5, kPictures = 243, kRows = 6;
+constexpr std::size_t kIds = 3, kTotal = 5, kImages = 243, kRows = 6;
 constexpr std::uint64_t kSeed = 777;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::size_t kSamples = 60'000;
@@ -27,10 +27,10 @@ using Parts = SequenceParts<float, KeyedRandom>;
 using Counts = std::vector<std::uint64_t>;
 
 RowTable make_table() {
-  LawSettings law;
-  law.guidance = 2;
-  law.temperature = 1.2;
-  return {kIds, kTotal - 1, 0.35f, 0.3f, law};
+  DistributionSettings dist;
+  dist.guidance = 2;
+  dist.temperature = 1.2;
+  return {kIds, kTotal - 1, 0.35f, 0.3f, dist};
 }
 
 std::size_t number_of(const TokenRow& tokens) {
@@ -40,10 +40,10 @@ std::size_t number_of(const TokenRow& tokens) {
                          });
 }
 
-// Another table's laws for the candidates of every node.
-class RowTableLaws final : public TreeLawSource<float> {
+// Another table's distributions for the candidates of every node.
+class RowTableDistributions final : public TreeDistributionSource<float> {
  public:
-  RowTableLaws() : table_(kIds, 1, 0.5f, 0.6f, {}), law_(table_.law(), kIds) {}
+  RowTableDistributions() : table_(kIds, 1, 0.5f, 0.6f, {}), dist_(table_.dist(), kIds) {}
   std::string_view name() const override { return "row table"; }
   void start(std::size_t) override {}
   void answer(std::span<TreeJob<float>> jobs) override {
@@ -51,21 +51,21 @@ class RowTableLaws final : public TreeLawSource<float> {
       for (const std::int32_t node : job.wanted) {
         const std::int32_t token = job.tree->token(node);
         const RawRow<float> row = table_.after({&token, 1});
-        law_.process(row.cond, row.uncond);
-        job.tree->keep_law(node, law_.probabilities());
+        dist_.process(row.cond, row.uncond);
+        job.tree->keep_dist(node, dist_.probabilities());
       }
     }
   }
 
  private:
   RowTable table_;
-  LawPipeline<float> law_;
+  DistributionPipeline<float> dist_;
 };
 
-// A picture of one item, and how many rows beside others it took.
+// An image of one item, and how many rows next to others it took.
 TokenRow decode(const RowTable& table, const Parts& parts, std::uint64_t item, TreeWatch& watch) {
   std::vector<std::unique_ptr<TokenSequence<float, KeyedRandom>>> one;
-  one.push_back(make_sequence(table.law(), VocabularyGrammar::line(kIds, kTotal), kRows, parts,
+  one.push_back(make_sequence(table.dist(), VocabularyGrammar::line(kIds, kTotal), kRows, parts,
                               KeyedRandom(kSeed, item), 0));
   drive_sequences(
       one, parts, [](const auto&) { return kRows; },
@@ -82,41 +82,41 @@ TokenRow decode(const RowTable& table, const Parts& parts, std::uint64_t item, T
 template <typename MakeParts>
 double deviation(const std::string& name, std::size_t turns, MakeParts make_parts) {
   const RowTable table = make_table();
-  Counts counts(kPictures);
-  std::size_t beside = 0;
+  Counts counts(kImages);
+  std::size_t next_to = 0;
   std::mutex lock;
   on_all_cores([&](std::size_t thread, std::size_t threads) {
     std::vector<decltype(make_parts(0))> owned;
     for (std::size_t turn = 0; turn < turns; ++turn) owned.push_back(make_parts(turn));
-    Counts mine(kPictures);
+    Counts mine(kImages);
     TreeWatch watch;
     for (std::size_t item = thread; item < kSamples; item += threads) {
       ++mine[number_of(decode(table, owned[item / threads % turns]->parts(), item, watch))];
     }
     const std::lock_guard<std::mutex> hold(lock);
-    for (std::size_t i = 0; i < kPictures; ++i) counts[i] += mine[i];
-    beside += watch.beside;
+    for (std::size_t i = 0; i < kImages; ++i) counts[i] += mine[i];
+    next_to += watch.next_to;
   });
-  const std::vector<double> probs = picture_probabilities(table, kTotal);
+  const std::vector<double> probs = image_probabilities(table, kTotal);
   double chi_square = 0, rarest = kSamples;
-  for (std::size_t i = 0; i < kPictures; ++i) {
+  for (std::size_t i = 0; i < kImages; ++i) {
     const double expected = static_cast<double>(kSamples) * probs[i];
     chi_square += std::pow(static_cast<double>(counts[i]) - expected, 2) / expected;
     rarest = std::min(rarest, expected);
   }
-  EXPECT_GT(rarest, 20) << "too few of the rarest picture for the statistic";
-  EXPECT_GT(beside, kSamples / 4) << "drafts hardly ever branched";
-  const double freedom = kPictures - 1;
+  EXPECT_GT(rarest, 20) << "too few of the rarest image for the statistic";
+  EXPECT_GT(next_to, kSamples / 4) << "drafts hardly ever branched";
+  const double freedom = kImages - 1;
   const double out = (chi_square / freedom - 1) / std::sqrt(2 / freedom);
-  std::cout << name << ": " << beside << " rows beside others, chi-square / df "
+  std::cout << name << ": " << next_to << " rows next to others, chi-square / df "
             << chi_square / freedom << ", " << out << " deviations\n";
   return out;
 }
 
 // Parts of one method with the source they may need.
 struct Method {
-  Method(const DecodeMethod& method, std::unique_ptr<RowTableLaws> laws)
-      : source(std::move(laws)), owned(method, aids_for(kIds)) {
+  Method(const DecodeMethod& method, std::unique_ptr<RowTableDistributions> dists)
+      : source(std::move(dists)), owned(method, aids_for(kIds)) {
     if (source != nullptr) owned.set_drafter(nullptr, source.get());
   }
   Parts parts() const {
@@ -125,7 +125,7 @@ struct Method {
     return out;
   }
 
-  std::unique_ptr<RowTableLaws> source;
+  std::unique_ptr<RowTableDistributions> source;
   OwnedParts<float, KeyedRandom> owned;
   std::unique_ptr<SiblingRule<float, KeyedRandom>> rule;  // in place of the method's own
 };
@@ -133,22 +133,22 @@ struct Method {
 class TreeFrequencies : public testing::TestWithParam<std::string_view> {};
 
 // Drafters and tails take turns.
-TEST_P(TreeFrequencies, OfLawsFromTheLastPass) {
+TEST_P(TreeFrequencies, OfDistributionsFromTheLastPass) {
   constexpr std::string_view kDrafters[] = {"uniform", "neighbour-law", "neighbour-law"};
-  constexpr std::string_view kTails[] = {"maximal", "resample", "gumbel"};
+  constexpr std::string_view kRedrafts[] = {"maximal", "resample", "gumbel"};
   const double gap = deviation(std::string(GetParam()), 3, [&](std::size_t turn) {
     return std::make_unique<Method>(
-        combine_tree(GetParam(), kDrafters[turn], kTails[turn], {kRows, 2, 2}), nullptr);
+        combine_tree(GetParam(), kDrafters[turn], kRedrafts[turn], {kRows, 2, 2}), nullptr);
   });
   EXPECT_LT(std::abs(gap), 4);
 }
 
-TEST_P(TreeFrequencies, OfLawsFromASource) {
-  if (GetParam() == "pac") GTEST_SKIP() << "has laws of the last pass alone";
+TEST_P(TreeFrequencies, OfDistributionsFromASource) {
+  if (GetParam() == "pac") GTEST_SKIP() << "has distributions of the last pass alone";
   const auto make = [&](std::size_t turn) {
     return std::make_unique<Method>(combine_tree(GetParam(), kModelDrafter, "drop",
                                                  {kRows, 2 + static_cast<std::int64_t>(turn), 2}),
-                                    std::make_unique<RowTableLaws>());
+                                    std::make_unique<RowTableDistributions>());
   };
   EXPECT_LT(std::abs(deviation(std::string(GetParam()) + " from a source", 2, make)), 4);
 }
@@ -161,11 +161,11 @@ INSTANTIATE_TEST_SUITE_P(All, TreeFrequencies,
 class MistakenRule final : public SiblingRule<float, KeyedRandom> {
  public:
   std::string_view name() const override { return "mistaken"; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override { return Candidates::kDistinct; }
-  SiblingJudgement<float> judge(const SiblingTest<float>& test, KeyedRandom& random,
+  SiblingDecision<float> accept(const SiblingTest<float>& test, KeyedRandom& random,
                                 std::span<float> scratch) const override {
-    return inner_.judge(test, random, scratch);
+    return inner_.accept(test, random, scratch);
   }
 
  private:
@@ -176,7 +176,7 @@ class MistakenRule final : public SiblingRule<float, KeyedRandom> {
 TEST(TreeFrequenciesOfAFault, AreSeen) {
   const double gap = deviation("distinct as independent", 1, [](std::size_t) {
     auto out = std::make_unique<Method>(combine_tree("rsd", kModelDrafter, "drop", {kRows, 2, 2}),
-                                        std::make_unique<RowTableLaws>());
+                                        std::make_unique<RowTableDistributions>());
     out->rule = std::make_unique<MistakenRule>();
     return out;
   });

@@ -1,4 +1,4 @@
-// Laws of the transformer and its cache, bit for bit: how rows are cut into passes, what else is in
+// Distributions of the transformer and its cache, bit for bit: how rows are cut into passes, what else is in
 // the batch, how many threads run and what was cached and forgotten changes no result.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Part = ModelRunner::Part;
 
-// A LlamaGen-shaped spec with a narrow odd head (20), beside the Janus-shaped test model.
+// A LlamaGen-shaped spec with a narrow odd head (20), next to the Janus-shaped test model.
 OpenedModel small_llamagen() {
   OpenedModel model;
   model.spec = parse_family_config(
@@ -52,9 +52,9 @@ void PrintTo(const Setting& setting, std::ostream* out) {
   *out << setting.model << " " << dtype_name(setting.storage) << " " << setting.device;
 }
 
-class ModelLaws : public ::testing::TestWithParam<Setting> {
+class ModelDistributions : public ::testing::TestWithParam<Setting> {
  protected:
-  ModelLaws() : backend_(GetParam().device.open()), model_(load(backend_or_cpu())) {}
+  ModelDistributions() : backend_(GetParam().device.open()), model_(load(backend_or_cpu())) {}
   void SetUp() override {
     if (missing_) GTEST_SKIP() << "no usable " << GetParam().device << " device here";
   }
@@ -120,7 +120,7 @@ class ModelLaws : public ::testing::TestWithParam<Setting> {
   StreamModel model_;
 };
 
-TEST_P(ModelLaws, ChunkedPrefillEqualsWhole) {
+TEST_P(ModelDistributions, ChunkedPrefillEqualsWhole) {
   const std::vector<float> all = rows(130, 1);
   const std::vector<float> whole = in_windows(all, {130});
   const bool slow = GetParam().device.name == "simt";
@@ -131,7 +131,7 @@ TEST_P(ModelLaws, ChunkedPrefillEqualsWhole) {
   EXPECT_EQ(in_windows(all, {17, 40, 3, 130}), whole);
 }
 
-TEST_P(ModelLaws, EveryWindowEqualsOneByOne) {
+TEST_P(ModelDistributions, EveryWindowEqualsOneByOne) {
   const std::vector<float> all = rows(GetParam().device.name == "simt" ? 40 : 70, 2);
   const std::vector<float> single = in_windows(all, {1});
   const bool slow = GetParam().device.name == "simt";
@@ -140,7 +140,7 @@ TEST_P(ModelLaws, EveryWindowEqualsOneByOne) {
   }
 }
 
-TEST_P(ModelLaws, ThreadsChangeNothing) {
+TEST_P(ModelDistributions, ThreadsChangeNothing) {
   if (GetParam().device.name != "cpu") GTEST_SKIP() << "the host's threads compute nothing";
   const std::vector<float> all = rows(50, 3);
   const std::vector<float> want = in_windows(all, {33, 1});
@@ -156,7 +156,7 @@ TEST_P(ModelLaws, ThreadsChangeNothing) {
   }
 }
 
-TEST_P(ModelLaws, BatchOrderAndSizeChangeNothing) {
+TEST_P(ModelDistributions, BatchOrderAndSizeChangeNothing) {
   std::vector<std::vector<float>> prompts, alone;
   for (std::uint32_t i = 0; i < 5; ++i) {
     prompts.push_back(rows(11 + 7 * i, 10 + i));
@@ -178,7 +178,7 @@ TEST_P(ModelLaws, BatchOrderAndSizeChangeNothing) {
 
 // More rows than two internal chunks: sequences are cut across chunks. (The simulated device is
 // asked for those that are.)
-TEST_P(ModelLaws, LongBatchesEqualShortOnes) {
+TEST_P(ModelDistributions, LongBatchesEqualShortOnes) {
   const std::int64_t chunk = backend_or_cpu().rows_at_once();
   const auto sequences = static_cast<std::int32_t>(2 * chunk / 130 + 1);
   std::vector<Part> parts;
@@ -198,7 +198,7 @@ TEST_P(ModelLaws, LongBatchesEqualShortOnes) {
   EXPECT_GE(cut_ones, 2);
 }
 
-TEST_P(ModelLaws, TruncateAfterAppendIsNeverAppended) {
+TEST_P(ModelDistributions, TruncateAfterAppendIsNeverAppended) {
   const std::vector<float> all = rows(60, 4);
   const std::vector<float> stray = rows(40, 5);
   auto clean = runner(1);
@@ -212,7 +212,7 @@ TEST_P(ModelLaws, TruncateAfterAppendIsNeverAppended) {
   EXPECT_EQ(tried->forward({{0, cut(all, 30, 30)}}), want);
 }
 
-TEST_P(ModelLaws, ForkThenDivergeLeavesTheParentAlone) {
+TEST_P(ModelDistributions, ForkThenDivergeLeavesTheParentAlone) {
   const std::vector<float> all = rows(50, 6);
   const std::vector<float> other = rows(20, 7);
   const std::vector<float> want = in_windows(all, {30, 20});
@@ -228,7 +228,7 @@ TEST_P(ModelLaws, ForkThenDivergeLeavesTheParentAlone) {
 }
 
 // Keeping every row is no change; the rows that stay keep the positions they were computed at.
-TEST_P(ModelLaws, CompactKeepsRowsAndPositions) {
+TEST_P(ModelDistributions, CompactKeepsRowsAndPositions) {
   const std::vector<float> all = rows(40, 8);
   const std::vector<float> next = rows(6, 9);
   std::vector<std::int64_t> every(40);
@@ -261,7 +261,7 @@ TEST_P(ModelLaws, CompactKeepsRowsAndPositions) {
             (std::vector<std::int64_t>{0, 3, 4, 39}));
 }
 
-TEST_P(ModelLaws, ADifferentPositionIsNoticed) {
+TEST_P(ModelDistributions, ADifferentPositionIsNoticed) {
   const std::vector<float> all = rows(20, 12);
   std::vector<std::int64_t> shifted(20);
   std::iota(shifted.begin(), shifted.end(), 0);
@@ -331,25 +331,25 @@ std::uint64_t allocations_of_100_steps(const StreamModel& model, DType kv, bool 
   return allocation_count() - before;
 }
 
-TEST_P(ModelLaws, NoAllocationBetweenDecodeSteps) {
+TEST_P(ModelDistributions, NoAllocationBetweenDecodeSteps) {
   if (GetParam().device.name != "cpu") GTEST_SKIP() << "the host's memory is counted";
   EXPECT_EQ(allocations_of_100_steps(model_, GetParam().storage, false), 0u);
 }
 
-TEST_P(ModelLaws, ThePlantedAllocationIsCounted) {
+TEST_P(ModelDistributions, TheInjectedAllocationIsCounted) {
   if (GetParam().device.name != "cpu") GTEST_SKIP() << "the host's memory is counted";
   EXPECT_GE(allocations_of_100_steps(model_, GetParam().storage, true), 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ModelLaws,
+INSTANTIATE_TEST_SUITE_P(Models, ModelDistributions,
                          ::testing::Values(Setting{"janus", DType::kF32},
                                            Setting{"janus", DType::kBF16},
                                            Setting{"llamagen", DType::kF32},
                                            Setting{"llamagen", DType::kBF16}));
-INSTANTIATE_TEST_SUITE_P(Simulated, ModelLaws,
+INSTANTIATE_TEST_SUITE_P(Simulated, ModelDistributions,
                          ::testing::Values(Setting{"janus", DType::kF32, {"simt"}},
                                            Setting{"llamagen", DType::kBF16, {"simt"}}));
-INSTANTIATE_TEST_SUITE_P(Cuda, ModelLaws,
+INSTANTIATE_TEST_SUITE_P(Cuda, ModelDistributions,
                          ::testing::Values(Setting{"janus", DType::kF32, {"cuda"}},
                                            Setting{"janus", DType::kBF16, {"cuda"}},
                                            Setting{"llamagen", DType::kF32, {"cuda"}},

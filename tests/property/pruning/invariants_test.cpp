@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tests/support/llava_next_picture.h"
+#include "tests/support/llava_next_image.h"
 #include "tests/support/pruning_chain.h"
 #include "vision/pruning/registry.h"
 
@@ -31,7 +31,7 @@ std::vector<Layout> layouts() {
   out.push_back({"grid with CLS", grid_block(6, 7, 0, true), llava});
   // LLaVA-NeXT thinned to 6 x 6 patches a tile, newlines between.
   for (const Padding padding : {Padding::kDropped, Padding::kFlagged}) {
-    VisualBlock block = llava_next_picture(640, 480, padding);
+    VisualBlock block = llava_next_image(640, 480, padding);
     std::erase_if(block.tokens, [](const VisualToken& token) {
       return token.kind == TokenKind::kPatch && (token.row % 4 != 0 || token.column % 4 != 0);
     });
@@ -40,11 +40,11 @@ std::vector<Layout> layouts() {
   out.push_back({"idefics3", idefics3_block(2, 3, 4), smol});
   out.push_back({"qwen", qwen_block(2, 4, 5, QwenStage::kMerged, 9), qwen});
   // Four frames, each a view of its own.
-  VisualBlock clip = tiles_block(4, 5, 5);
-  for (VisualToken& token : clip.tokens) token.frame = token.tile;
+  VisualBlock video = tiles_block(4, 5, 5);
+  for (VisualToken& token : video.tokens) token.frame = token.tile;
   PrunedModel shown = llava;
   shown.tiles = 4;
-  out.push_back({"clip", clip, shown});
+  out.push_back({"clip", video, shown});
   out.push_back({"one token", grid_block(1, 1), llava});
   out.push_back({"nothing", VisualBlock{}, llava});
   return out;
@@ -144,7 +144,7 @@ TEST_P(EveryPruner, KeepsItsBudgetOnEveryLayout) {
   }
 }
 
-// A number that groups share is the picture's, in whatever groups a method works.
+// A number that groups share is the image's, in whatever groups a method works.
 TEST_P(EveryPruner, KeepsANumberThatGroupsShare) {
   for (const Layout& layout : layouts()) {
     const std::int64_t all = candidates(layout.block);
@@ -207,7 +207,7 @@ TEST_P(EveryPruner, SameInputsSamePlanWhateverTheScratchHeld) {
                        scratch);
     };
     const ChainResult first = run(scratch_);
-    // Another picture, as a neighbour in a batch, passes through the same scratch.
+    // Another image, as a neighbour in a batch, passes through the same scratch.
     run_chain(*pruner_, grid_block(9, 9), {}, keep_tokens(20), noise_source(14), scratch_);
     PruneScratch fresh;
     EXPECT_TRUE(same(first, run(scratch_))) << layout.name;
@@ -249,7 +249,7 @@ TEST_P(EveryPruner, SignalsThatSayNothingOrAreNoNumbers) {
 // Tokens of other content are other tokens: the answer must not be a constant.
 TEST_P(EveryPruner, ReadsItsSignals) {
   if (row_.name == "uniform" || row_.name == "random") return;
-  // What one frame says is not compared with anything: a method over time needs a clip, and more
+  // What one frame says is not compared with anything: a method over time needs a video, and more
   // than its first frame.
   const bool over_time = row_.name == "temporal";
   const Layout layout = layouts()[over_time ? 6 : 0];
@@ -311,7 +311,7 @@ TEST(Scaling, DirectionsOfFeaturesAndKeys) {
   }
 }
 
-// Tiles are encoded apart; methods that work per tile judge them apart.
+// Tiles are encoded apart; methods that work per tile verify them apart.
 TEST(Tiles, ATileDoesNotMindItsNeighbours) {
   const VisualBlock block = tiles_block(3, 5, 6);
   const SignalSource plain = noise_source(23), other = noise_source(24);

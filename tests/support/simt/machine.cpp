@@ -1,6 +1,6 @@
 // Fibers: each has a stack of its own and is switched to by swapping the registers that a function
 // call must keep. A fiber runs until it ends or waits at a barrier of its block or its warp, or for
-// the kernel in front of its own; who goes on is drawn by lot.
+// the kernel in front of its own; who goes on is random.
 #include "tests/support/simt/machine.h"
 
 #include <sys/mman.h>
@@ -44,8 +44,8 @@ namespace tessera::simt {
 namespace {
 
 constexpr std::size_t kStack = 64 << 10;
-constexpr unsigned kMostThreads = 1024;
-constexpr std::size_t kMostShared = 227 << 10;
+constexpr unsigned kMaxThreads = 1024;
+constexpr std::size_t kMaxShared = 227 << 10;
 
 [[noreturn]] void broken(const char* what) {
   std::fprintf(stderr, "simulated device: %s (block %u %u %u, thread %u)\n", what, blockIdx.x,
@@ -91,7 +91,7 @@ struct Grid {
   std::vector<unsigned> runnable, at_barrier, at_wait;
   std::vector<std::vector<unsigned>> at_warp;
   unsigned char* stacks = nullptr;
-  alignas(128) unsigned char shared[kMostShared];
+  alignas(128) unsigned char shared[kMaxShared];
   unsigned current = 0, live = 0;
   int votes = 0, vote = 0;
   void* home = nullptr;
@@ -104,7 +104,7 @@ struct Grid {
   bool begun = false;     // the block of the walk
 
   Grid() {
-    void* memory = mmap(nullptr, kStack * kMostThreads, PROT_READ | PROT_WRITE,
+    void* memory = mmap(nullptr, kStack * kMaxThreads, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) broken("no memory for stacks");
     stacks = static_cast<unsigned char*>(memory);

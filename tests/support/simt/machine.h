@@ -13,7 +13,7 @@ namespace tessera::simt {
 struct Grid;
 Grid* make_grid(const cudaLaunchConfig_t& config, bool overlaps, const std::function<void()>& body);
 
-// Runs one block, drawn by lot, until its threads wait for the kernel in front (await_previous):
+// Runs one block, random, until its threads wait for the kernel in front (await_previous):
 // that one has not run yet, so what they read of its results is stale. Shared memory that a kernel
 // declares is the same for all its blocks and kernels: it must not be used before the wait.
 void begin_grid(Grid& grid);

@@ -46,7 +46,7 @@ struct Block {
 
 // What a kernel declares as shared is not known here: as if it were always this much.
 constexpr int kStaticShared = 4 << 10;
-constexpr int kPlainShared = (48 << 10) - kStaticShared, kMostShared = (227 << 10) - kStaticShared;
+constexpr int kPlainShared = (48 << 10) - kStaticShared, kMaxShared = (227 << 10) - kStaticShared;
 
 struct Runtime {
   std::recursive_mutex mutex;
@@ -417,7 +417,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
   const std::lock_guard lock(runtime().mutex);
-  if (value > kMostShared) return cudaErrorInvalidValue;
+  if (value > kMaxShared) return cudaErrorInvalidValue;
   runtime().shared_limits[kernel] = value;
   return cudaSuccess;
 }

@@ -174,7 +174,7 @@ TEST(Simt, MultipliesBf16Tiles) {
   }
 }
 
-// Numbers 0 .. 255: matrix, row and column of four matrices of 8 x 8, one behind the other.
+// Numbers 0 .. 255: matrix, row and column of four matrices of 8 x 8, one after the other.
 __global__ void read_matrices(std::uint32_t* out, std::uint32_t* turned) {
   alignas(16) __shared__ std::uint16_t numbers[256];
   for (unsigned i = threadIdx.x; i < 256; i += 32) numbers[i] = static_cast<std::uint16_t>(i);
@@ -249,7 +249,7 @@ TEST(Simt, TheLastBlockFindsWhatTheOthersWrote) {
   }
 }
 
-enum class Reads { kBehind, kInFront, kCopiesInFront, kNeverWaits, kLetsGoFirst };
+enum class Reads { kAfter, kInFront, kCopiesInFront, kNeverWaits, kLetsGoFirst };
 
 // out = in + 1 by the thread of the same number, of a kernel that may begin before the one in front
 // of it has ended.
@@ -265,7 +265,7 @@ __global__ void add_one_to_each(const int* in, int* out, Reads reads) {
   }
   if (reads == Reads::kLetsGoFirst) cuda::let_next_begin();
   if (reads != Reads::kNeverWaits || threadIdx.x != 5) cuda::await_previous();
-  if (reads == Reads::kBehind) {
+  if (reads == Reads::kAfter) {
     cuda::let_next_begin();
     value = *from;
   }
@@ -311,7 +311,7 @@ TEST(Simt, KernelsThatOverlapReadWhatTheyWaitedFor) {
   Device device;
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     set_seed(seed);
-    EXPECT_EQ(chain(device, Reads::kBehind, seed % 2 == 1), std::vector<int>(64, 4));
+    EXPECT_EQ(chain(device, Reads::kAfter, seed % 2 == 1), std::vector<int>(64, 4));
   }
 }
 
@@ -339,7 +339,7 @@ TEST(Simt, CopiesAreWaitedForInFull) {
   config.attrs = &overlap;
   config.numAttrs = 1;
   cudaLaunchKernelEx(&config, add_one_to_each, between.at, to.at, Reads::kInFront);
-  EXPECT_EQ(to.read(device, 32), std::vector<int>(32, 8)) << "it began behind the copy";
+  EXPECT_EQ(to.read(device, 32), std::vector<int>(32, 8)) << "it began after the copy";
 }
 
 TEST(SimtDeath, KernelsThatOverlapAndDoNotWait) {

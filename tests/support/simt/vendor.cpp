@@ -1,5 +1,5 @@
 // The vendor's libraries of the simulated device: the sums written out, one thread each, so that
-// what leads to them and behind them (strides, rounded activations, workspace, strips) can be
+// what leads to them and after them (strides, rounded activations, workspace, strips) can be
 // tested.
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/cuda/libraries.h"

@@ -22,7 +22,7 @@ std::string place_of(const std::filesystem::path& path) {
   return "accepted";
 }
 
-TEST(AcceptTrace, IsReadFromMetersOrFromThePictureThatHoldsThem) {
+TEST(AcceptTrace, IsReadFromMetersOrFromTheImageThatHoldsThem) {
   TempFolder folder;
   const auto path = folder / "trace.json";
   put_file(path, R"({"tested_by_depth": [10, 4], "accepted_by_depth": [5]})");
@@ -87,8 +87,8 @@ TEST(Plot, NothingAndASinglePointAreDrawn) {
   EXPECT_EQ(svg.find("inf"), std::string::npos);
 }
 
-// Phases of every group are there, and both batch sizes painted the same pictures.
-TEST(BatchBench, PaintsTheSamePicturesAtEveryBatchSize) {
+// Phases of every group are there, and both batch sizes generated the same images.
+TEST(BatchBench, GeneratesTheSameImagesAtEveryBatchSize) {
   BatchBenchOptions options;
   options.pipeline.model = "test:tiny";
   options.pipeline.threads = 1;

@@ -90,8 +90,8 @@ TEST(CostModel, EachPartGrowsWithWhatItCounts) {
   EXPECT_DOUBLE_EQ(one.attention, wide.attention) << "windows share the keys";
   EXPECT_DOUBLE_EQ(one.gaps, wide.gaps);
   EXPECT_GT(wide.linear, one.linear);
-  EXPECT_GT(wide.law, one.law);
-  const StepTime four = time({.pictures = 4, .window = 1, .live_rows = 1});
+  EXPECT_GT(wide.dist, one.dist);
+  const StepTime four = time({.images = 4, .window = 1, .live_rows = 1});
   EXPECT_DOUBLE_EQ(four.attention, 4 * one.attention);
   EXPECT_LT(four.linear, 1.01 * one.linear) << "few rows share the weights";
   // Where arithmetic rules, half the rows take half the time.

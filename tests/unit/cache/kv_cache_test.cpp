@@ -64,7 +64,7 @@ class KvCacheTest : public testing::TestWithParam<DType> {
 using Floats = std::vector<float>;
 using Positions = std::vector<std::int64_t>;
 
-// Layer 1 lost two of the three rows cached so far; rows behind them lie two places further up
+// Layer 1 lost two of the three rows cached so far; rows after them lie two places further up
 // there.
 TEST_P(KvCacheTest, LayersMissRowsThatWereCutFromThem) {
   append(1, {0, 1, 2}, 10);

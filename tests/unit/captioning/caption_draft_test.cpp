@@ -1,4 +1,4 @@
-// Draft models behind the captioning pipeline, with the bundled captioner: texts are its own
+// Draft models after the captioning pipeline, with the bundled captioner: texts are its own
 // whoever drafts, passes say how good the draft is, and what cannot draft is refused with both
 // models named.
 #include "apps/runtime/caption_draft.h"
@@ -9,7 +9,7 @@
 #include <map>
 
 #include "apps/runtime/describe_task.h"
-#include "apps/runtime/picture_queue.h"
+#include "apps/runtime/image_queue.h"
 #include "engine/families/random_weights.h"
 #include "engine/sampling/sampling_settings.h"
 #include "tests/support/chat_forms.h"
@@ -91,7 +91,7 @@ struct Captions {
   std::int64_t passes = 0, tokens = 0;
 };
 
-Captions describe(const DescribeOptions& options, int pictures = 4) {
+Captions describe(const DescribeOptions& options, int images = 4) {
   struct Keep final : DescribeListener {
     Captions out;
     void on_caption(Caption&& caption) override {
@@ -105,8 +105,8 @@ Captions describe(const DescribeOptions& options, int pictures = 4) {
   Runtime runtime;
   DescribeTask task(runtime, options);
   std::vector<DescribeRequest> requests;
-  for (int i = 0; i < pictures; ++i) {
-    const ScenePicture render =
+  for (int i = 0; i < images; ++i) {
+    const SceneImage render =
         render_scene(sample_scene(1000, SceneSplit::kVal, static_cast<std::uint64_t>(i)), 96);
     DescribeRequest& one = requests.emplace_back();
     one.id = std::to_string(i);
@@ -115,7 +115,7 @@ Captions describe(const DescribeOptions& options, int pictures = 4) {
         std::make_shared<Image>(render.width, render.height, render.rgb);
   }
   runtime.finish(task.submit(std::move(requests), keep));
-  EXPECT_EQ(keep.out.texts.size(), static_cast<std::size_t>(pictures));
+  EXPECT_EQ(keep.out.texts.size(), static_cast<std::size_t>(images));
   return std::move(keep.out);
 }
 
@@ -203,7 +203,7 @@ TEST_F(CaptionDrafts, ABlindDraftReadsTheQuestionAlone) {
   RecordProperty("passes_blind", std::to_string(blind.passes));
 }
 
-// Methods in, behind and after the encoder and inside the language model; targets pruned too; texts
+// Methods in, after and after the encoder and inside the language model; targets pruned too; texts
 // at once; texts that are drawn; the exact rule and windows by the clock.
 TEST_F(CaptionDrafts, TextsAreTheTargetsOwnHoweverTheyAreWritten) {
   DescribeOptions base = options({});
@@ -258,8 +258,8 @@ TEST_F(CaptionDrafts, WhatCannotDraftIsRefusedBeforeWeightsAreRead) {
   refusal(deep, "E_PRUNE_LAYERS");
 }
 
-// What a blind draft is asked: every family writes questions without pictures.
-TEST(CaptionDraftPrompts, EveryFamilyAsksWithoutPictures) {
+// What a blind draft is asked: every family writes questions without images.
+TEST(CaptionDraftPrompts, EveryFamilyAsksWithoutImages) {
   for (const ChatForm* each : chat_forms()) {
     const ChatForm& form = *each;
     ChatTurn turn;
@@ -271,45 +271,45 @@ TEST(CaptionDraftPrompts, EveryFamilyAsksWithoutPictures) {
   }
 }
 
-// A draft of another policy sees the picture as its own family prepares it.
-TEST_F(CaptionDrafts, PicturesArePreparedByBothPolicies) {
+// A draft of another policy sees the image as its own family prepares it.
+TEST_F(CaptionDrafts, ImagesArePreparedByBothPolicies) {
   DescribeSpec target, drafter, same;
   target.policy = same.policy = preprocess_policy("llava-1.5-hf");
   drafter.policy = preprocess_policy("qwen2-vl");
   same.together = drafter.policy;
   const PreprocessPolicy &one = target.policy, &other = drafter.policy;
-  const ScenePicture render = render_scene(sample_scene(1000, SceneSplit::kVal, 0), 96);
+  const SceneImage render = render_scene(sample_scene(1000, SceneSplit::kVal, 0), 96);
   const auto image = std::make_shared<Image>(render.width, render.height, render.rgb);
-  Picture picture(image->width, image->height, 3, "pixels");
-  picture.pixels = image->rgb;
-  const auto take = [&](const DescribeSpec* draft, int pictures = 1) {
+  DecodedImage decoded_image(image->width, image->height, 3, "pixels");
+  decoded_image.pixels = image->rgb;
+  const auto take = [&](const DescribeSpec* draft, int images = 1) {
     bool given = false;
-    PictureQueue queue(
+    ImageQueue queue(
         [&]() -> std::optional<DescribeRequest> {
           if (std::exchange(given, true)) return std::nullopt;
           DescribeRequest out;
-          for (int i = 0; i < pictures; ++i) out.images.emplace_back().image = image;
+          for (int i = 0; i < images; ++i) out.images.emplace_back().image = image;
           return out;
         },
         target, {}, 2, draft);
-    std::optional<PreparedPictures> out;
+    std::optional<PreparedImages> out;
     while (!out && !queue.over()) out = queue.take(true);
-    expects(out.has_value(), "a prepared picture");
+    expects(out.has_value(), "a prepared image");
     return std::move(*out);
   };
-  const PreparedPictures both = take(&drafter);
-  ASSERT_EQ(both.draft_pictures.size(), 1u);
-  EXPECT_EQ(both.pictures[0].views[0].values, preprocess(one, picture).views[0].values);
-  EXPECT_EQ(both.draft_pictures[0].views[0].values, preprocess(other, picture).views[0].values);
-  EXPECT_EQ(take(&same).draft_pictures.size(), 0u) << "the same ones serve both";
-  EXPECT_EQ(take(&same, 3).draft_pictures.size(), 3u) << "but not where several share a prompt";
-  EXPECT_EQ(take(nullptr).draft_pictures.size(), 0u);
+  const PreparedImages both = take(&drafter);
+  ASSERT_EQ(both.draft_images.size(), 1u);
+  EXPECT_EQ(both.images[0].views[0].values, preprocess(one, decoded_image).views[0].values);
+  EXPECT_EQ(both.draft_images[0].views[0].values, preprocess(other, decoded_image).views[0].values);
+  EXPECT_EQ(take(&same).draft_images.size(), 0u) << "the same ones serve both";
+  EXPECT_EQ(take(&same, 3).draft_images.size(), 3u) << "but not where several share a prompt";
+  EXPECT_EQ(take(nullptr).draft_images.size(), 0u);
 
   DescribeSpec narrow = drafter;
-  narrow.policy.max_aspect = 0.5;  // no picture
-  const PreparedPictures without = take(&narrow);
+  narrow.policy.max_aspect = 0.5;  // no image
+  const PreparedImages without = take(&narrow);
   EXPECT_FALSE(without.error.has_value());
-  EXPECT_EQ(without.pictures.size(), 1u);
+  EXPECT_EQ(without.images.size(), 1u);
   ASSERT_TRUE(without.draft_error.has_value());
   EXPECT_EQ(without.draft_error->code, "E_PICTURE_ASPECT");
 }

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "apps/runtime/describe_task.h"
-#include "apps/runtime/picture_prompt.h"
+#include "apps/runtime/image_prompt.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/sampling/sampler.h"
 #include "engine/sampling/sampling_settings.h"
@@ -86,13 +86,13 @@ class PlainLoop {
 
   std::string text(int number, double guidance, double temperature,
                    const std::optional<std::string>& negative) const {
-    Picture picture(image_of(number)->width, image_of(number)->height, 3, "pixels");
-    picture.pixels = image_of(number)->rgb;
-    const PreprocessedPicture prepared = preprocess(model_->describe().policy, picture);
+    DecodedImage decoded_image(image_of(number)->width, image_of(number)->height, 3, "pixels");
+    decoded_image.pixels = image_of(number)->rgb;
+    const PreprocessedImage prepared = preprocess(model_->describe().policy, decoded_image);
     const std::string prompt = prompt_of(number);
-    const PromptRows with = make_picture_prompt(*model_, prompt, {&prepared, 1}, {}, kTokens).rows;
+    const PromptRows with = make_image_prompt(*model_, prompt, {&prepared, 1}, {}, kTokens).rows;
     const PromptRows without =
-        make_picture_prompt(*model_, negative.value_or(prompt), {}, {}, kTokens).rows;
+        make_image_prompt(*model_, negative.value_or(prompt), {}, {}, kTokens).rows;
     const std::array<const PromptRows*, 2> branches = {&with, &without};
     ModelPass pass(model_->text(), {.sequences = 2,
                                     .capacity = 512,
@@ -210,7 +210,7 @@ TEST(DescribeGuidance, DraftsChangePassesAlone) {
   }
 }
 
-// A prompt that is cut inside the model, beside one without images that is not.
+// A prompt that is cut inside the model, next to one without images that is not.
 TEST(DescribeGuidance, PruningIsOfTheBranchWithImages) {
   Texts unguided;
   for (const double guidance : {1.0, 2.0}) {

@@ -1,5 +1,5 @@
 // Every pruner in whole models: a budget of everything is the model as it is, a smaller one leaves
-// what it says with the right places, and texts of pruned prompts do not depend on guesses.
+// what it says with the right places, and texts of pruned prompts do not depend on drafts.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// A prompt of two pictures pruned alike.
+// A prompt of two images pruned alike.
 struct Pruned {
   std::vector<std::unique_ptr<PruneSession>> sessions;
   PromptRows rows;
@@ -21,37 +21,37 @@ struct Pruned {
 
 PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
   const ModelConfig& language = tiny.spec.model.transformer;
-  PrunedModel out = tiny.pictures->pruned_model(static_cast<std::int64_t>(views));
+  PrunedModel out = tiny.images->pruned_model(static_cast<std::int64_t>(views));
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
   return out;
 }
 
-// `together`: the way of pictures that share a prompt, where the reference recorded one.
+// `together`: the way of images that share a prompt, where the reference recorded one.
 Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget,
              bool together = false) {
   Pruned out;
   const PreprocessPolicy& policy =
       together ? tiny.spec.describe->policy_of(2) : tiny.spec.describe->policy;
-  std::vector<PromptPicture> pictures;
+  std::vector<PromptImage> images;
   for (int i = 0; i < 2; ++i) {
-    const PreprocessedPicture picture = preprocess(policy, tiny.picture(i));
-    PromptPicture& visual = pictures.emplace_back();
+    const PreprocessedImage image = preprocess(policy, tiny.image(i));
+    PromptImage& visual = images.emplace_back();
     if (pruner != nullptr) {
       out.sessions.push_back(std::make_unique<PruneSession>(
-          *pruner, facts_of(tiny, picture.views.size()), budget, 7, static_cast<std::uint64_t>(i)));
+          *pruner, facts_of(tiny, image.views.size()), budget, 7, static_cast<std::uint64_t>(i)));
       visual.session = out.sessions.back().get();
     }
-    visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
+    visual.visual = tiny.images->encode(image, tiny.spec.three_axes(), visual.session);
   }
   out.rows = build_prompt(*tiny.text, tiny.ints(together ? "multi.input_ids" : "input_ids"),
-                          tiny.spec.describe->image_id, std::move(pictures));
+                          tiny.spec.describe->image_id, std::move(images));
   return out;
 }
 
 struct Written {
   std::vector<std::int32_t> tokens;
-  std::int64_t left = 0;  // visual tokens behind all cuts
+  std::int64_t left = 0;  // visual tokens after all cuts
 };
 
 Written write(const TinyLmm& tiny, Pruned pruned, const std::string& drafter, std::int64_t window) {
@@ -127,9 +127,9 @@ class PrunedPrompt : public testing::TestWithParam<Case> {
   }
   // Whether this family's tokens are patches of its encoder.
   bool served() const {
-    const bool whole = tiny_->pictures->encoder().tower().projector.cell > 1 ||
-                       tiny_->spec.describe->policy.most_map_tiles > 0 ||
-                       tiny_->pictures->encoder().spec().class_token_feature;
+    const bool whole = tiny_->images->encoder().tower().projector.cell > 1 ||
+                       tiny_->spec.describe->policy.max_map_tiles > 0 ||
+                       tiny_->images->encoder().spec().class_token_feature;
     return !whole || !on_patches(*pruner_, facts_of(*tiny_, 1));
   }
 
@@ -150,7 +150,7 @@ TEST_P(PrunedPrompt, EverythingKeptIsTheModelAsItIs) {
             write(*tiny_, std::move(whole), "none", 1).tokens);
 }
 
-TEST_P(PrunedPrompt, HalfIsHalfAndGuessesChangeNothing) {
+TEST_P(PrunedPrompt, HalfIsHalfAndDraftsChangeNothing) {
   if (!served()) return;
   Budget half;
   half.ratio = 0.5;
@@ -168,9 +168,9 @@ TEST_P(PrunedPrompt, HalfIsHalfAndGuessesChangeNothing) {
   EXPECT_GE(plain.left, total / 3);
   EXPECT_LE(plain.left - structure, total * 2 / 3 + 2);
   for (const char* drafter : {"lookup", "recycling"}) {
-    const Written guessed = write(*tiny_, prune(*tiny_, pruner_.get(), half), drafter, 5);
-    EXPECT_EQ(guessed.tokens, plain.tokens) << drafter;
-    EXPECT_EQ(guessed.left, plain.left);
+    const Written drafted = write(*tiny_, prune(*tiny_, pruner_.get(), half), drafter, 5);
+    EXPECT_EQ(drafted.tokens, plain.tokens) << drafter;
+    EXPECT_EQ(drafted.left, plain.left);
   }
 }
 
@@ -197,7 +197,7 @@ TEST_P(PrunedPrompt, PlacesFollowThePolicy) {
   }
 }
 
-// VisionZip's code puts merged tokens behind the others; on request the prompt does too.
+// VisionZip's code puts merged tokens after the others; on request the prompt does too.
 TEST(VisionZipOrder, DominantTokensComeFirstWhenAsked) {
   const TinyLmm tiny("llava-1.5");
   Budget half;
@@ -214,7 +214,7 @@ TEST(VisionZipOrder, DominantTokensComeFirstWhenAsked) {
     return std::vector<float>(rows.begin() + static_cast<std::ptrdiff_t>(at * width),
                               rows.begin() + static_cast<std::ptrdiff_t>((at + 1) * width));
   };
-  // The picture stands where its placeholders stood, and every other row where it was.
+  // The image stands where its placeholders stood, and every other row where it was.
   const std::vector<std::int32_t> ids = tiny.ints("input_ids");
   const auto first = static_cast<std::size_t>(
       std::find(ids.begin(), ids.end(), tiny.spec.describe->image_id) - ids.begin());
@@ -235,9 +235,9 @@ TEST(VisionZipOrder, DominantTokensComeFirstWhenAsked) {
   EXPECT_EQ(std::set<std::size_t>(from.begin(), from.end()).size(), kept);
 }
 
-// LLaVA-OneVision's whole views with a newline behind each: everything kept is the model as it is,
+// LLaVA-OneVision's whole views with a newline after each: everything kept is the model as it is,
 // half keeps the newlines.
-TEST(PicturesOfOnePrompt, ArePrunedInFrontOfTheirNewlines) {
+TEST(ImagesOfOnePrompt, ArePrunedInFrontOfTheirNewlines) {
   const TinyLmm tiny("llava-onevision");
   const Pruned whole = prune(tiny, nullptr, {}, true);
   Budget half;
@@ -259,17 +259,17 @@ TEST(PicturesOfOnePrompt, ArePrunedInFrontOfTheirNewlines) {
   }
 }
 
-// A picture so thin that some of its tiles show nothing but padding.
-TEST(ThinPictures, TilesOfPaddingAloneGoThroughTheEncoder) {
+// An image so thin that some of its tiles show nothing but padding.
+TEST(ThinImages, TilesOfPaddingAloneGoThroughTheEncoder) {
   const TinyLmm tiny("llava-next");
   int empty_tiles = 0;
   for (const auto& [width, height] : {std::pair{200, 1}, std::pair{1, 200}, std::pair{90, 2}}) {
-    Picture thin(width, height, 3, "PNG");
+    DecodedImage thin(width, height, 3, "PNG");
     for (std::size_t i = 0; i < thin.pixels.size(); ++i) {
       thin.pixels[i] = static_cast<std::uint8_t>(i * 37 % 251);
     }
-    const PreprocessedPicture picture = preprocess(tiny.spec.describe->policy, thin);
-    const VisualBlock whole = tiny.pictures->encode(picture, false, nullptr).block;
+    const PreprocessedImage image = preprocess(tiny.spec.describe->policy, thin);
+    const VisualBlock whole = tiny.images->encode(image, false, nullptr).block;
     std::set<std::int32_t> shown;
     std::int64_t patches = 0;
     for (const VisualToken& token : whole.tokens) {
@@ -277,15 +277,15 @@ TEST(ThinPictures, TilesOfPaddingAloneGoThroughTheEncoder) {
       shown.insert(token.tile);
       ++patches;
     }
-    empty_tiles += static_cast<int>(picture.plan.views) - static_cast<int>(shown.size());
+    empty_tiles += static_cast<int>(image.plan.views) - static_cast<int>(shown.size());
     for (const PrunerRow& row : pruner_table()) {
       SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(width));
       const auto pruner = make_pruner(row.name, options_for(std::string(row.name)));
-      if (!on_patches(*pruner, facts_of(tiny, picture.views.size()))) continue;
+      if (!on_patches(*pruner, facts_of(tiny, image.views.size()))) continue;
       Budget half;
       half.ratio = 0.5;
-      PruneSession session(*pruner, facts_of(tiny, picture.views.size()), half, 1, 0);
-      const VisualRows rows = tiny.pictures->encode(picture, false, &session);
+      PruneSession session(*pruner, facts_of(tiny, image.views.size()), half, 1, 0);
+      const VisualRows rows = tiny.images->encode(image, false, &session);
       std::int64_t left = 0;
       for (const VisualToken& token : rows.block.tokens) left += token.kind == TokenKind::kPatch;
       EXPECT_GT(left, 0);
@@ -294,17 +294,17 @@ TEST(ThinPictures, TilesOfPaddingAloneGoThroughTheEncoder) {
       }
     }
   }
-  EXPECT_GT(empty_tiles, 0) << "such pictures were looked at";
+  EXPECT_GT(empty_tiles, 0) << "such images were looked at";
 }
 
-// A number of tokens is the whole picture's, however many tiles it has.
+// A number of tokens is the whole image's, however many tiles it has.
 TEST(SharedBudgets, TilesShareANumberOfTokens) {
   const TinyLmm tiny("llava-next");
-  const PreprocessedPicture picture = preprocess(tiny.spec.describe->policy, tiny.picture(0));
-  ASSERT_GT(picture.views.size(), 2u);
+  const PreprocessedImage image = preprocess(tiny.spec.describe->policy, tiny.image(0));
+  ASSERT_GT(image.views.size(), 2u);
   const auto patches = [&](PruneSession* session) {
     std::int64_t count = 0;
-    for (const VisualToken& token : tiny.pictures->encode(picture, false, session).block.tokens) {
+    for (const VisualToken& token : tiny.images->encode(image, false, session).block.tokens) {
       count += token.kind == TokenKind::kPatch;
     }
     return count;
@@ -315,7 +315,7 @@ TEST(SharedBudgets, TilesShareANumberOfTokens) {
   for (const PrunerRow& row : pruner_table()) {
     SCOPED_TRACE(row.name);
     const auto pruner = make_pruner(row.name, options_for(std::string(row.name)));
-    const PrunedModel facts = facts_of(tiny, picture.views.size());
+    const PrunedModel facts = facts_of(tiny, image.views.size());
     if (!on_patches(*pruner, facts) || row.name == "flowcut") continue;  // which cuts again later
     PruneSession session(*pruner, facts, third, 1, 0);
     const std::int64_t left = patches(&session);
@@ -340,7 +340,7 @@ TEST(Refusals, LayersThatAreNotThere) {
     }
     return "";
   };
-  const int feature = tiny.pictures->pruned_model(1).feature_layer;
+  const int feature = tiny.images->pruned_model(1).feature_layer;
   EXPECT_EQ(code("correlation", {{"local_layer", feature + 0.0}}, 5), "");
   EXPECT_EQ(code("correlation", {{"local_layer", feature + 1.0}}, 5), "E_PRUNE_LAYERS");
   EXPECT_EQ(code("correlation", {{"local_layer", 1000}}, 1), "E_PRUNE_LAYERS");

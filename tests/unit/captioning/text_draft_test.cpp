@@ -1,5 +1,5 @@
 // Draft models in whole captioning models: whatever drafts, of whatever family and however little
-// of the pictures it sees, the text is the target's own, pruned or not.
+// of the images it sees, the text is the target's own, pruned or not.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kTokens = 24;
 
-// How the pictures of a prompt are pruned.
+// How the images of a prompt are pruned.
 struct Seen {
   const Pruner* pruner = nullptr;
   double ratio = 1;
@@ -35,24 +35,24 @@ Asked ask(const TinyLmm& tiny, const Seen& seen) {
   }
   Budget budget;
   budget.ratio = seen.ratio;
-  std::vector<PromptPicture> pictures;
+  std::vector<PromptImage> images;
   for (int i = 0; i < 2; ++i) {
-    const PreprocessedPicture picture = preprocess(tiny.spec.describe->policy, tiny.picture(i));
-    PromptPicture& visual = pictures.emplace_back();
+    const PreprocessedImage image = preprocess(tiny.spec.describe->policy, tiny.image(i));
+    PromptImage& visual = images.emplace_back();
     if (seen.pruner != nullptr) {
       const ModelConfig& language = tiny.spec.model.transformer;
       PrunedModel facts =
-          tiny.pictures->pruned_model(static_cast<std::int64_t>(picture.views.size()));
+          tiny.images->pruned_model(static_cast<std::int64_t>(image.views.size()));
       facts.llm_layers = static_cast<int>(language.layers);
       facts.rope = {language.head_dim, language.rope.theta, language.rope.sections};
       out.sessions.push_back(std::make_unique<PruneSession>(*seen.pruner, facts, budget, 7,
                                                             static_cast<std::uint64_t>(i)));
       visual.session = out.sessions.back().get();
     }
-    visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
+    visual.visual = tiny.images->encode(image, tiny.spec.three_axes(), visual.session);
   }
   out.rows = build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.describe->image_id,
-                          std::move(pictures));
+                          std::move(images));
   return out;
 }
 
@@ -90,7 +90,7 @@ Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const
                                            .prompt_rows = 256,
                                            .window = method.window,
                                            .budget = setting.chunk,
-                                           .laws = owned.parts().needs_laws()});
+                                           .dists = owned.parts().needs_dists()});
   ModelDrafter* drafter = nullptr;
   if (draft != nullptr) {
     auto made = std::make_unique<ModelDrafter>(*draft->text, draft_limits(limits));
@@ -100,14 +100,14 @@ Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const
   StreamLoop loop(*tiny.text, limits, owned.parts());
   std::vector<Asked> alive;
   alive.reserve(2 * texts);
-  LawSettings law;
-  law.temperature = setting.temperature;
+  DistributionSettings dist;
+  dist.temperature = setting.temperature;
   for (std::size_t next = 0; next < texts || !loop.idle();) {
     if (next < texts && !loop.full()) {
       PromptRows& rows = alive.emplace_back(ask(tiny, seen)).rows;
       Stream item = greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place,
                                 rows.cuts.get(), kTokens - static_cast<std::int64_t>(next % 3) * 5);
-      item.law = law;
+      item.dist = dist;
       item.item = next;
       const std::size_t slot = loop.add(std::move(item));
       keep.item_of_slot[slot] = next++;
@@ -115,7 +115,7 @@ Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const
         PromptRows& own = alive.emplace_back(ask(*draft, draft_sees)).rows;
         Stream asked = greedy_text(std::move(own.rows), std::move(own.places), own.next_place,
                                    own.cuts.get(), kTokens);
-        asked.law = law;
+        asked.dist = dist;
         drafter->set_stream(slot, draft_stream(asked, limits.grammar));
       }
     }

@@ -121,7 +121,7 @@ TEST_F(Inputs, Shards) {
   EXPECT_EQ(ids(list), "s.tar/c/0 s.tar/1 s.tar/c/0//5120!E_SAMPLE_KEY s.tar/3 z.jpg");
   EXPECT_EQ(list[0].path, (folder_ / "s.tar/c/0.jpg").string());
   EXPECT_TRUE(list[0].file.empty());
-  EXPECT_EQ(list[0].picture.bytes, "pic");
+  EXPECT_EQ(list[0].image.bytes, "pic");
   EXPECT_EQ(list[0].others.at(0).bytes, "old");
   EXPECT_EQ(list[0].name, "0");
   EXPECT_EQ(list[0].directory, "c");
@@ -203,7 +203,7 @@ TEST_F(Inputs, EndingsHaveNoCaseAndFoldersNoEndSlash) {
   EXPECT_FALSE(folders.has_shards());
 }
 
-// A link to a folder elsewhere would have text files written there; a link to a picture would not.
+// A link to a folder elsewhere would have text files written there; a link to an image would not.
 TEST_F(Inputs, ListsDoNotLeaveTheirFolderThroughLinks) {
   make("far/a.png");
   make("l/b/a.png");

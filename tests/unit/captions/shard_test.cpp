@@ -1,4 +1,4 @@
-// Samples of shards: grouping, the choice of the picture, keys that come twice, limits, cuts.
+// Samples of shards: grouping, the choice of the image, keys that come twice, limits, cuts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,26 +61,26 @@ TEST(Samples, AreNeighboursOfOneKey) {
   EXPECT_EQ(got.code, "");
   EXPECT_EQ(got.without_key, 1u);
   EXPECT_EQ(got.samples[0].key, "0");
-  EXPECT_EQ(got.samples[0].picture.extension, "JPG");
-  EXPECT_EQ(got.samples[0].picture.bytes, "pic 0");
+  EXPECT_EQ(got.samples[0].image.extension, "JPG");
+  EXPECT_EQ(got.samples[0].image.bytes, "pic 0");
   ASSERT_EQ(got.samples[0].others.size(), 2u);
   EXPECT_EQ(got.samples[0].others[0].bytes, "old");
   EXPECT_EQ(got.samples[1].key, "d/1");
-  EXPECT_EQ(got.samples[1].picture.bytes, "pic 1") << "a whole picture ending goes before a part";
+  EXPECT_EQ(got.samples[1].image.bytes, "pic 1") << "a whole image ending goes before a part";
   EXPECT_EQ(got.samples[1].others[0].bytes, "mask");
-  EXPECT_EQ(got.samples[2].picture.bytes, "pic 2");
+  EXPECT_EQ(got.samples[2].image.bytes, "pic 2");
 }
 
 TEST(Samples, CarryOnlyWhatIsAsked) {
   const Outcome got =
-      read_all(TarText().file("0.txt", "old").file("0.jpg", "pic").end(), Carry::kPictureOnly);
+      read_all(TarText().file("0.txt", "old").file("0.jpg", "pic").end(), Carry::kImageOnly);
   ASSERT_EQ(got.samples.size(), 1u);
-  EXPECT_EQ(got.samples[0].picture.bytes, "pic");
+  EXPECT_EQ(got.samples[0].image.bytes, "pic");
   EXPECT_EQ(got.samples[0].others[0].extension, "txt");
   EXPECT_EQ(got.samples[0].others[0].bytes, "");
 }
 
-TEST(Samples, SeveralPicturesFailAndTheRestGoesOn) {
+TEST(Samples, SeveralImagesFailAndTheRestGoesOn) {
   const Outcome got = read_all(TarText()
                                    .file("0.jpg", "a")
                                    .file("0.png", "b")
@@ -94,7 +94,7 @@ TEST(Samples, SeveralPicturesFailAndTheRestGoesOn) {
   ASSERT_EQ(got.samples.size(), 5u);
   EXPECT_EQ(found(got.samples[0]), "0.jpg and 0.png");
   EXPECT_EQ(code(got.samples[0]), "E_SAMPLE_PICTURE");
-  EXPECT_EQ(got.samples[1].picture.bytes, "fine");
+  EXPECT_EQ(got.samples[1].image.bytes, "fine");
   EXPECT_EQ(found(got.samples[2]), "2.a.jpg and 2.b.jpg");
   EXPECT_EQ(found(got.samples[3]), "only 3.txt");
   EXPECT_EQ(code(got.samples[4]), "E_SAMPLE_MEMBER");
@@ -126,7 +126,7 @@ TEST(Samples, TooManyMembersFailOneSample) {
   const Outcome got = read_all(tar.file("1.jpg", "b").end());
   ASSERT_EQ(got.samples.size(), 2u);
   EXPECT_EQ(code(got.samples[0]), "E_SAMPLE_SIZE");
-  EXPECT_EQ(got.samples[1].picture.bytes, "b");
+  EXPECT_EQ(got.samples[1].image.bytes, "b");
 }
 
 // A source that is long without being in memory: header, then zeros.
@@ -158,11 +158,11 @@ TEST(Samples, AMemberTooLargeFailsWithoutBeingRead) {
   EXPECT_FALSE(reader.next());
 }
 
-TEST(Samples, ACutKeepsWholeMembersAndIsToldAfterwards) {
+TEST(Samples, ACutKeepsWholeMembersAndIsHeardAfterwards) {
   const std::string text = TarText().file("0.jpg", "a").file("1.jpg", "b").file("1.txt", "t").end();
   const Outcome got = read_all(text.substr(0, 2048 + 300));
   ASSERT_EQ(got.samples.size(), 2u);
-  EXPECT_EQ(got.samples[1].picture.bytes, "b");
+  EXPECT_EQ(got.samples[1].image.bytes, "b");
   EXPECT_TRUE(got.samples[1].others.empty());
   EXPECT_EQ(got.code, "E_TAR_CUT");
 }

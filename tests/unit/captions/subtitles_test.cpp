@@ -43,12 +43,12 @@ TEST(Subtitles, ClockTimes) {
   EXPECT_EQ(clock_time(3600 + 59.9999), "1:01:00.000");
 }
 
-TEST(Subtitles, EndingsOfClips) {
+TEST(Subtitles, EndingsOfVideos) {
   for (const char* ending : {"mp4", "MOV", "webm", "mkv", "avi", "M4v"}) {
-    EXPECT_TRUE(is_clip_extension(ending)) << ending;
+    EXPECT_TRUE(is_video_extension(ending)) << ending;
   }
   for (const char* ending : {"", "png", "gif", "txt", "mp", "mp44", "srt"}) {
-    EXPECT_FALSE(is_clip_extension(ending)) << ending;
+    EXPECT_FALSE(is_video_extension(ending)) << ending;
   }
 }
 

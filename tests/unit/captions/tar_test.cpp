@@ -351,8 +351,8 @@ TEST(TarReader, NamesThatLeaveTheArchive) { check(bad_names()); }
 TEST(TarReader, NoLinksDevicesOrSparseFiles) { check(bad_types()); }
 TEST(TarReader, HeadersThatLie) { check(bad_headers()); }
 
-// Cut at every byte: members whose contents are there whole come through, and the cut is told.
-TEST(TarReader, EveryCutIsToldAndKeepsWholeMembers) {
+// Cut at every byte: members whose contents are there whole come through, and the cut is notified.
+TEST(TarReader, EveryCutIsHeardAndKeepsWholeMembers) {
   const std::string text = TarText()
                                .file("a.jpg", std::string(700, 'a'))
                                .pax(TarText::record("path", "p/b.jpg"))

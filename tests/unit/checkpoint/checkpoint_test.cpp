@@ -71,7 +71,7 @@ TEST(Checkpoint, ReadsBackWhatWasWritten) {
   EXPECT_NO_THROW(made.verify_unchanged());
 }
 
-TEST(Checkpoint, WritingLeavesNothingBehindWhenTheDiskFails) {
+TEST(Checkpoint, WritingLeavesNothingAfterWhenTheDiskFails) {
   TempFolder folder;
   for (std::uint64_t nth = 1; nth <= 9; ++nth) {
     const FaultScope fault({IoOp::kAny, nth, ENOSPC, FaultPlan::Mode::kOnce});

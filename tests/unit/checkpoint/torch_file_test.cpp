@@ -1,5 +1,5 @@
 // Files really written by torch.save (assets/recipes/fixtures_pickle.py): the good ones hold the
-// values that the safetensors package wrote beside them, the bad ones are refused by name.
+// values that the safetensors package wrote next to them, the bad ones are refused by name.
 #include "engine/checkpoint/torch_file.h"
 
 #include <gtest/gtest.h>

@@ -25,7 +25,7 @@ Shard shard_in(const std::string& text, const Variables& variables) {
 }
 
 // "3/8", or the error's code and what it found.
-std::string told(const std::string& text, const Variables& variables) {
+std::string heard(const std::string& text, const Variables& variables) {
   try {
     const Shard shard = shard_in(text, variables);
     return std::to_string(shard.index) + "/" + std::to_string(shard.of);
@@ -58,8 +58,8 @@ TEST(BatchShard, EveryTaskOfAnArrayHasAShardOfItsOwn) {
     const std::string of = "/" + std::to_string(array.tasks.size());
     for (std::size_t i = 0; i < array.tasks.size(); ++i) {
       const Variables task = task_of(array, array.tasks[i]);
-      EXPECT_EQ(told("auto", task), std::to_string(i + 1) + of) << array.flag;
-      EXPECT_EQ(told("auto" + of, task), std::to_string(i + 1) + of) << array.flag;
+      EXPECT_EQ(heard("auto", task), std::to_string(i + 1) + of) << array.flag;
+      EXPECT_EQ(heard("auto" + of, task), std::to_string(i + 1) + of) << array.flag;
     }
   }
 }
@@ -69,11 +69,11 @@ TEST(BatchShard, NoTaskOfAListWithGapsIsNumbered) {
   for (const Array& array : {Array{"2,4,6", {2, 4, 6}, 2, 6, 1}, Array{"3,5", {3, 5}, 3, 5, 1},
                              Array{"1-3,7-9", {1, 2, 3, 7, 8, 9}, 1, 9, 1}}) {
     for (const int task : array.tasks) {
-      const std::string found = told("auto", task_of(array, task));
+      const std::string found = heard("auto", task_of(array, task));
       EXPECT_EQ(found.rfind("E_SHARD " + std::to_string(array.tasks.size()) + " tasks from ", 0),
                 0u)
           << array.flag << ": " << found;
-      EXPECT_EQ(found, told("auto/8", task_of(array, task)));
+      EXPECT_EQ(found, heard("auto/8", task_of(array, task)));
     }
   }
 }
@@ -82,42 +82,42 @@ TEST(BatchShard, NoTaskOfAListWithGapsIsNumbered) {
 TEST(BatchShard, APartOfAnArrayIsNotCountedAnew) {
   const Array part{"4-6", {4, 5, 6}, 4, 6, 1};
   for (const int task : part.tasks)
-    EXPECT_EQ(told("auto/8", task_of(part, task)), "E_SHARD auto/8");
-  EXPECT_EQ(told("auto/8", {{"JOB_COMPLETION_INDEX", "2"}, {"JOB_COMPLETIONS", "4"}}),
+    EXPECT_EQ(heard("auto/8", task_of(part, task)), "E_SHARD auto/8");
+  EXPECT_EQ(heard("auto/8", {{"JOB_COMPLETION_INDEX", "2"}, {"JOB_COMPLETIONS", "4"}}),
             "E_SHARD auto/8");
-  EXPECT_EQ(told("auto/8", {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}}),
+  EXPECT_EQ(heard("auto/8", {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}}),
             "E_SHARD auto/8");
 }
 
 TEST(BatchShard, OtherSchedulers) {
-  EXPECT_EQ(told("auto", {{"JOB_COMPLETION_INDEX", "2"}, {"JOB_COMPLETIONS", "4"}}), "3/4");
-  EXPECT_EQ(told("auto/4", {{"JOB_COMPLETION_INDEX", "0"}}), "1/4");
-  EXPECT_EQ(told("auto", {{"JOB_COMPLETION_INDEX", "0"}}), "E_SHARD auto");
-  EXPECT_EQ(told("auto", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "4/4");
-  EXPECT_EQ(told("auto/4", {{"JOB_COMPLETION_INDEX", "4"}}), "E_SHARD 5/4");
+  EXPECT_EQ(heard("auto", {{"JOB_COMPLETION_INDEX", "2"}, {"JOB_COMPLETIONS", "4"}}), "3/4");
+  EXPECT_EQ(heard("auto/4", {{"JOB_COMPLETION_INDEX", "0"}}), "1/4");
+  EXPECT_EQ(heard("auto", {{"JOB_COMPLETION_INDEX", "0"}}), "E_SHARD auto");
+  EXPECT_EQ(heard("auto", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "4/4");
+  EXPECT_EQ(heard("auto/4", {{"JOB_COMPLETION_INDEX", "4"}}), "E_SHARD 5/4");
 }
 
 TEST(BatchShard, BadEnvironmentsAndForms) {
-  EXPECT_EQ(told("auto", {}), "E_SHARD none of them");
-  EXPECT_EQ(told("auto/8", {}), "E_SHARD none of them");
-  EXPECT_EQ(told("auto/8", {{"SLURM_ARRAY_TASK_ID", "x"}}), "E_SHARD \"x\"");
-  EXPECT_EQ(told("auto/8", {{"SLURM_ARRAY_TASK_ID", "-1"}}), "E_SHARD \"-1\"");
-  EXPECT_EQ(told("auto/8", {{"JOB_COMPLETION_INDEX", "4294967295"}}), "E_SHARD 0/8");
-  EXPECT_EQ(told("auto/8", {{"SLURM_ARRAY_TASK_ID", "3"}, {"SLURM_ARRAY_TASK_MIN", "4"}}),
+  EXPECT_EQ(heard("auto", {}), "E_SHARD none of them");
+  EXPECT_EQ(heard("auto/8", {}), "E_SHARD none of them");
+  EXPECT_EQ(heard("auto/8", {{"SLURM_ARRAY_TASK_ID", "x"}}), "E_SHARD \"x\"");
+  EXPECT_EQ(heard("auto/8", {{"SLURM_ARRAY_TASK_ID", "-1"}}), "E_SHARD \"-1\"");
+  EXPECT_EQ(heard("auto/8", {{"JOB_COMPLETION_INDEX", "4294967295"}}), "E_SHARD 0/8");
+  EXPECT_EQ(heard("auto/8", {{"SLURM_ARRAY_TASK_ID", "3"}, {"SLURM_ARRAY_TASK_MIN", "4"}}),
             "E_SHARD 3");
-  EXPECT_EQ(told("auto/8", {{"SLURM_ARRAY_TASK_ID", "3"}, {"SLURM_ARRAY_TASK_STEP", "0"}}),
+  EXPECT_EQ(heard("auto/8", {{"SLURM_ARRAY_TASK_ID", "3"}, {"SLURM_ARRAY_TASK_STEP", "0"}}),
             "E_SHARD 3");
-  EXPECT_EQ(told("auto", {{"SLURM_ARRAY_TASK_ID", "3"},
+  EXPECT_EQ(heard("auto", {{"SLURM_ARRAY_TASK_ID", "3"},
                           {"SLURM_ARRAY_TASK_MAX", "3"},
                           {"SLURM_ARRAY_TASK_COUNT", "0"}})
                 .substr(0, 15),
             "E_SHARD 0 tasks");
   for (const char* text : {"", "/", "3", "0/8", "9/8", "3/0", "3/", "/8", "auto/", "auto/0",
                            "auto8", "3/8/2", "-1/8", " 3/8", "1/100000", "AUTO/8"}) {
-    EXPECT_EQ(told(text, {{"JOB_COMPLETION_INDEX", "2"}}).rfind("E_SHARD ", 0), 0u) << text;
+    EXPECT_EQ(heard(text, {{"JOB_COMPLETION_INDEX", "2"}}).rfind("E_SHARD ", 0), 0u) << text;
   }
-  EXPECT_EQ(told("3/8", {{"SLURM_ARRAY_TASK_ID", "5"}}), "3/8") << "the flag decides";
-  EXPECT_EQ(told("99999/99999", {}), "99999/99999");
+  EXPECT_EQ(heard("3/8", {{"SLURM_ARRAY_TASK_ID", "5"}}), "3/8") << "the flag decides";
+  EXPECT_EQ(heard("99999/99999", {}), "99999/99999");
 }
 
 }  // namespace

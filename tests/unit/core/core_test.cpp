@@ -100,7 +100,7 @@ TEST(DType, Bf16RoundsToTheNearestEven) {
     }
     ASSERT_EQ(float_to_bf16(value), bits);
     if (!std::isfinite(value) || (bits & 0x7fff) == 0x7f7f) continue;
-    // The middle between two neighbours goes to the even one, anything beside it to the nearer.
+    // The middle between two neighbours goes to the even one, anything next to it to the nearer.
     const std::uint32_t middle = (bits << 16) | 0x8000u;
     ASSERT_EQ(float_to_bf16(std::bit_cast<float>(middle)), bits + (bits & 1));
     ASSERT_EQ(float_to_bf16(std::bit_cast<float>(middle - 1)), bits);
@@ -232,7 +232,7 @@ TEST(HostMemory, IsAlignedAndAllOfItIsThere) {
   }
 }
 
-// Tensors that come and go beside small things that stay: memory must not grow with their number.
+// Tensors that come and go next to small things that stay: memory must not grow with their number.
 TEST(HostMemory, ComingAndGoingTakesNoMoreThanWhatIsThere) {
   std::vector<Buffer> live;
   for (int i = 0; i < 8; ++i) live.push_back(allocate_host(1));

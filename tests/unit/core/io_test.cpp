@@ -28,7 +28,7 @@ void atomic_writer(const fs::path& path, std::string_view text) { write_file_ato
 struct Outcome {
   std::uint64_t hits = 0;
   bool failed = false;
-  std::string trouble;  // empty: every promise was kept
+  std::string trouble;  // empty: every guarantee was kept
 };
 
 // One write over an old file under one planned fault; then looks at what is left.
@@ -97,7 +97,7 @@ TEST(AtomicWrite, ShortWritesAreContinued) {
   EXPECT_EQ(out.trouble, "");
 }
 
-// The check above must be able to fail: two writers that break the promise are caught.
+// The check above must be able to fail: two writers that break the guarantee are caught.
 TEST(AtomicWrite, TheCheckCatchesCarelessWriters) {
   const Writer in_place = [](const fs::path& path, std::string_view text) {
     put_file(path, text.substr(0, text.size() / 2));

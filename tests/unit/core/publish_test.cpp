@@ -28,7 +28,7 @@ TEST(Publish, NewNamesOnly) {
       << "no temporary is left";
 }
 
-TEST(Publish, EveryFailingCallLeavesNothingBehind) {
+TEST(Publish, EveryFailingCallLeavesNothingAfter) {
   int faults = 0;
   for (std::uint64_t nth = 1;; ++nth) {
     const TempFolder folder;

@@ -142,7 +142,7 @@ TEST_F(RecorderTest, AnArrayLargerThanTheBlockFindsRoom) {
   EXPECT_EQ(result(), want(70));
 }
 
-TEST_F(RecorderTest, NothingStaysBehind) {
+TEST_F(RecorderTest, NothingStaysAfter) {
   EXPECT_EQ(recorder.stage(nullptr, 0), nullptr);
   const std::int64_t before = simt::counts().graphs;
   for (int run = 0; run < 5; ++run) pass(1, 1, 1);

@@ -70,7 +70,7 @@ TEST_F(WidePass, LongPartsChangeNoBit) {
 // to bf16, a unit of 2^-8, in two layers of some ten products each. Errors of a random kind give a
 // distance of about sqrt(20) half units; a wrong row or a wrong head is as far as rows are from
 // each other, a distance of about 1.
-TEST_F(WidePass, FastPartsKeepTheLaw) {
+TEST_F(WidePass, FastPartsKeepTheDistribution) {
   const auto backend = device(16, false);
   const auto cpu = make_backend("cpu", {.threads = 1});
   const std::vector<float> got = forward(model_on(*backend, DType::kBF16), DType::kBF16, 0);

@@ -55,8 +55,8 @@ std::int64_t count_allocations(bool plant_one) {
   run_streams(loop, items, [&](const RunPass& event) {
     if (event.pass == 2) at_start = allocations;
     if (event.pass == 30 && plant_one) {
-      void* volatile planted = std::malloc(8);
-      std::free(planted);
+      void* volatile injected = std::malloc(8);
+      std::free(injected);
     }
     at_end = allocations;
     return Flow::kContinue;
@@ -78,7 +78,7 @@ std::int64_t count_speculative_allocations(const DecodeMethod& method,
                                             .prompt_rows = 8,
                                             .window = std::max<std::int64_t>(
                                                 8, method.row_lead() > 0 ? method.window : 0),
-                                            .laws = true,
+                                            .dists = true,
                                             .shape = method.shape()}),
                   owned.parts(), &controller);
   std::int64_t at_start = 0, at_end = 0;
@@ -122,7 +122,7 @@ TEST(StreamLoop, NothingIsAllocatedBetweenPassesThatBranch) {
 
 TEST(StreamLoop, NothingIsAllocatedBetweenPasses) { EXPECT_EQ(count_allocations(false), 0); }
 
-TEST(StreamLoop, ThePlantedAllocationIsCounted) { EXPECT_EQ(count_allocations(true), 1); }
+TEST(StreamLoop, TheInjectedAllocationIsCounted) { EXPECT_EQ(count_allocations(true), 1); }
 
 }  // namespace
 }  // namespace tessera

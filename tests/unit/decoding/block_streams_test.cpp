@@ -1,5 +1,5 @@
 // Streams of a model of blocks, against a plain reference (assets/recipes/fixtures_nbp.py): logits
-// of a whole sequence and of its spans one by one, greedy clips of both ways to begin; and its own
+// of a whole sequence and of its spans one by one, greedy videos of both ways to begin; and its own
 // rules on the seeded model: passes, seeds, given blocks, stops and failures, several at once.
 #include "engine/decoding/block_sequence.h"
 
@@ -119,8 +119,8 @@ TEST_F(BlockParity, LogitsOfAWholeSequenceAndOfItsSpans) {
   EXPECT_GT(relative_difference(logits_of(blocks.model, ids, spans, 1), want), 1e-2);
 }
 
-TEST_F(BlockParity, GreedyClipsOfBothBeginnings) {
-  Stream item{.prompt = {ints("prompt")}, .law = {.temperature = 0.0}};
+TEST_F(BlockParity, GreedyVideosOfBothBeginnings) {
+  Stream item{.prompt = {ints("prompt")}, .dist = {.temperature = 0.0}};
   const Blocks hybrid(golden_model("hybrid.json"));
   const StreamResult begun = hybrid.run(item);
   EXPECT_EQ(begun.tokens, ints("hybrid"));
@@ -162,13 +162,13 @@ TEST_F(BlockParity, EveryWeightCounts) {
   }
 }
 
-// --- the loop's own laws ------------------------------------------------------------------------
+// --- the loop's own distributions ------------------------------------------------------------------------
 
 Stream item_of(std::uint64_t seed) {
-  return {.prompt = {{70, 71, 90, 261}}, .law = {.top_k = 40, .top_p = 0.95}, .seed = seed};
+  return {.prompt = {{70, 71, 90, 261}}, .dist = {.top_k = 40, .top_p = 0.95}, .seed = seed};
 }
 
-TEST(BlockStreams, ABlockAPassAndOneSeedOneClip) {
+TEST(BlockStreams, ABlockAPassAndOneSeedOneVideo) {
   const Blocks one(open_model("test:nbp"), 1), two(open_model("test:nbp"), 2);
   const StreamResult made = one.run(item_of(4));
   EXPECT_EQ(made.status, StreamStatus::kDone);
@@ -201,7 +201,7 @@ TEST(BlockStreams, GivenBlocksGoOnAsIfTheyHadBeenDrawn) {
   }
 }
 
-TEST(BlockStreams, StopsBehindAPassAndTraces) {
+TEST(BlockStreams, StopsAfterAPassAndTraces) {
   const Blocks blocks(open_model("test:nbp"));
   Stream item = item_of(2);
   item.traced = true;
@@ -216,7 +216,7 @@ TEST(BlockStreams, StopsBehindAPassAndTraces) {
   }
 }
 
-TEST(BlockStreams, BrokenLogitsFailTheClipByTheirPlace) {
+TEST(BlockStreams, BrokenLogitsFailTheVideoByTheirPlace) {
   OpenedModel opened = golden_model("hybrid.json", [](auto& tensors) {
     // A code's embedding that carries the head beyond what is sound.
     for (const char* name : {"transformer.ln_f.weight", "transformer.head.weight"}) {
@@ -226,7 +226,7 @@ TEST(BlockStreams, BrokenLogitsFailTheClipByTheirPlace) {
     }
   });
   const Blocks blocks(std::move(opened));
-  const StreamResult failed = blocks.run({.prompt = {{1}}, .law = {.temperature = 0.0}});
+  const StreamResult failed = blocks.run({.prompt = {{1}}, .dist = {.temperature = 0.0}});
   EXPECT_EQ(failed.status, StreamStatus::kFailed);
   EXPECT_EQ(failed.error.code, "E_LOGITS");
   EXPECT_NE(failed.error.where.find("image token 0"), std::string::npos);
@@ -265,7 +265,7 @@ TEST(BlockStreams, WriteInOneLoopWhatTheyWriteAlone) {
   const std::vector<Stream> pool = pool_of(blocks, 14);
   std::vector<StreamResult> alone;
   for (const Stream& item : pool) alone.push_back(blocks.run(item));
-  std::size_t most_at_once = 0, dropped = 0;
+  std::size_t max_at_once = 0, dropped = 0;
   for (std::uint32_t seed = 0; seed < 12; ++seed) {
     std::mt19937 chance(seed);
     const auto items = static_cast<std::int64_t>(1 + chance() % 5);
@@ -282,7 +282,7 @@ TEST(BlockStreams, WriteInOneLoopWhatTheyWriteAlone) {
         const std::size_t number = added++;
         listener.stream_of[loop.add(pool[number])] = number;
       }
-      most_at_once = std::max(most_at_once, listener.stream_of.size());
+      max_at_once = std::max(max_at_once, listener.stream_of.size());
       loop.step(listener);
       if (chance() % 40 == 0 && !listener.stream_of.empty()) {
         const auto [slot, number] = *listener.stream_of.begin();
@@ -302,7 +302,7 @@ TEST(BlockStreams, WriteInOneLoopWhatTheyWriteAlone) {
       EXPECT_EQ(result.meters.transforms, alone[number].meters.transforms);
     }
   }
-  EXPECT_GE(most_at_once, 4u);
+  EXPECT_GE(max_at_once, 4u);
   EXPECT_GE(dropped, 3u);
 }
 

@@ -24,7 +24,7 @@ std::int64_t below(Random& random, std::int64_t end) {
 // A stream as the target is asked for it, and as the draft model is.
 struct Asked {
   DraftStreamItem target, draft;
-  bool told = true;  // the drafter is told of it
+  bool heard = true;  // the drafter is notified of it
   std::uint64_t item = 0;
 };
 
@@ -59,13 +59,13 @@ class Slots {
     slot = {};
     if (drafter_ != nullptr) {
       drafter_->renew(number);
-      if (stream.told) drafter_->set_stream(number, std::move(stream.draft));
+      if (stream.heard) drafter_->set_stream(number, std::move(stream.draft));
     }
     slot.stream = std::move(stream);
     const DraftStreamItem& asked = slot.stream.target;
-    slot.sequence = make_sequence(asked.law, asked.grammar, window_, parts_,
+    slot.sequence = make_sequence(asked.dist, asked.grammar, window_, parts_,
                                   KeyedRandom(11, slot.stream.item), number);
-    slot.sequence->stop_behind(asked.stops);
+    slot.sequence->stop_after(asked.stops);
     for (std::size_t branch = 0; branch < 2; ++branch) {
       pass_.cache().truncate(sequence(number, branch), 0);
     }
@@ -146,7 +146,7 @@ class Slots {
     pass_.run();
     pass_.fetch_logits();
     for (const auto& job : jobs_) {
-      judge(job.item);
+      verify(job.item);
       Slot& slot = slots_[job.item];
       for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
         const std::int64_t before = slot.stream.target.branches[branch].length() + slot.cached;
@@ -195,10 +195,10 @@ class Slots {
     slot.prefilled = true;
     slot.first_row = 0;
     slot.rows = 1;
-    judge(number);
+    verify(number);
   }
 
-  void judge(std::size_t number) {
+  void verify(std::size_t number) {
     Slot& slot = slots_[number];
     slot.sequence->verify(
         [&](std::size_t row) {
@@ -244,12 +244,12 @@ class Images final : public Kind {
   VocabularyGrammar grammar() const override { return opened_.spec.model.grammar(); }
   Asked stream(std::uint64_t item) const override {
     Stream asked = tiny_.item(static_cast<int>(item));
-    if (item % 2 == 1) asked.law.guidance = 1;
+    if (item % 2 == 1) asked.dist.guidance = 1;
     Asked out{draft_stream(asked, grammar()), draft_stream(asked, grammar())};
     // Drafts that are right for a while and then are not; a guided stream may have drafts without.
-    out.draft.law.temperature += 0.3 * static_cast<double>(item % 3);
+    out.draft.dist.temperature += 0.3 * static_cast<double>(item % 3);
     if (item % 4 == 2) {
-      out.draft.law.guidance = 1;
+      out.draft.dist.guidance = 1;
       out.draft.branches.pop_back();
     }
     out.item = item;
@@ -270,7 +270,7 @@ class Texts final : public Kind {
   Asked stream(std::uint64_t item) const override {
     const Question q = questions(small_.model, static_cast<int>(item) + 1).back();
     Asked out{make(q), make(q)};
-    out.draft.law.temperature += 0.2 * static_cast<double>(item % 2);
+    out.draft.dist.temperature += 0.2 * static_cast<double>(item % 2);
     out.item = item;
     return out;
   }
@@ -279,7 +279,7 @@ class Texts final : public Kind {
   DraftStreamItem make(const Question& q) const {
     DraftStreamItem out = draft_stream(item_of(small_.model, q), grammar());
     if (q.item % 3 != 1) return out;
-    out.law.guidance = 2;
+    out.dist.guidance = 2;
     Question other = q;
     other.prompt = {q.prompt.back(), 7};
     out.branches.push_back(draft_stream(item_of(small_.model, other), grammar()).branches[0]);
@@ -381,7 +381,7 @@ void DraftRefills::run_schedule(const Kind& kind, std::uint32_t seed) {
   // How each stream is to be asked; the same again when it runs alone.
   const auto asked = [&](std::uint64_t item) {
     Asked out = kind.stream(item);
-    out.told = (item + seed) % 7 != 0;
+    out.heard = (item + seed) % 7 != 0;
     out.draft.in_parts = !method.exact && (item + seed) % 2 == 0;
     return out;
   };

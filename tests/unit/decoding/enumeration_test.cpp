@@ -1,6 +1,6 @@
 // Every outcome of the shipped decoding code, weighed: on random table models of two and three ids
-// each method that promises the law must make every picture with the product of its conditional
-// probabilities, to rounding. Methods that promise nothing must be seen to miss it.
+// each method that guarantees the distribution must make every image with the product of its conditional
+// probabilities, to rounding. Methods that guarantee nothing must be seen to miss it.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -13,38 +13,38 @@ namespace {
 
 template <typename Real>
 void expect_lossless(std::string_view rule, double tolerance) {
-  std::size_t paths = 0, laws = 0;
+  std::size_t paths = 0, dists = 0;
   double worst = 0;
   for (unsigned number = 0; number < 20; ++number) {
     const TableModel<Real> model = table<Real>(number);
     const DecodeAids aids = aids_for(model.vocabulary);
-    const auto truth = product_law(model);
+    const auto truth = product_dist(model);
     for (const std::string_view drafter : drafter_names()) {
-      for (const std::string_view tail : tail_names()) {
-        if (drafter == "none" && tail != "drop") continue;
+      for (const std::string_view redraft_policy : redraft_names()) {
+        if (drafter == "none" && redraft_policy != "drop") continue;
         for (std::int64_t window = 2; window <= 4; ++window) {
           if (window > 3 && model.vocabulary == 3 && number > 7) continue;  // the same, longer
-          DecodeMethod method = combine(drafter, tail, rule, window);
+          DecodeMethod method = combine(drafter, redraft_policy, rule, window);
           set_lossless(method);
-          ASSERT_NE(promise_of(method), Promise::kNone);
+          ASSERT_NE(guarantee_of(method), Guarantee::kNone);
           const double gap =
-              total_variation(output_law(model, method, aids, {.paths = &paths}), truth);
+              total_variation(output_dist(model, method, aids, {.paths = &paths}), truth);
           worst = std::max(worst, gap);
-          ASSERT_LT(gap, tolerance) << "table " << number << ' ' << drafter << ' ' << tail << ' '
+          ASSERT_LT(gap, tolerance) << "table " << number << ' ' << drafter << ' ' << redraft_policy << ' '
                                     << rule << " window " << window;
-          ++laws;
+          ++dists;
         }
       }
     }
   }
-  std::cout << rule << ": " << laws << " laws, " << paths << " paths, worst total variation "
+  std::cout << rule << ": " << dists << " distributions, " << paths << " paths, worst total variation "
             << worst << '\n';
 }
 
 class EveryRule : public testing::TestWithParam<std::string_view> {};
 
-TEST_P(EveryRule, KeepsTheLawInDouble) { expect_lossless<double>(GetParam(), 1e-12); }
-TEST_P(EveryRule, KeepsTheLawInFloat) { expect_lossless<float>(GetParam(), 1e-6); }
+TEST_P(EveryRule, KeepsTheDistributionInDouble) { expect_lossless<double>(GetParam(), 1e-12); }
+TEST_P(EveryRule, KeepsTheDistributionInFloat) { expect_lossless<float>(GetParam(), 1e-6); }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryRule,
                          testing::ValuesIn(rule_names().begin(), rule_names().end()),
@@ -57,7 +57,7 @@ TEST(Drafters, DraftFromTheCodesThatWereWritten) {
   EXPECT_EQ(first_draft(combine("lookup", "drop", "exact", 2), {1, 2, 3}), std::nullopt);
 }
 
-// Two pictures at once, each at its own pace: their joint law is the product. Four tokens, as a
+// Two images at once, each at its own pace: their joint distribution is the product. Four tokens, as a
 // tail's drafts are tested from the third one on and the last is never drafted.
 TEST(Enumeration, RaggedBatchesKeepTheLaw) {
   std::size_t paths = 0;
@@ -66,13 +66,13 @@ TEST(Enumeration, RaggedBatchesKeepTheLaw) {
     ASSERT_EQ(model.vocabulary, 2u);
     ASSERT_EQ(model.total, 4u);
     const DecodeAids aids = aids_for(model.vocabulary);
-    const auto truth = law_of_two(product_law(model));
+    const auto truth = dist_of_two(product_dist(model));
     for (const NamedMethod& named : named_methods()) {
       DecodeMethod method = settle_method(decode_method(named.name), aids, 4);
       if (method.shape() != PassShape::kLine || method.drafter == kModelDrafter) continue;
       method.window = 3;
-      if (promise_of(method) == Promise::kNone) continue;
-      const auto made = output_law(model, method, aids, {.items = 2, .paths = &paths});
+      if (guarantee_of(method) == Guarantee::kNone) continue;
+      const auto made = output_dist(model, method, aids, {.items = 2, .paths = &paths});
       EXPECT_LT(total_variation(made, truth), 1e-12) << named.name;
     }
   }
@@ -81,19 +81,19 @@ TEST(Enumeration, RaggedBatchesKeepTheLaw) {
 
 // The first pass gives the first token and the last one is never drafted: a tail's drafts are
 // tested from four positions on, one that stayed twice from five on.
-TEST(Enumeration, LongerPicturesKeepTheLaw) {
+TEST(Enumeration, LongerImagesKeepTheDistribution) {
   for (unsigned number = 0; number < 20; ++number) {
     TableModel<double> model = table<double>(number);
     model.total = model.vocabulary == 2 ? 5 : 4;
     const DecodeAids aids = aids_for(model.vocabulary);
-    const auto truth = product_law(model);
+    const auto truth = product_dist(model);
     for (const std::string_view drafter : drafter_names()) {
-      for (const std::string_view tail : tail_names()) {
+      for (const std::string_view redraft_policy : redraft_names()) {
         for (const std::string_view rule : {"exact", "gumbel"}) {
           if (drafter == "none") continue;
-          const DecodeMethod method = combine(drafter, tail, rule, 5);
-          ASSERT_LT(total_variation(output_law(model, method, aids), truth), 1e-12)
-              << "table " << number << ' ' << drafter << ' ' << tail << ' ' << rule;
+          const DecodeMethod method = combine(drafter, redraft_policy, rule, 5);
+          ASSERT_LT(total_variation(output_dist(model, method, aids), truth), 1e-12)
+              << "table " << number << ' ' << drafter << ' ' << redraft_policy << ' ' << rule;
         }
       }
     }
@@ -102,7 +102,7 @@ TEST(Enumeration, LongerPicturesKeepTheLaw) {
 
 // Widths that follow what the last pass accepted, as an adaptive window's do: they cut drafts off,
 // and never look at those at hand.
-TEST(Enumeration, WindowsThatChangeKeepTheLaw) {
+TEST(Enumeration, WindowsThatChangeKeepTheDistribution) {
   PathOptions<double, WalkingRandom> options;
   for (const std::size_t turn : {0, 1}) {
     options.width = [turn](const auto& sequence) {
@@ -113,13 +113,13 @@ TEST(Enumeration, WindowsThatChangeKeepTheLaw) {
       TableModel<double> model = table<double>(number);
       model.total = 5;
       const DecodeAids aids = aids_for(model.vocabulary);
-      const auto truth = product_law(model);
+      const auto truth = product_dist(model);
       for (const std::string_view drafter : {"uniform", "neighbour-law", "left"}) {
-        for (const std::string_view tail : tail_names()) {
+        for (const std::string_view redraft_policy : redraft_names()) {
           for (const std::string_view rule : {"exact", "gumbel"}) {
-            const DecodeMethod method = combine(drafter, tail, rule, 5);
-            ASSERT_LT(total_variation(output_law(model, method, aids, options), truth), 1e-12)
-                << "table " << number << ' ' << drafter << ' ' << tail << ' ' << rule;
+            const DecodeMethod method = combine(drafter, redraft_policy, rule, 5);
+            ASSERT_LT(total_variation(output_dist(model, method, aids, options), truth), 1e-12)
+                << "table " << number << ' ' << drafter << ' ' << redraft_policy << ' ' << rule;
           }
         }
       }
@@ -127,7 +127,7 @@ TEST(Enumeration, WindowsThatChangeKeepTheLaw) {
   }
 }
 
-// A rule that promises nothing does change the distribution, and by no more than its meters say, or
+// A rule that guarantees nothing does change the distribution, and by no more than its meters say, or
 // than it is allowed.
 void expect_bounded(DecodeMethod method) {
   double most = 0;
@@ -135,28 +135,28 @@ void expect_bounded(DecodeMethod method) {
     TableModel<double> model = table<double>(number);
     model.total = 4;
     const DecodeAids aids = aids_for(model.vocabulary);
-    const auto truth = product_law(model);
-    for (const std::string_view tail : {"drop", "resample", "maximal"}) {
-      method.tail = tail;
+    const auto truth = product_dist(model);
+    for (const std::string_view redraft_policy : {"drop", "resample", "maximal"}) {
+      method.redraft_policy = redraft_policy;
       for (const double budget : {0.0, 0.02, 0.2}) {
         method.set(setting::kTvBudget, budget);
-        ASSERT_EQ(promise_of(method), Promise::kNone);
+        ASSERT_EQ(guarantee_of(method), Guarantee::kNone);
         double excess = 0;
-        const auto made = output_law(model, method, aids, {.excess = &excess});
+        const auto made = output_dist(model, method, aids, {.excess = &excess});
         const double gap = total_variation(made, truth);
-        EXPECT_LE(gap, excess + 1e-12) << method.rule << '/' << tail << " table " << number;
+        EXPECT_LE(gap, excess + 1e-12) << method.rule << '/' << redraft_policy << " table " << number;
         if (budget == 0) {
           most = std::max(most, gap);
           continue;
         }
-        EXPECT_LE(excess, budget + 1e-12) << method.rule << '/' << tail << " table " << number;
+        EXPECT_LE(excess, budget + 1e-12) << method.rule << '/' << redraft_policy << " table " << number;
       }
     }
   }
   EXPECT_GT(most, 1e-2) << method.rule;
 }
 
-// Settings under which each of the rules that promise nothing gives much.
+// Settings under which each of the rules that guarantee nothing gives much.
 TEST(Enumeration, RelaxedRulesAreSeenAndBounded) {
   for (const std::string_view rule : {"grouped", "relaxed", "cool", "lenient"}) {
     DecodeMethod method = combine("uniform", "drop", rule, 4);

@@ -139,7 +139,7 @@ TEST(HiddenSignal, OfTreesIsThatOfAPlainPass) {
                   image_limits(tiny.model, {.items = 2,
                                             .prompt_rows = 8,
                                             .window = method.window,
-                                            .laws = true,
+                                            .dists = true,
                                             .shape = PassShape::kTree}),
                   parts);
   run_all(loop, items, drafter);
@@ -156,7 +156,7 @@ TEST(HiddenSignal, OfTextsIsThatOfAPlainPass) {
   std::vector<Stream> texts;
   for (std::uint32_t i = 0; i < 5; ++i) {
     Stream text{.prompt = {small_prompt(small.model, 4 + 11 * (i % 3), i + 1)},
-                .law = {.temperature = i % 2 == 0 ? 0.0 : 0.8},
+                .dist = {.temperature = i % 2 == 0 ? 0.0 : 0.8},
                 .seed = i,
                 .kind = StreamKind::kText};
     texts.push_back(std::move(text));

@@ -1,4 +1,4 @@
-// Rules that devices do not know, so that the host judges by them.
+// Rules that devices do not know, so that the host verifies by them.
 #pragma once
 
 #include "engine/decoding/trees/sibling_rule.h"
@@ -9,11 +9,11 @@ class HostsRule final : public AcceptanceRule<float, KeyedRandom> {
  public:
   explicit HostsRule(const AcceptanceRule<float, KeyedRandom>& rule) : rule_(rule) {}
   std::string_view name() const override { return rule_.name(); }
-  Promise promise() const override { return rule_.promise(); }
-  bool needs_laws() const override { return rule_.needs_laws(); }
-  Judgement<float> judge(const DraftTest<float>& test, KeyedRandom& random,
+  Guarantee guarantee() const override { return rule_.guarantee(); }
+  bool needs_dists() const override { return rule_.needs_dists(); }
+  Decision<float> accept(const DraftTest<float>& test, KeyedRandom& random,
                          std::span<float> scratch) const override {
-    return rule_.judge(test, random, scratch);
+    return rule_.accept(test, random, scratch);
   }
 
  private:
@@ -24,11 +24,11 @@ class HostsSiblings final : public SiblingRule<float, KeyedRandom> {
  public:
   explicit HostsSiblings(const SiblingRule<float, KeyedRandom>& rule) : rule_(rule) {}
   std::string_view name() const override { return rule_.name(); }
-  Promise promise() const override { return rule_.promise(); }
+  Guarantee guarantee() const override { return rule_.guarantee(); }
   Candidates candidates() const override { return rule_.candidates(); }
-  SiblingJudgement<float> judge(const SiblingTest<float>& test, KeyedRandom& random,
+  SiblingDecision<float> accept(const SiblingTest<float>& test, KeyedRandom& random,
                                 std::span<float> scratch) const override {
-    return rule_.judge(test, random, scratch);
+    return rule_.accept(test, random, scratch);
   }
 
  private:

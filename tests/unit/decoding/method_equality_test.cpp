@@ -1,5 +1,5 @@
 // Methods that must give the same tokens do, on the seeded tiny model: the equality rule and plain
-// decoding, rules set to be exact and the exact one, one picture alone and in company. Settings
+// decoding, rules set to be exact and the exact one, one image alone and in company. Settings
 // that contradict each other are refused with their code.
 #include <gtest/gtest.h>
 
@@ -15,22 +15,22 @@ namespace tessera {
 namespace {
 
 struct Pair {
-  std::string_view drafter, tail;
+  std::string_view drafter, redraft_policy;
 };
 
 // Every drafter that drafts, with every tail.
 std::vector<Pair> drafting_pairs() {
   std::vector<Pair> out;
   for (const std::string_view drafter : drafter_names()) {
-    for (const std::string_view tail : tail_names()) {
-      if (drafter != "none") out.push_back({drafter, tail});
+    for (const std::string_view redraft_policy : redraft_names()) {
+      if (drafter != "none") out.push_back({drafter, redraft_policy});
     }
   }
   return out;
 }
 
 std::string named(const DecodeMethod& method) {
-  return method.drafter + "/" + method.tail + "/" + method.rule + " window " +
+  return method.drafter + "/" + method.redraft_policy + "/" + method.rule + " window " +
          std::to_string(method.window);
 }
 
@@ -53,7 +53,7 @@ TEST_P(EqualityRule, IsPlainDecodingTokenForToken) {
   std::size_t turn = 0;
   for (const Pair& pair : drafting_pairs()) {
     for (const std::int64_t window : kWindows) {
-      const DecodeMethod method = combine(pair.drafter, pair.tail, "gumbel", window);
+      const DecodeMethod method = combine(pair.drafter, pair.redraft_policy, "gumbel", window);
       const auto together = tiny.run_method(items, method);
       ASSERT_EQ(tokens_of(together), truth) << named(method);
       const std::size_t one = turn++ % items.size();
@@ -77,7 +77,7 @@ TEST(MethodEquality, RulesSetToBeExactAreExact) {
   const std::vector<Stream> items = first_items(tiny, 3);
   bool wide_group_differs = false, lent_mass_differs = false, warm_differs = false;
   for (const Pair& pair : drafting_pairs()) {
-    DecodeMethod exact = combine(pair.drafter, pair.tail, "exact", 8);
+    DecodeMethod exact = combine(pair.drafter, pair.redraft_policy, "exact", 8);
     const auto truth = tiny.run_method(items, exact);
     const auto same = [&](DecodeMethod method, std::string_view rule) {
       method.rule = rule;
@@ -115,7 +115,7 @@ TEST(MethodEquality, WindowOfOneIsPlain) {
   const std::vector<Tokens> truth = tokens_of(tiny.run(items));
   for (const std::string_view rule : rule_names()) {
     for (const Pair& pair : drafting_pairs()) {
-      const DecodeMethod method = combine(pair.drafter, pair.tail, rule, 1);
+      const DecodeMethod method = combine(pair.drafter, pair.redraft_policy, rule, 1);
       const auto results = tiny.run_method(items, method);
       ASSERT_EQ(tokens_of(results), truth) << named(method);
       ASSERT_EQ(results[0].passes, tiny.model.image_token_count());
@@ -125,9 +125,9 @@ TEST(MethodEquality, WindowOfOneIsPlain) {
 
 TEST(MethodEquality, BatchOrderSizeAndThreadsChangeNothing) {
   constexpr int kItems = 5;
-  for (const std::string_view tail : {"resample", "maximal", "gumbel"}) {
+  for (const std::string_view redraft_policy : {"resample", "maximal", "gumbel"}) {
     for (const std::string_view drafter : {"uniform", "neighbour-law", "recycling"}) {
-      const DecodeMethod method = combine(drafter, tail, "exact", 8);
+      const DecodeMethod method = combine(drafter, redraft_policy, "exact", 8);
       std::vector<Tokens> alone;
       std::vector<std::int64_t> passes;
       {
@@ -166,7 +166,7 @@ TEST(MethodEquality, PassesAreNeverMoreThanPlain) {
   for (const std::string_view rule : rule_names()) {
     for (const Pair& pair : drafting_pairs()) {
       const std::int64_t window = std::array{2, 16, 64}[turn++ % 3];
-      const DecodeMethod method = combine(pair.drafter, pair.tail, rule, window);
+      const DecodeMethod method = combine(pair.drafter, pair.redraft_policy, rule, window);
       for (const StreamResult& result : tiny.run_method(items, method)) {
         EXPECT_EQ(result.status, StreamStatus::kDone) << named(method);
         EXPECT_LE(result.passes, most) << named(method);
@@ -202,12 +202,12 @@ TEST(CheckMethod, TakesWhatThereIs) {
   }
   for (const std::string_view rule : rule_names()) {
     for (const Pair& pair : drafting_pairs()) {
-      EXPECT_EQ(refusal(combine(pair.drafter, pair.tail, rule, kTokens), aids), "");
+      EXPECT_EQ(refusal(combine(pair.drafter, pair.redraft_policy, rule, kTokens), aids), "");
     }
   }
 }
 
-TEST(CheckMethod, RefusesWindowsThatNoPictureHas) {
+TEST(CheckMethod, RefusesWindowsThatNoImageHas) {
   for (const std::int64_t window : {std::int64_t{0}, std::int64_t{-1}, kTokens + 1}) {
     for (const char* name : {"plain", "gumbel", "sjd", "coupled"}) {
       EXPECT_EQ(refusal_of(name, [&](DecodeMethod& method) { method.window = window; }),
@@ -221,7 +221,7 @@ TEST(CheckMethod, RefusesContradictions) {
   EXPECT_EQ(refusal_of("gumbel", [](DecodeMethod& m) { m.rule = "exact"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refusal_of("auto", [](DecodeMethod& m) { m.rule = "cool"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refusal_of("plain", [](DecodeMethod& m) { m.drafter = "left"; }), "E_DECODE_CONFLICT");
-  EXPECT_EQ(refusal_of("plain", [](DecodeMethod& m) { m.tail = "gumbel"; }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(refusal_of("plain", [](DecodeMethod& m) { m.redraft_policy = "gumbel"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refusal_of("sjd", [](DecodeMethod& m) { m.drafter = "none"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refusal_of("coupled", [](DecodeMethod& m) { m.drafter = "none"; }),
             "E_DECODE_CONFLICT");
@@ -230,7 +230,7 @@ TEST(CheckMethod, RefusesContradictions) {
 TEST(CheckMethod, RefusesPartsThatAreNot) {
   for (const char* name : {"", "Exact", "uniform ", "best"}) {
     EXPECT_EQ(refusal_of("sjd", [&](DecodeMethod& m) { m.drafter = name; }), "E_DECODE_PART");
-    EXPECT_EQ(refusal_of("sjd", [&](DecodeMethod& m) { m.tail = name; }), "E_DECODE_PART");
+    EXPECT_EQ(refusal_of("sjd", [&](DecodeMethod& m) { m.redraft_policy = name; }), "E_DECODE_PART");
     EXPECT_EQ(refusal_of("sjd", [&](DecodeMethod& m) { m.rule = name; }), "E_DECODE_PART");
   }
   try {
@@ -244,7 +244,7 @@ TEST(CheckMethod, RefusesPartsThatAreNot) {
 
 TEST(CheckMethod, RefusesWhatTheModelDoesNotBring) {
   DecodeAids aids = aids_for(64, 8);
-  aids.guesses.reset();
+  aids.drafts.reset();
   EXPECT_EQ(refusal(combine("context", "drop", "exact", 8), aids), "E_DECODE_GUESSES");
 }
 

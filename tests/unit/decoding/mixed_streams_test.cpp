@@ -1,5 +1,5 @@
 // Streams that go from text to image codes and back, over a model with both: what they write is
-// what a loop in long-hand writes, plain or with drafts, alone or beside others, and a broken
+// what a loop in long-hand writes, plain or with drafts, alone or next to others, and a broken
 // number fails the stream that it is of.
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-constexpr std::size_t kText = 0, kImage = 1, kIds = 96, kCodes = 64, kMost = 60;
+constexpr std::size_t kText = 0, kImage = 1, kIds = 96, kCodes = 64, kMax = 60;
 constexpr std::int64_t kPromptRows = 12;
 
-VocabularyGrammar text_grammar() { return VocabularyGrammar::line(kIds, kMost); }
+VocabularyGrammar text_grammar() { return VocabularyGrammar::line(kIds, kMax); }
 VocabularyGrammar image_grammar(std::size_t rows = 3, std::size_t columns = 4) {
   return {.codes = kCodes, .rows = rows, .columns = columns};
 }
@@ -39,12 +39,12 @@ Stream mixed(int number) {
   Stream out{.prompt = {prompt_of(number)}, .seed = static_cast<std::uint64_t>(number / 2)};
   out.item = static_cast<std::uint64_t>(number);
   const double guidance = number % 3 == 1 ? 2.0 : 1.0;
-  StreamGrammar text{.space = kText, .grammar = text_grammar(), .law = {.temperature = 0.9}};
+  StreamGrammar text{.space = kText, .grammar = text_grammar(), .dist = {.temperature = 0.9}};
   for (std::int32_t id = number % 7; id < 96; id += 9) text.switches.push_back({id, 1});
   text.stops = {(number + 1) % 9 + 30, (number + 3) % 9 + 50};
   StreamGrammar image{.space = kImage,
                       .grammar = number % 4 == 0 ? image_grammar(2, 5) : image_grammar(),
-                      .law = {.guidance = guidance, .top_k = number % 2 == 0 ? 0 : 20},
+                      .dist = {.guidance = guidance, .top_k = number % 2 == 0 ? 0 : 20},
                       .then = std::size_t{0}};
   out.grammars = {text, image};
   if (guidance != 1) out.unconditional.ids = prompt_of(number + 100);
@@ -76,7 +76,7 @@ ByHand write_by_hand(const StreamModel& model, const Stream& stream) {
                                        &model.space(TokenSpace::kImage)};
   ModelRunner cache(*spaces[0], 2, 100);
   ModelRunner by_space[2] = {{*spaces[0], 1, 4}, {*spaces[1], 1, 4}};
-  const auto most = static_cast<std::size_t>(stream.max_tokens > 0 ? stream.max_tokens : kMost);
+  const auto most = static_cast<std::size_t>(stream.max_tokens > 0 ? stream.max_tokens : kMax);
   const auto width = static_cast<std::size_t>(model.width());
   std::vector<float> hidden[2];
   const auto feed = [&](int branch, const std::vector<float>& rows) {
@@ -96,16 +96,16 @@ ByHand write_by_hand(const StreamModel& model, const Stream& stream) {
     if (grammar.length() > left) return out;
     KeyedRandom random = part_random(stream, out.parts.size());
     out.parts.push_back({number, out.tokens.size()});
-    LawPipeline<float> law(part.law, grammar);
+    DistributionPipeline<float> dist(part.dist, grammar);
     std::optional<std::size_t> next;
     for (std::size_t position = 0; position < grammar.length() && !next; ++position) {
       std::vector<float> logits[2];
       for (int branch = 0; branch < stream.branches(); ++branch) {
         logits[branch] = by_space[part.space].logits(hidden[branch]);
       }
-      law.process_at(position, logits[0], part.law.guided() ? logits[1] : std::vector<float>());
+      dist.process_at(position, logits[0], part.dist.guided() ? logits[1] : std::vector<float>());
       const std::int32_t token = random.race(static_cast<std::uint32_t>(position),
-                                             LogitRow<float>{law.support(), law.support_logits()});
+                                             LogitRow<float>{dist.support(), dist.support_logits()});
       out.tokens.push_back(token);
       if (std::count(part.stops.begin(), part.stops.end(), token) > 0) {
         out.stopped = true;
@@ -161,7 +161,7 @@ class MixedLoop {
                .window = methods.window,
                .guided = true,
                .budget = budget,
-               .laws = methods.shape == PassShape::kTree,
+               .dists = methods.shape == PassShape::kTree,
                .shape = methods.shape},
               text_.parts()) {
     EXPECT_EQ(loop_.add_space(model.space(TokenSpace::kImage), image_grammar(), image_.parts()),
@@ -236,7 +236,7 @@ struct Done final : StreamListener {
 };
 
 // Streams of all three kinds arrive and end in one loop, and some are dropped.
-TEST_F(MixedStreams, WriteBesideOthersWhatTheyWriteAlone) {
+TEST_F(MixedStreams, WriteNextToOthersWhatTheyWriteAlone) {
   std::vector<Stream> pool;
   for (int number = 0; number < 18; ++number) {
     pool.push_back(number % 3 == 0   ? mixed(number)

@@ -1,5 +1,5 @@
 // A draft model: the target itself as its own draft is always right under shared noise; another
-// model changes passes, never the picture, and under the exact rule the law holds by its meters.
+// model changes passes, never the image, and under the exact rule the distribution holds by its meters.
 #include "engine/decoding/drafters/model_drafter.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ struct DraftRun {
                     image_limits(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
                                               .prompt_rows = 8,
                                               .window = window,
-                                              .laws = true}),
+                                              .dists = true}),
                     parts, controller);
     return run_drafted(loop, items, &drafter);
   }
@@ -76,7 +76,7 @@ TEST(ModelDrafter, TheTargetAsItsOwnDraftIsAlwaysRight) {
   }
 }
 
-TEST(ModelDrafter, AnotherModelChangesPassesNeverThePicture) {
+TEST(ModelDrafter, AnotherModelChangesPassesNeverTheImage) {
   const TinyRun tiny;
   OpenedModel opened = open_model("test:tiny");
   opened.source = std::make_unique<OtherWeights>(opened.spec.tensors);
@@ -84,11 +84,11 @@ TEST(ModelDrafter, AnotherModelChangesPassesNeverThePicture) {
   const StreamModel other = load_stream_model(opened, *backend, DType::kF32);
   const std::vector<Stream> items = {tiny.item(0), tiny.item(3)};
   const auto truth = tiny.run(items);
-  static const GumbelTail<float, KeyedRandom> gumbel_tail;
-  for (const bool keeps_tail : {false, true}) {
+  static const GumbelRedraft<float, KeyedRandom> gumbel_redraft;
+  for (const bool keeps_redraft : {false, true}) {
     DraftRun run(tiny, other, items, 5);
     LoopParts parts = equality_parts(&run.drafter);
-    if (keeps_tail) parts.tail = &gumbel_tail;
+    if (keeps_redraft) parts.redraft_policy = &gumbel_redraft;
     WindowController controller(5);
     for (WindowController* chooser : {static_cast<WindowController*>(nullptr), &controller}) {
       const auto results = run.run(parts, chooser);

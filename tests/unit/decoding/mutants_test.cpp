@@ -1,53 +1,53 @@
 // Faults that decoding code is known to fall into, kept as switchable mutants. The enumerator must
-// see each of them on at least one of twenty tables, for every method that it is planted in; the
-// same code with its fault switched off must keep the law.
+// see each of them on at least one of twenty tables, for every method that it is injected in; the
+// same code with its fault switched off must keep the distribution.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <iostream>
 #include <numeric>
 
-#include "tests/support/stale_law.h"
+#include "tests/support/stale_dist.h"
 #include "tests/support/table_decoding.h"
 
 namespace tessera {
 namespace {
 
 using Table = TableModel<double>;
-using Law = std::map<TokenRow, double>;
+using Distribution = std::map<TokenRow, double>;
 
 // Shipped parts, any of them replaced.
 template <typename Random>
 struct HeldParts {
-  HeldParts(const Table& model, std::string_view drafter_name, std::string_view tail_name,
+  HeldParts(const Table& model, std::string_view drafter_name, std::string_view redraft_name,
             std::string_view rule_name) {
     using Parts = MethodParts<double, Random>;
     const DecodeMethod method;
     const DecodeAids aids = aids_for(model.vocabulary);
     rule = Parts::find(Parts::kRules, rule_name)->make(method.settings, aids);
-    tail = Parts::find(Parts::kTails, tail_name)->make(method.settings, aids);
+    redraft_policy = Parts::find(Parts::kRedrafts, redraft_name)->make(method.settings, aids);
     drafter = Parts::find(Parts::kDrafters, drafter_name)->make(method.settings, aids);
   }
-  ChainParts<double, Random> parts() const { return {rule.get(), tail.get(), drafter.get()}; }
+  ChainParts<double, Random> parts() const { return {rule.get(), redraft_policy.get(), drafter.get()}; }
 
   std::unique_ptr<AcceptanceRule<double, Random>> rule;
-  std::unique_ptr<TailPolicy<double, Random>> tail;
+  std::unique_ptr<RedraftPolicy<double, Random>> redraft_policy;
   std::unique_ptr<Drafter<double, Random>> drafter;
 };
 using Held = HeldParts<WalkingRandom>;
 
 struct Method {
-  std::string_view drafter, tail, rule;
+  std::string_view drafter, redraft_policy, rule;
 };
 constexpr std::size_t kWindow = 4;
 
-// The law of `method` with the parts that `plant(parts)` changes and the rows that `change` does.
+// The distribution of `method` with the parts that `plant(parts)` changes and the rows that `change` does.
 template <typename Random = WalkingRandom, typename Plant>
-Law law_with(const Table& model, const Method& method, Plant plant,
+Distribution dist_with(const Table& model, const Method& method, Plant plant,
              const RowChange<double>& change = nullptr) {
-  return law_of_paths<Random>(model, kWindow,
+  return dist_of_paths<Random>(model, kWindow,
                               [&] {
-                                HeldParts<Random> parts(model, method.drafter, method.tail,
+                                HeldParts<Random> parts(model, method.drafter, method.redraft_policy,
                                                         method.rule);
                                 plant(parts);
                                 return parts;
@@ -65,17 +65,17 @@ Table longer_table(unsigned number) {
 }
 
 // `law(model, faulty)` on twenty tables; `truth(model)` is what it has to be.
-template <typename LawOf, typename TruthOf>
-void expect_seen_beside(const std::string& what, LawOf law, Tables tables, TruthOf truth_of) {
+template <typename DistributionOf, typename TruthOf>
+void expect_seen_next_to(const std::string& what, DistributionOf dist, Tables tables, TruthOf truth_of) {
   double most = 0, twin = 0;
   int seen = 0;
   for (unsigned number = 0; number < 20; ++number) {
     const Table model = tables(number);
-    const Law truth = truth_of(model);
-    const double gap = total_variation(law(model, true), truth);
+    const Distribution truth = truth_of(model);
+    const double gap = total_variation(dist(model, true), truth);
     most = std::max(most, gap);
     seen += gap > 1e-4 ? 1 : 0;
-    twin = std::max(twin, total_variation(law(model, false), truth));
+    twin = std::max(twin, total_variation(dist(model, false), truth));
   }
   std::cout << what << ": total variation up to " << most << ", seen on " << seen
             << " tables; twin " << twin << '\n';
@@ -83,38 +83,38 @@ void expect_seen_beside(const std::string& what, LawOf law, Tables tables, Truth
   EXPECT_LT(twin, 1e-12) << what << ", without its fault";
 }
 
-template <typename LawOf>
-void expect_seen(const std::string& what, std::span<const Method> methods, LawOf law,
+template <typename DistributionOf>
+void expect_seen(const std::string& what, std::span<const Method> methods, DistributionOf dist,
                  Tables tables = longer_table) {
   for (const Method& method : methods) {
     const std::string name = what + " in " + std::string(method.drafter) + '/' +
-                             std::string(method.tail) + '/' + std::string(method.rule);
-    expect_seen_beside(
-        name, [&](const Table& model, bool faulty) { return law(model, method, faulty); }, tables,
-        product_law<double>);
+                             std::string(method.redraft_policy) + '/' + std::string(method.rule);
+    expect_seen_next_to(
+        name, [&](const Table& model, bool faulty) { return dist(model, method, faulty); }, tables,
+        product_dist<double>);
   }
 }
 
 // --- what a kept draft is recorded as ---------------------------------------------------------
 
-TEST(Mutants, KeptDraftsTestedAgainstTheirFirstLaw) {
+TEST(Mutants, KeptDraftsTestedAgainstTheirFirstDistribution) {
   const Method methods[] = {{"uniform", "maximal", "exact"}, {"left", "maximal", "exact"}};
   expect_seen("stale q", methods, [](const Table& model, const Method& method, bool faulty) {
-    return law_with(model, method, [&](Held& parts) {
-      const auto record = std::make_shared<LawRecord<double>>(model.total + kWindow);
-      parts.tail = std::make_unique<StaleTail<double, WalkingRandom>>(record, faulty);
+    return dist_with(model, method, [&](Held& parts) {
+      const auto record = std::make_shared<DistributionRecord<double>>(model.total + kWindow);
+      parts.redraft_policy = std::make_unique<StaleRedraft<double, WalkingRandom>>(record, faulty);
       parts.rule = std::make_unique<StaleRule<double, WalkingRandom>>(record);
     });
   });
 }
 
-// Keeps a draft that has not become half as likely, and records the row as its law.
-class ReusingTail final : public TailPolicy<double, WalkingRandom> {
+// Keeps a draft that has not become half as likely, and records the row as its distribution.
+class ReusingRedraft final : public RedraftPolicy<double, WalkingRandom> {
  public:
-  explicit ReusingTail(bool faulty) : faulty_(faulty) {}
+  explicit ReusingRedraft(bool faulty) : faulty_(faulty) {}
   std::string_view name() const override { return "reusing"; }
-  bool needs_laws() const override { return true; }
-  std::int32_t redraft(const TargetRow<double>& row, const DraftLaw<double>* old,
+  bool needs_dists() const override { return true; }
+  std::int32_t redraft(const TargetRow<double>& row, const DraftDistribution<double>* old,
                        std::int32_t old_token, std::uint32_t position, WalkingRandom& random,
                        std::span<double> scratch) const override {
     const bool keep = faulty_ && old != nullptr &&
@@ -123,7 +123,7 @@ class ReusingTail final : public TailPolicy<double, WalkingRandom> {
   }
 
  private:
-  ResampleTail<double, WalkingRandom> fresh_;
+  ResampleRedraft<double, WalkingRandom> fresh_;
   bool faulty_;
 };
 
@@ -131,12 +131,12 @@ TEST(Mutants, DraftsReusedWhileTheyStayLikely) {
   const Method methods[] = {{"uniform", "resample", "exact"}, {"above", "resample", "exact"}};
   expect_seen(
       "reuse above a ratio", methods, [](const Table& model, const Method& method, bool faulty) {
-        return law_with(model, method,
-                        [&](Held& parts) { parts.tail = std::make_unique<ReusingTail>(faulty); });
+        return dist_with(model, method,
+                        [&](Held& parts) { parts.redraft_policy = std::make_unique<ReusingRedraft>(faulty); });
       });
 }
 
-// The token to the left, which no chance chose, recorded as drawn from the uniform law.
+// The token to the left, which no chance chose, recorded as drawn from the uniform distribution.
 class MisrecordedDrafter final : public SlotDrafter<double, WalkingRandom> {
  public:
   explicit MisrecordedDrafter(bool faulty) : faulty_(faulty) {}
@@ -160,7 +160,7 @@ TEST(Mutants, PointsRecordedAsUniform) {
   const Method methods[] = {{"left", "drop", "exact"}, {"left", "maximal", "exact"}};
   expect_seen("point as uniform", methods,
               [](const Table& model, const Method& method, bool faulty) {
-                return law_with(model, method, [&](Held& parts) {
+                return dist_with(model, method, [&](Held& parts) {
                   parts.drafter = std::make_unique<MisrecordedDrafter>(faulty);
                 });
               });
@@ -176,10 +176,10 @@ class ResidualRule final : public AcceptanceRule<double, WalkingRandom> {
   ResidualRule(Residual residual, double temperature)
       : residual_(residual), temperature_(temperature) {}
   std::string_view name() const override { return "residual"; }
-  Promise promise() const override { return Promise::kSameLaw; }
-  Judgement<double> judge(const DraftTest<double>& test, WalkingRandom& random,
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
+  Decision<double> accept(const DraftTest<double>& test, WalkingRandom& random,
                           std::span<double> scratch) const override {
-    Judgement<double> out;
+    Decision<double> out;
     const double p = test.target.probs[static_cast<std::size_t>(test.token)];
     out.accepted =
         random.accepts({Purpose::kAccept, test.position}, p, test.draft.prob(test.token));
@@ -213,13 +213,13 @@ constexpr Method kExactMethods[] = {{"uniform", "resample", "exact"},
                                     {"left", "drop", "exact"}};
 
 void expect_residual_seen(const std::string& what, Residual residual, Tables tables) {
-  const auto law = [&](const Table& model, const Method& method, bool faulty) {
-    return law_with(model, method, [&](Held& parts) {
+  const auto dist = [&](const Table& model, const Method& method, bool faulty) {
+    return dist_with(model, method, [&](Held& parts) {
       parts.rule = std::make_unique<ResidualRule>(faulty ? residual : Residual::kSound,
-                                                  model.law.temperature);
+                                                  model.dist.temperature);
     });
   };
-  expect_seen(what, kExactMethods, law, tables);
+  expect_seen(what, kExactMethods, dist, tables);
 }
 
 TEST(Mutants, ResidualFromTheTarget) {
@@ -231,7 +231,7 @@ TEST(Mutants, ResidualAtTheTemperatureTwice) {
   expect_residual_seen("temperature twice", Residual::kHotTwice, [](unsigned number) {
     Table model = table<double>(number);
     model.vocabulary = model.total = 3;
-    model.law.temperature = 0.7;
+    model.dist.temperature = 0.7;
     return model;
   });
 }
@@ -279,24 +279,24 @@ class RepeatingRandom : public WalkingRandom {
 };
 
 template <Address address>
-Law law_with_numbers(const Table& model, const Method& method) {
+Distribution dist_with_numbers(const Table& model, const Method& method) {
   using Random = RepeatingRandom<address>;
-  return law_with<Random>(model, method, [](HeldParts<Random>&) {});
+  return dist_with<Random>(model, method, [](HeldParts<Random>&) {});
 }
 
 TEST(Mutants, OneNumberForTwoPasses) {
   const Method methods[] = {{"uniform", "maximal", "exact"}, {"left", "maximal", "exact"}};
   expect_seen("one U for all passes and tests", methods,
               [](const Table& model, const Method& method, bool faulty) {
-                return faulty ? law_with_numbers<Address::kWithoutPassAndPurpose>(model, method)
-                              : law_with_numbers<Address::kWhole>(model, method);
+                return faulty ? dist_with_numbers<Address::kWithoutPassAndPurpose>(model, method)
+                              : dist_with_numbers<Address::kWhole>(model, method);
               });
   // A draft has to stay twice before it is tested, which takes five positions.
   expect_seen(
       "one U for all passes", methods,
       [](const Table& model, const Method& method, bool faulty) {
-        return faulty ? law_with_numbers<Address::kWithoutPass>(model, method)
-                      : law_with_numbers<Address::kWhole>(model, method);
+        return faulty ? dist_with_numbers<Address::kWithoutPass>(model, method)
+                      : dist_with_numbers<Address::kWhole>(model, method);
       },
       [](unsigned number) {
         Table model = table<double>(number);
@@ -331,8 +331,8 @@ TEST(Mutants, NoiseOfAPositionUsedAtTwo) {
               [](const Table& model, const Method& method, bool faulty) {
                 using Faulty = SharedNoiseRandom<true>;
                 using Twin = SharedNoiseRandom<false>;
-                return faulty ? law_with<Faulty>(model, method, [](HeldParts<Faulty>&) {})
-                              : law_with<Twin>(model, method, [](HeldParts<Twin>&) {});
+                return faulty ? dist_with<Faulty>(model, method, [](HeldParts<Faulty>&) {})
+                              : dist_with<Twin>(model, method, [](HeldParts<Twin>&) {});
               });
 }
 
@@ -350,7 +350,7 @@ constexpr Method kRowMethods[] = {{"uniform", "resample", "exact"},
 template <typename Change>
 void expect_rows_seen(const std::string& what, std::span<const Method> methods, Change change) {
   expect_seen(what, methods, [&](const Table& model, const Method& method, bool faulty) {
-    return law_with(
+    return dist_with(
         model, method, [](Held&) {},
         [&](TableRows& rows) {
           if (faulty) change(model, rows);
@@ -364,8 +364,8 @@ TEST(Mutants, BonusFromTheRowBefore) {
   });
 }
 
-// Without a tail the last row gives the token behind a window that was right, nothing else.
-TEST(Mutants, BonusFromTheUniformLaw) {
+// Without a tail the last row gives the token after a window that was right, nothing else.
+TEST(Mutants, BonusFromTheUniformDistribution) {
   const Method methods[] = {{"uniform", "drop", "exact"},
                             {"left", "drop", "exact"},
                             {"lookup", "drop", "exact"},
@@ -383,15 +383,15 @@ TEST(Mutants, UnconditionalBranchOneRowAhead) {
   });
 }
 
-TEST(Mutants, UnconditionalBranchOneRowBehind) {
-  expect_rows_seen("uncond one behind", kRowMethods, [](const Table&, TableRows& rows) {
+TEST(Mutants, UnconditionalBranchOneRowAfter) {
+  expect_rows_seen("uncond one after", kRowMethods, [](const Table&, TableRows& rows) {
     for (std::size_t j = rows.size(); j-- > 1;) rows[j].uncond = rows[j - 1].uncond;
   });
 }
 
-TEST(Mutants, BranchesSwappedBehindTheFirstRow) {
+TEST(Mutants, BranchesSwappedAfterTheFirstRow) {
   expect_rows_seen("branches swapped", kRowMethods, [](const Table& model, TableRows& rows) {
-    if (!model.law.guided()) return;
+    if (!model.dist.guided()) return;
     for (std::size_t j = 1; j < rows.size(); ++j) std::swap(rows[j].cond, rows[j].uncond);
   });
 }
@@ -399,11 +399,11 @@ TEST(Mutants, BranchesSwappedBehindTheFirstRow) {
 // Ids that the conditional branch does not rank among its first are lost before guidance.
 TEST(Mutants, TopKOfTheConditionalBranch) {
   expect_rows_seen("top-k before guidance", kRowMethods, [](const Table& model, TableRows& rows) {
-    if (!model.law.guided() || model.law.top_k == 0) return;
+    if (!model.dist.guided() || model.dist.top_k == 0) return;
     for (Rows<double>& row : rows) {
       std::vector<double> sorted = row.cond;
       std::sort(sorted.begin(), sorted.end(), std::greater<>());
-      const double threshold = sorted[static_cast<std::size_t>(model.law.top_k - 1)];
+      const double threshold = sorted[static_cast<std::size_t>(model.dist.top_k - 1)];
       for (double& logit : row.cond) {
         if (logit < threshold) logit = -1e6;
       }
@@ -411,22 +411,22 @@ TEST(Mutants, TopKOfTheConditionalBranch) {
   });
 }
 
-// --- pictures held to one pace ----------------------------------------------------------------
+// --- images held to one pace ----------------------------------------------------------------
 
-// Two pictures that advance by the smaller commit of the two. What the faster one had beyond it
-// becomes drafts again: distributed as the rows it was judged by, and, with the fault, tested once
-// more against the laws it was first drawn from.
+// Two images that advance by the smaller commit of the two. What the faster one had beyond it
+// becomes drafts again: distributed as the rows it was verified by, and, with the fault, tested once
+// more against the distributions it was first drawn from.
 class Lockstep {
  public:
   Lockstep(const Table& model, OutcomeWalk* walk, bool faulty)
-      : model_(model), faulty_(faulty), law_(model.law, vocabulary()), scratch_(model.vocabulary) {
-    for (std::uint64_t i = 0; i < 2; ++i) pictures_.push_back({{}, {}, WalkingRandom(walk, i)});
+      : model_(model), faulty_(faulty), dist_(model.dist, vocabulary()), scratch_(model.vocabulary) {
+    for (std::uint64_t i = 0; i < 2; ++i) images_.push_back({{}, {}, WalkingRandom(walk, i)});
   }
 
   TokenRow run() {
-    while (pictures_[0].tokens.size() < model_.total) pass();
-    TokenRow both = pictures_[0].tokens;
-    both.insert(both.end(), pictures_[1].tokens.begin(), pictures_[1].tokens.end());
+    while (images_[0].tokens.size() < model_.total) pass();
+    TokenRow both = images_[0].tokens;
+    both.insert(both.end(), images_[1].tokens.begin(), images_[1].tokens.end());
     return both;
   }
 
@@ -434,7 +434,7 @@ class Lockstep {
   static constexpr std::size_t kDrafts = 2;
   struct Entry {
     std::int32_t token = 0;
-    std::vector<double> law;
+    std::vector<double> dist;
   };
   struct Strand {
     TokenRow tokens;
@@ -446,18 +446,18 @@ class Lockstep {
 
   void pass() {
     std::vector<Entry> made[2];
-    for (int i = 0; i < 2; ++i) made[i] = judge(pictures_[i]);
+    for (int i = 0; i < 2; ++i) made[i] = verify(images_[i]);
     const auto pace = static_cast<std::ptrdiff_t>(std::min(made[0].size(), made[1].size()));
     for (int i = 0; i < 2; ++i) {
-      for (std::ptrdiff_t j = 0; j < pace; ++j) pictures_[i].tokens.push_back(made[i][j].token);
-      pictures_[i].drafts.assign(made[i].begin() + pace, made[i].end());
+      for (std::ptrdiff_t j = 0; j < pace; ++j) images_[i].tokens.push_back(made[i][j].token);
+      images_[i].drafts.assign(made[i].begin() + pace, made[i].end());
     }
   }
 
   TargetRow<double> row_after(const TokenRow& context) {
     const Rows<double> rows = rows_after(model_, context);
-    law_.process(rows.cond, rows.uncond);
-    return {{law_.support(), law_.support_logits()}, law_.probabilities()};
+    dist_.process(rows.cond, rows.uncond);
+    return {{dist_.support(), dist_.support_logits()}, dist_.probabilities()};
   }
 
   void fill(Strand& strand) {
@@ -471,23 +471,23 @@ class Lockstep {
     }
   }
 
-  // What this picture alone would commit, each token with the law to test it by if it has to wait.
-  std::vector<Entry> judge(Strand& strand) {
+  // What this image alone would commit, each token with the distribution to test it by if it has to wait.
+  std::vector<Entry> verify(Strand& strand) {
     fill(strand);
     std::vector<Entry> made;
     TokenRow context = strand.tokens;
-    const auto wait_as = [&](std::int32_t token, std::span<const double> law) {
-      made.push_back({token, {law.begin(), law.end()}});
+    const auto wait_as = [&](std::int32_t token, std::span<const double> dist) {
+      made.push_back({token, {dist.begin(), dist.end()}});
       context.push_back(token);
     };
     for (const Entry& draft : strand.drafts) {
       const TargetRow<double> row = row_after(context);
-      const DraftLaw<double> law{LawKind::kDense, draft.token, draft.law, 0};
+      const DraftDistribution<double> dist{DistributionKind::kDense, draft.token, draft.dist, 0};
       const auto position = static_cast<std::uint32_t>(context.size());
-      const Judgement<double> judged =
-          rule_.judge({row, law, draft.token, position, 0}, strand.random, scratch_);
-      wait_as(judged.token, judged.accepted && faulty_ ? law.dense : row.probs);
-      if (!judged.accepted) return made;
+      const Decision<double> verified =
+          rule_.accept({row, dist, draft.token, position, 0}, strand.random, scratch_);
+      wait_as(verified.token, verified.accepted && faulty_ ? dist.dense : row.probs);
+      if (!verified.accepted) return made;
     }
     const TargetRow<double> row = row_after(context);
     wait_as(strand.random.race(static_cast<std::uint32_t>(context.size()), row.logits), row.probs);
@@ -496,15 +496,15 @@ class Lockstep {
 
   const Table& model_;
   bool faulty_;
-  LawPipeline<double> law_;
+  DistributionPipeline<double> dist_;
   std::vector<double> scratch_;
   ExactRule<double, WalkingRandom> rule_;
-  std::vector<Strand> pictures_;
+  std::vector<Strand> images_;
 };
 
 TEST(Mutants, BatchHeldToTheSmallestCommit) {
-  const auto law = [](const Table& model, bool faulty) {
-    Law out;
+  const auto dist = [](const Table& model, bool faulty) {
+    Distribution out;
     OutcomeWalk walk;
     while (walk.next_path()) {
       const TokenRow both = Lockstep(model, &walk, faulty).run();
@@ -512,12 +512,12 @@ TEST(Mutants, BatchHeldToTheSmallestCommit) {
     }
     return out;
   };
-  const auto truth = [](const Table& model) { return law_of_two(product_law(model)); };
-  expect_seen_beside(
-      "batch minimum", law,
+  const auto truth = [](const Table& model) { return dist_of_two(product_dist(model)); };
+  expect_seen_next_to(
+      "batch minimum", dist,
       [](unsigned number) {
         Table model = table<double>(number);
-        model.vocabulary = number == 0 ? 3 : 2;  // pairs of pictures have many outcomes
+        model.vocabulary = number == 0 ? 3 : 2;  // pairs of images have many outcomes
         model.total = 3;
         return model;
       },

@@ -36,8 +36,8 @@ std::vector<std::int32_t> decode_greedily(const std::string& checkpoint,
   const auto backend = make_backend("cpu", {.threads = 2});
   const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
   Stream item{.prompt = {prompt}, .unconditional = {uncond}};
-  item.law.guidance = guidance;
-  item.law.temperature = 0;
+  item.dist.guidance = guidance;
+  item.dist.temperature = 0;
   if (item.unconditional.ids.empty())
     item.unconditional.ids = unconditional_prompt(model.config(), prompt, 0);
   StreamLoop loop(model, image_limits(model, {.items = 1, .prompt_rows = 64}), equality_parts());

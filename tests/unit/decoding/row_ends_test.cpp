@@ -1,6 +1,6 @@
 // Streams with row ends and an image end: every outcome on table models, and the real loop on the
-// seeded model that has both. Where an id is forced it stands, elsewhere it never does, and the law
-// of the codes is what it is without guesses.
+// seeded model that has both. Where an id is forced it stands, elsewhere it never does, and the distribution
+// of the codes is what it is without drafts.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -39,52 +39,52 @@ std::map<TokenRow, double> truth_of(const TableModel<Real>& model, std::size_t l
   const VocabularyGrammar& rows = *model.rows;
   const std::size_t width = rows.columns + (rows.row_end ? 1 : 0), body = width * rows.rows;
   const auto codes = static_cast<std::int32_t>(rows.codes);
-  return law_with_ends(model, body + (rows.image_end ? 1 : 0), [=](std::size_t j) {
+  return dist_with_ends(model, body + (rows.image_end ? 1 : 0), [=](std::size_t j) {
     if (j == body) return rows.row_end ? codes + 1 : codes;
     return rows.row_end && (j + 1 + width - late) % width == 0 ? codes : -1;
   });
 }
 
-DecodeMethod exact_method(std::string_view drafter, std::string_view tail, std::string_view rule,
+DecodeMethod exact_method(std::string_view drafter, std::string_view redraft_policy, std::string_view rule,
                           std::int64_t window) {
-  DecodeMethod method = combine(drafter, tail, rule, window);
+  DecodeMethod method = combine(drafter, redraft_policy, rule, window);
   set_lossless(method);
   return method;
 }
 
 template <typename Real>
 void expect_lossless(std::string_view rule, unsigned tables, double tolerance) {
-  std::size_t paths = 0, laws = 0;
+  std::size_t paths = 0, dists = 0;
   double worst = 0;
   for (unsigned number = 0; number < tables; ++number) {
     const TableModel<Real> model = row_table<Real>(number);
     const DecodeAids aids = aids_for(*model.rows);
     const auto truth = truth_of(model);
     for (const std::string_view drafter : drafter_names()) {
-      for (const std::string_view tail : tail_names()) {
-        if (drafter == "none" && tail != "drop") continue;
+      for (const std::string_view redraft_policy : redraft_names()) {
+        if (drafter == "none" && redraft_policy != "drop") continue;
         for (const std::int64_t window : {2, 3, 5}) {
           if (window == 3 && number % 3 != 0) continue;
-          const DecodeMethod method = exact_method(drafter, tail, rule, window);
-          ASSERT_NE(promise_of(method), Promise::kNone);
+          const DecodeMethod method = exact_method(drafter, redraft_policy, rule, window);
+          ASSERT_NE(guarantee_of(method), Guarantee::kNone);
           const double gap =
-              total_variation(output_law(model, method, aids, {.paths = &paths}), truth);
+              total_variation(output_dist(model, method, aids, {.paths = &paths}), truth);
           worst = std::max(worst, gap);
-          ASSERT_LT(gap, tolerance) << "table " << number << ' ' << drafter << ' ' << tail << ' '
+          ASSERT_LT(gap, tolerance) << "table " << number << ' ' << drafter << ' ' << redraft_policy << ' '
                                     << rule << " window " << window;
-          ++laws;
+          ++dists;
         }
       }
     }
   }
-  std::cout << rule << ": " << laws << " laws, " << paths << " paths, worst total variation "
+  std::cout << rule << ": " << dists << " distributions, " << paths << " paths, worst total variation "
             << worst << '\n';
 }
 
 class RowEndsUnder : public testing::TestWithParam<std::string_view> {};
 
-TEST_P(RowEndsUnder, KeepTheLawInDouble) { expect_lossless<double>(GetParam(), 10, 1e-12); }
-TEST_P(RowEndsUnder, KeepTheLawInFloat) { expect_lossless<float>(GetParam(), 4, 1e-6); }
+TEST_P(RowEndsUnder, KeepTheDistributionInDouble) { expect_lossless<double>(GetParam(), 10, 1e-12); }
+TEST_P(RowEndsUnder, KeepTheDistributionInFloat) { expect_lossless<float>(GetParam(), 4, 1e-6); }
 
 INSTANTIATE_TEST_SUITE_P(All, RowEndsUnder,
                          testing::ValuesIn(rule_names().begin(), rule_names().end()));
@@ -95,7 +95,7 @@ TEST(RowEnds, OnePositionOffIsSeen) {
     const TableModel<double> model = row_table<double>(number);
     if (!model.rows->row_end) continue;
     const auto made =
-        output_law(model, exact_method("uniform", "maximal", "exact", 4), aids_for(*model.rows));
+        output_dist(model, exact_method("uniform", "maximal", "exact", 4), aids_for(*model.rows));
     EXPECT_LT(total_variation(made, truth_of(model)), 1e-12);
     EXPECT_GT(total_variation(made, truth_of(model, 1)), 0.99);
     ++seen;
@@ -103,27 +103,27 @@ TEST(RowEnds, OnePositionOffIsSeen) {
   EXPECT_GT(seen, 6);
 }
 
-// A drafter whose rows are longer than the picture's guesses control ids where codes stand and
-// codes where they do not. That costs passes, never the law.
-TEST(RowEnds, DraftersThatMistakeTheRowsKeepTheLaw) {
+// A drafter whose rows are longer than the image's drafts control ids where codes stand and
+// codes where they do not. That costs passes, never the distribution.
+TEST(RowEnds, DraftersThatMistakeTheRowsKeepTheDistribution) {
   for (unsigned number = 0; number < 8; ++number) {
     const TableModel<double> model = row_table<double>(number);
     VocabularyGrammar mistaken = *model.rows;
     ++mistaken.columns;
     const auto truth = truth_of(model);
     for (const std::string_view drafter : {"uniform", "left", "above", "lookup"}) {
-      for (const std::string_view tail : tail_names()) {
+      for (const std::string_view redraft_policy : redraft_names()) {
         for (const std::string_view rule : {"exact", "gumbel"}) {
-          const DecodeMethod method = exact_method(drafter, tail, rule, 4);
-          ASSERT_LT(total_variation(output_law(model, method, aids_for(mistaken)), truth), 1e-12)
-              << "table " << number << ' ' << drafter << ' ' << tail << ' ' << rule;
+          const DecodeMethod method = exact_method(drafter, redraft_policy, rule, 4);
+          ASSERT_LT(total_variation(output_dist(model, method, aids_for(mistaken)), truth), 1e-12)
+              << "table " << number << ' ' << drafter << ' ' << redraft_policy << ' ' << rule;
         }
       }
     }
   }
 }
 
-// Rules that promise nothing judge codes alone: they know no neighbours of a control id.
+// Rules that guarantee nothing verify codes alone: they know no neighbours of a control id.
 TEST(RowEnds, RelaxedRulesKeepTheEndsInPlace) {
   for (const std::string_view rule : {"grouped", "relaxed", "cool", "lenient"}) {
     for (unsigned number = 0; number < 8; ++number) {
@@ -133,10 +133,10 @@ TEST(RowEnds, RelaxedRulesKeepTheEndsInPlace) {
       method.put(RelaxedSettings{2, 0.5, 0});
       double excess = 0;
       const auto truth = truth_of(model);
-      const auto made = output_law(model, method, aids_for(*model.rows), {.excess = &excess});
+      const auto made = output_dist(model, method, aids_for(*model.rows), {.excess = &excess});
       EXPECT_LE(total_variation(made, truth), excess + 1e-12) << rule << " table " << number;
-      for (const auto& [picture, weight] : made) {
-        EXPECT_TRUE(truth.contains(picture)) << rule << " table " << number;
+      for (const auto& [image, weight] : made) {
+        EXPECT_TRUE(truth.contains(image)) << rule << " table " << number;
       }
     }
   }
@@ -204,24 +204,24 @@ TEST(RowEnds, EqualityIsPlainDecodingTokenForToken) {
   std::size_t turn = 0;
   std::int64_t fewest = 73;
   for (const std::string_view drafter : drafter_names()) {
-    for (const std::string_view tail : tail_names()) {
+    for (const std::string_view redraft_policy : redraft_names()) {
       if (drafter == "none") continue;
       for (const std::int64_t window : kWindows) {
-        const DecodeMethod method = combine(drafter, tail, "gumbel", window);
+        const DecodeMethod method = combine(drafter, redraft_policy, "gumbel", window);
         const auto together = rows.run_method(items, method);
         const std::size_t one = turn++ % items.size();
         const auto alone = rows.run_method({items[one]}, method);
-        ASSERT_EQ(alone[0].tokens, truth[one]) << drafter << ' ' << tail << ' ' << window;
+        ASSERT_EQ(alone[0].tokens, truth[one]) << drafter << ' ' << redraft_policy << ' ' << window;
         for (std::size_t i = 0; i < items.size(); ++i) {
-          ASSERT_EQ(together[i].tokens, truth[i]) << drafter << ' ' << tail << ' ' << window;
-          // Nine ends are right whoever guesses; a pass of two rows gets one of two at the least.
+          ASSERT_EQ(together[i].tokens, truth[i]) << drafter << ' ' << redraft_policy << ' ' << window;
+          // Nine ends are right whoever drafts; a pass of two rows gets one of two at the least.
           fewest = std::min(fewest, together[i].passes);
-          ASSERT_LT(together[i].passes, 73) << drafter << ' ' << tail << ' ' << window;
+          ASSERT_LT(together[i].passes, 73) << drafter << ' ' << redraft_policy << ' ' << window;
         }
       }
     }
   }
-  EXPECT_LT(fewest, 73 - 8) << "no code was ever guessed";
+  EXPECT_LT(fewest, 73 - 8) << "no code was ever drafted";
 }
 
 TEST(RowEnds, EveryRuleTailAndDrafterKeepsThemInPlace) {
@@ -229,10 +229,10 @@ TEST(RowEnds, EveryRuleTailAndDrafterKeepsThemInPlace) {
   const std::vector<Stream> items = rows.items(3);
   for (const std::string_view rule : rule_names()) {
     for (const std::string_view drafter : drafter_names()) {
-      for (const std::string_view tail : tail_names()) {
+      for (const std::string_view redraft_policy : redraft_names()) {
         if (drafter == "none") continue;
-        DecodeMethod method = combine(drafter, tail, rule, 12);
-        method.set(setting::kStaticGroups, tail == "drop" ? 1 : 0);
+        DecodeMethod method = combine(drafter, redraft_policy, rule, 12);
+        method.set(setting::kStaticGroups, redraft_policy == "drop" ? 1 : 0);
         for (const StreamResult& result : rows.run_method(items, method)) {
           ASSERT_EQ(result.status, StreamStatus::kDone);
           expect_rows(rows.model.config(), result.tokens);
@@ -283,23 +283,23 @@ TEST(RowEnds, DraftersPutThemInPlace) {
   std::vector<std::string_view> names(drafter_names().begin(), drafter_names().end());
   names.push_back(kModelDrafter);
   for (const std::string_view drafter : names) {
-    for (const std::string_view tail : tail_names()) {
+    for (const std::string_view redraft_policy : redraft_names()) {
       if (drafter == "none") continue;
-      const OwnedParts<float, KeyedRandom> owned(combine(drafter, tail, "exact", 12), rows.aids());
+      const OwnedParts<float, KeyedRandom> owned(combine(drafter, redraft_policy, "exact", 12), rows.aids());
       LoopParts parts = owned.parts();
       Inspector inspector(drafter == kModelDrafter ? model : *parts.drafter, rows.model.config());
       parts.drafter = &inspector;
       StreamLoop loop(
           rows.model,
-          image_limits(rows.model, {.items = 2, .prompt_rows = 8, .window = 12, .laws = true}),
+          image_limits(rows.model, {.items = 2, .prompt_rows = 8, .window = 12, .dists = true}),
           parts);
       run_drafted(loop, items, drafter == kModelDrafter ? &model : nullptr);
-      EXPECT_GE(inspector.ends, 2) << drafter << ' ' << tail;
+      EXPECT_GE(inspector.ends, 2) << drafter << ' ' << redraft_policy;
     }
   }
 }
 
-// Trees of drafts, whoever judges siblings.
+// Trees of drafts, whoever verifies siblings.
 TEST(RowEnds, TreesKeepThemInPlace) {
   const RowsRun rows;
   const std::vector<Stream> items = rows.items(3);
@@ -309,13 +309,13 @@ TEST(RowEnds, TreesKeepThemInPlace) {
     for (const std::int64_t window : {4, 24}) {
       DecodeMethod method = combine("uniform", "resample", "exact", window);
       method.tree = tree;
-      method.tail = tree == "gumbel" ? "gumbel" : "resample";
+      method.redraft_policy = tree == "gumbel" ? "gumbel" : "resample";
       const OwnedParts<float, KeyedRandom> owned(method, rows.aids());
       StreamLoop loop(rows.model,
                       image_limits(rows.model, {.items = 3,
                                                 .prompt_rows = 8,
                                                 .window = window,
-                                                .laws = true,
+                                                .dists = true,
                                                 .shape = PassShape::kTree}),
                       owned.parts());
       const auto results = run_streams(loop, items);
@@ -331,20 +331,20 @@ TEST(RowEnds, TreesKeepThemInPlace) {
   }
 }
 
-// Cuts and temperatures act on codes; under greedy decoding every guessing method is plain too.
+// Cuts and temperatures act on codes; under greedy decoding every drafting method is plain too.
 TEST(RowEnds, UnderEverySetting) {
   const RowsRun rows;
-  const LawSettings settings[] = {
+  const DistributionSettings settings[] = {
       {.guidance = 5, .temperature = 0}, {.guidance = 3, .top_k = 5},
       {.guidance = 3, .top_k = 1},       {.guidance = 4, .temperature = 0.8, .top_p = 0.7},
       {.guidance = 2, .min_p = 0.2},     {.guidance = 2, .typical = 0.6}};
-  for (const LawSettings& law : settings) {
+  for (const DistributionSettings& dist : settings) {
     std::vector<Stream> items = rows.items(2);
-    for (Stream& item : items) item.law = law;
+    for (Stream& item : items) item.dist = dist;
     const std::vector<Tokens> truth = rows.plain(items);
     for (const char* name : {"gumbel", "sjd", "coupled", "coupled-gumbel", "lookup", "recycle"}) {
       const DecodeMethod method = settle_method(decode_method(name), rows.aids(), 73);
-      const bool same = method.rule == "gumbel" || law.temperature == 0 || law.top_k == 1;
+      const bool same = method.rule == "gumbel" || dist.temperature == 0 || dist.top_k == 1;
       const auto results = rows.run_method(items, method);
       for (std::size_t i = 0; i < items.size(); ++i) {
         expect_rows(rows.model.config(), results[i].tokens);
@@ -372,7 +372,7 @@ TEST(RowEnds, BatchesAndThreadsChangeNothing) {
   }
 }
 
-// The target as its own draft: every guess is right, so that each pass commits a whole window.
+// The target as its own draft: every draft is right, so that each pass commits a whole window.
 TEST(RowEnds, ADraftModelWritesThemToo) {
   const RowsRun rows;
   const std::vector<Stream> items = rows.items(3);

@@ -1,5 +1,5 @@
 // Rows of codes side by side: with a lead of whole rows plain decoding, token for token; with less
-// the number of passes that the scheme says, codes drawn from laws of what was there, and nothing
+// the number of passes that the scheme says, codes drawn from distributions of what was there, and nothing
 // that depends on batch or threads.
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST_P(RowsOn, WholeRowsArePlainDecoding) {
   }
 }
 
-// The first row alone, the second one behind it, then one row every `lead` passes.
+// The first row alone, the second one after it, then one row every `lead` passes.
 TEST_P(RowsOn, TakesThePassesThatTheSchemeSays) {
   const TinyRun tiny(2, GetParam());
   const VocabularyGrammar grammar = tiny.model.config().grammar();
@@ -71,12 +71,12 @@ TEST_P(RowsOn, BatchAndThreadsChangeNothing) {
   }
 }
 
-// What each code was drawn from, by a table in place of the model: all that had come to stand, in
+// What each code was drawn from, by a table in place of the model: all that had is committed, in
 // raster order, at lower positions, with the stand-in at the end for a row's first code.
 TEST(RowSequence, SeesWhatStandsBeforeItsPlace) {
   const VocabularyGrammar grammar{.codes = 5, .rows = 4, .columns = 4};
-  const LawSettings law;
-  RowSequence<double, KeyedRandom> sequence(law, grammar, 2, KeyedRandom(3, 0), 0);
+  const DistributionSettings dist;
+  RowSequence<double, KeyedRandom> sequence(dist, grammar, 2, KeyedRandom(3, 0), 0);
   std::vector<std::int32_t> cached;  // positions, in the order they were cached
   std::vector<double> logits(5, 0.0);
   std::vector<std::int32_t> began(4, -1);
@@ -136,7 +136,7 @@ TEST(RowSequence, RefusesWhatItCannotBeJoinedWith) {
   EXPECT_EQ(refused([](DecodeMethod& m) { m.drafter = "left"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refused([](DecodeMethod& m) { m.tree = "rsd"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refused([](DecodeMethod& m) { m.set(setting::kRowLead, 1000); }), "E_DECODE_RANGE");
-  EXPECT_EQ(promise_of(decode_method("rows")), Promise::kNone);
+  EXPECT_EQ(guarantee_of(decode_method("rows")), Guarantee::kNone);
 }
 
 }  // namespace

@@ -63,9 +63,9 @@ class StreamPool {
     const std::size_t sides[3][2] = {{4, 5}, {3, 4}, {2, 7}};
     const auto& side = sides[number / 2 % 3];
     out.grammar = VocabularyGrammar{.codes = codes(), .rows = side[0], .columns = side[1]};
-    out.law.top_k = number % 4 == 0 ? 0 : 9;
+    out.dist.top_k = number % 4 == 0 ? 0 : 9;
     if (number % 6 != 0) {
-      out.law.guidance = 2.5;
+      out.dist.guidance = 2.5;
       out.unconditional = ids(number, 1);
     }
     if (number % 10 == 4) out.given = small_prompt(model_, kGiven, 77);
@@ -75,9 +75,9 @@ class StreamPool {
   Stream text(int number) const {
     Stream out{.prompt = rows(number, 0), .kind = StreamKind::kText};
     out.max_tokens = 4 + number * 5 % (kTokens - 3);
-    out.law.temperature = number % 3 == 0 ? 0.0 : 0.8;
+    out.dist.temperature = number % 3 == 0 ? 0.0 : 0.8;
     if (number % 4 == 1) {
-      out.law.guidance = 1.7;
+      out.dist.guidance = 1.7;
       out.unconditional = number % 8 == 1 ? rows(number, 1) : ids(number, 1);
     }
     if (number % 6 == 5) out.stops = {3, 17, 25, 30};
@@ -236,7 +236,7 @@ class ScheduleRun {
             .window = way_.method.window,
             .guided = true,
             .budget = budget,
-            .laws = true,
+            .dists = true,
             .shape = shape(),
             .given_tokens = rows ? 0 : StreamPool::kGiven};
   }

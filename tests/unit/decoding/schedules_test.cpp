@@ -68,7 +68,7 @@ SlotUse slot_use(std::string_view name) {
                   image_limits(tiny.model, {.items = kSlots,
                                             .prompt_rows = 8,
                                             .window = method.window,
-                                            .laws = keeps_laws(method),
+                                            .dists = keeps_dists(method),
                                             .shape = method.shape()}),
                   owned.parts());
   std::int64_t passes = 0, counted = 0, used = 0, verified = 0;

@@ -1,8 +1,8 @@
-// The stream loop with a window that slides: behind the prompts of both branches the stream goes on
+// The stream loop with a window that slides: after the prompts of both branches the stream goes on
 // from what is cached, whatever the method that wrote it.
 #include <gtest/gtest.h>
 
-#include "tests/support/clip_model.h"
+#include "tests/support/video_model.h"
 #include "tests/unit/decoding/tiny_run.h"
 
 namespace tessera {
@@ -15,8 +15,8 @@ struct Ended final : StreamListener {
   StreamResult result;
 };
 
-struct SlidingClip {
-  explicit SlidingClip(OpenedModel from)
+struct SlidingVideo {
+  explicit SlidingVideo(OpenedModel from)
       : opened(std::move(from)),
         backend(make_backend("cpu", {.threads = 2})),
         model(load_stream_model(opened, *backend, DType::kF32)) {}
@@ -26,7 +26,7 @@ struct SlidingClip {
     std::vector<std::int64_t> prefilled;
   };
   // The last half of each window's grids begins the next one.
-  Made run(std::string_view name, const LawSettings& law, bool slide = true) const {
+  Made run(std::string_view name, const DistributionSettings& dist, bool slide = true) const {
     const VocabularyGrammar grammar = model.config().grammar();
     const DecodeAids aids = aids_for(grammar);
     const DecodeMethod method =
@@ -35,11 +35,11 @@ struct SlidingClip {
     StreamLoop loop(model,
                     image_limits(model, {.prompt_rows = 8,
                                          .window = method.window,
-                                         .laws = keeps_laws(method),
+                                         .dists = keeps_dists(method),
                                          .shape = method.shape(),
                                          .given_tokens = model.config().image_tokens() - 1}),
                     owned.parts());
-    Stream item{.prompt = {{30, 44, 51, 60, 71}}, .unconditional = {{40, 41}}, .law = law};
+    Stream item{.prompt = {{30, 44, 51, 60, 71}}, .unconditional = {{40, 41}}, .dist = dist};
     Made out;
     const std::size_t first = grammar.tokens_of(grammar.grids / 2);
     const std::size_t end = grammar.tokens_of(grammar.grids);
@@ -72,24 +72,24 @@ struct SlidingClip {
 
 class SlidingWindows : public testing::TestWithParam<const char*> {};
 
-TEST_P(SlidingWindows, MethodsThatKeepTheClipKeepItThere) {
-  const SlidingClip clip(clip_model(2, GetParam()));
-  const LawSettings law{.guidance = 3.0, .top_k = 20};
-  const auto plain = clip.run("plain", law);
+TEST_P(SlidingWindows, MethodsThatKeepTheVideoKeepItThere) {
+  const SlidingVideo video(video_model(2, GetParam()));
+  const DistributionSettings dist{.guidance = 3.0, .top_k = 20};
+  const auto plain = video.run("plain", dist);
   for (const char* name : {"frames", "gumbel", "auto", "gumbel-tree"}) {
-    EXPECT_EQ(clip.run(name, law).tokens, plain.tokens) << name;
+    EXPECT_EQ(video.run(name, dist).tokens, plain.tokens) << name;
   }
-  const LawSettings alone{.guidance = 1.0};
-  EXPECT_EQ(clip.run("frames", alone).tokens, clip.run("plain", alone).tokens);
-  EXPECT_NE(clip.run("plain", alone).tokens, plain.tokens);
+  const DistributionSettings alone{.guidance = 1.0};
+  EXPECT_EQ(video.run("frames", alone).tokens, video.run("plain", alone).tokens);
+  EXPECT_NE(video.run("plain", alone).tokens, plain.tokens);
 }
 
 TEST_P(SlidingWindows, RunOneRowABranchBeforeTheyGoOn) {
-  const SlidingClip clip(clip_model(2, GetParam()));
-  const LawSettings law{.guidance = 3.0};
-  const VocabularyGrammar grammar = clip.model.config().grammar();
+  const SlidingVideo video(video_model(2, GetParam()));
+  const DistributionSettings dist{.guidance = 3.0};
+  const VocabularyGrammar grammar = video.model.config().grammar();
   const auto given = static_cast<std::int64_t>(grammar.tokens_of(grammar.grids / 2));
-  const auto slid = clip.run("plain", law), anew = clip.run("plain", law, false);
+  const auto slid = video.run("plain", dist), anew = video.run("plain", dist, false);
   EXPECT_NE(slid.tokens, anew.tokens);
   EXPECT_EQ(slid.prefilled[0], 5 + 2);
   EXPECT_EQ(anew.prefilled[0], 5 + 2);
@@ -101,8 +101,8 @@ TEST_P(SlidingWindows, RunOneRowABranchBeforeTheyGoOn) {
 
 // Greedy: with one layer the kept keys and values are those computed anew, in both branches.
 TEST_P(SlidingWindows, OfOneLayerAreThoseComputedAnew) {
-  const SlidingClip one(clip_model(1, GetParam())), two(clip_model(2, GetParam()));
-  const LawSettings greedy{.guidance = 3.0, .temperature = 0.0};
+  const SlidingVideo one(video_model(1, GetParam())), two(video_model(2, GetParam()));
+  const DistributionSettings greedy{.guidance = 3.0, .temperature = 0.0};
   EXPECT_EQ(one.run("plain", greedy).tokens, one.run("plain", greedy, false).tokens);
   EXPECT_EQ(one.run("frames", greedy).tokens, one.run("plain", greedy, false).tokens);
   EXPECT_NE(two.run("plain", greedy).tokens, two.run("plain", greedy, false).tokens);

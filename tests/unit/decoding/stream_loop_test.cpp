@@ -1,4 +1,4 @@
-// The stream loop on the seeded tiny model: tokens depend on the item alone; guesses change passes,
+// The stream loop on the seeded tiny model: tokens depend on the item alone; drafts change passes,
 // never tokens; stopping and broken logits are values.
 #include "engine/decoding/stream_loop.h"
 
@@ -47,13 +47,13 @@ Tokens decode_by_hand(const TinyRun& tiny, const Stream& item) {
     feed(branch, rows);
   }
   Tokens tokens;
-  LawPipeline<float> law(item.law, codes);
+  DistributionPipeline<float> dist(item.dist, codes);
   const auto size = static_cast<std::size_t>(codes);
   const std::int64_t per_row = model.config().grid_cols + 1, rows = model.config().grid_rows;
   for (std::int64_t position = 0;; ++position) {
-    law.process({logits[0].f32(), size}, {logits[1].f32(), size});
+    dist.process({logits[0].f32(), size}, {logits[1].f32(), size});
     GumbelNoise noise(item.seed, item.item, static_cast<std::uint32_t>(position));
-    tokens.push_back(gumbel_argmax(law.support(), law.support_logits(), noise, 1e300));
+    tokens.push_back(gumbel_argmax(dist.support(), dist.support_logits(), noise, 1e300));
     if (model.config().row_end && position % per_row == per_row - 1) {
       tokens.back() = static_cast<std::int32_t>(codes);
     }
@@ -81,7 +81,7 @@ TEST_P(StreamLoopOn, EqualsDecodingByHand) {
     EXPECT_EQ(result.tokens, decode_by_hand(tiny, item)) << number;
     EXPECT_EQ(result.passes, tiny.model.image_token_count());
     EXPECT_GT(std::set<std::int32_t>(result.tokens.begin(), result.tokens.end()).size(), 5u)
-        << "a picture of one code would prove nothing";
+        << "an image of one code would prove nothing";
   }
 }
 
@@ -114,16 +114,16 @@ TEST(StreamLoop, SeedItemAndSettingsMatter) {
   Stream other_seed = tiny.item(0), other_item = tiny.item(0), hotter = tiny.item(0);
   other_seed.seed += 1;
   other_item.item += 1;
-  hotter.law.temperature = 2;
+  hotter.dist.temperature = 2;
   for (const Stream& item : {other_seed, other_item, hotter}) {
     EXPECT_NE(tiny.run({item})[0].tokens, base);
   }
 }
 
-TEST(StreamLoop, UnguidedItemsRunBesideGuidedOnes) {
+TEST(StreamLoop, UnguidedItemsRunNextToGuidedOnes) {
   const TinyRun tiny;
   Stream free = tiny.item(2);
-  free.law.guidance = 1;
+  free.dist.guidance = 1;
   free.unconditional.ids.clear();
   StreamLoop narrow(tiny.model,
                     image_limits(tiny.model, {.items = 1, .prompt_rows = 8, .guided = false}),
@@ -146,7 +146,7 @@ TEST(StreamLoop, OneLoopServesManyRuns) {
   }
 }
 
-// Guesses the true tokens, wrong at every `period`-th position.
+// Drafts the true tokens, wrong at every `period`-th position.
 class Oracle : public SlotDrafter<float, KeyedRandom> {
  public:
   Oracle(std::vector<Tokens> truth, std::size_t period)
@@ -156,7 +156,7 @@ class Oracle : public SlotDrafter<float, KeyedRandom> {
  private:
   bool fill(DraftJob<float, KeyedRandom>& job) override {
     const std::size_t position = job.next_position();
-    EXPECT_LT(position, truth_[job.item].size()) << "asked beyond the picture";
+    EXPECT_LT(position, truth_[job.item].size()) << "asked beyond the image";
     const std::int32_t right = truth_[job.item][position];
     job.window->append_point(period_ > 0 && position % period_ == 0 ? (right + 1) % 64 : right);
     return true;
@@ -166,7 +166,7 @@ class Oracle : public SlotDrafter<float, KeyedRandom> {
   std::size_t period_;
 };
 
-TEST(StreamLoop, GuessesChangePassesNeverTokens) {
+TEST(StreamLoop, DraftsChangePassesNeverTokens) {
   const TinyRun tiny;
   const std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   std::vector<Tokens> truth;
@@ -273,7 +273,7 @@ TEST(StreamLoop, BrokenLogitsFailOneItem) {
 TEST(StreamLoop, GreedyIgnoresTheSeed) {
   const TinyRun tiny;
   Stream one = tiny.item(0), two = tiny.item(0);
-  one.law.temperature = two.law.temperature = 0;
+  one.dist.temperature = two.dist.temperature = 0;
   two.seed = 999;
   EXPECT_EQ(tiny.run({one})[0].tokens, tiny.run({two})[0].tokens);
 }

@@ -1,5 +1,5 @@
-// Texts against writing them by hand, and against each other: whatever stands beside a text,
-// however its prompt came in and whoever guessed, it says the same.
+// Texts against writing them by hand, and against each other: whatever stands next to a text,
+// however its prompt came in and whoever drafted, it says the same.
 #include "engine/decoding/stream_loop.h"
 
 #include <gtest/gtest.h>
@@ -20,14 +20,14 @@ namespace {
 // Everything anew for each token, without a cache that outlives it.
 Tokens by_hand(const StreamModel& model, const Question& q) {
   Tokens out;
-  LawPipeline<float> law(q.law, model.config().vocab);
+  DistributionPipeline<float> dist(q.dist, model.config().vocab);
   KeyedRandom random(5, q.item);
-  while (static_cast<std::int64_t>(out.size()) < q.most_tokens) {
+  while (static_cast<std::int64_t>(out.size()) < q.max_tokens) {
     Tokens all = q.prompt;
     all.insert(all.end(), out.begin(), out.end());
-    law.process(logits_behind(model, all), {});
+    dist.process(logits_after(model, all), {});
     out.push_back(random.race(static_cast<std::uint32_t>(out.size()),
-                              LogitRow<float>{law.support(), law.support_logits()}));
+                              LogitRow<float>{dist.support(), dist.support_logits()}));
     if (std::find(q.stops.begin(), q.stops.end(), out.back()) != q.stops.end()) break;
   }
   return out;
@@ -35,7 +35,7 @@ Tokens by_hand(const StreamModel& model, const Question& q) {
 
 struct Setting {
   std::int64_t items = 1, window = 1, chunk = 256;
-  std::string drafter = "none", tail = "drop", rule = "exact", tree = "none";
+  std::string drafter = "none", redraft_policy = "drop", rule = "exact", tree = "none";
   bool guided = false;
 };
 
@@ -43,7 +43,7 @@ std::map<std::uint64_t, StreamResult> write(const StreamModel& model, std::vecto
                                             const Setting& setting) {
   DecodeMethod method;
   method.drafter = setting.drafter;
-  method.tail = setting.tail;
+  method.redraft_policy = setting.redraft_policy;
   method.rule = setting.rule;
   method.window = setting.window;
   method.tree = setting.tree;
@@ -59,7 +59,7 @@ std::map<std::uint64_t, StreamResult> write(const StreamModel& model, std::vecto
                                .window = setting.window,
                                .guided = setting.guided,
                                .budget = setting.chunk,
-                               .laws = owned.parts().needs_laws(),
+                               .dists = owned.parts().needs_dists(),
                                .shape = owned.parts().shape()}),
                   owned.parts());
   Gatherer gatherer;
@@ -86,7 +86,7 @@ TEST(StreamTexts, EqualsWritingByHand) {
     EXPECT_EQ(result.tokens, by_hand(small.model, q)) << q.item;
     EXPECT_EQ(result.passes, static_cast<std::int64_t>(result.tokens.size()));
     EXPECT_EQ(result.stopped,
-              static_cast<std::int64_t>(result.tokens.size()) < q.most_tokens ||
+              static_cast<std::int64_t>(result.tokens.size()) < q.max_tokens ||
                   std::find(q.stops.begin(), q.stops.end(), result.tokens.back()) != q.stops.end());
     stopped += result.stopped ? 1 : 0;
     seen.insert(result.tokens.begin(), result.tokens.end());
@@ -120,19 +120,19 @@ TEST(StreamTexts, NeitherNeighboursNorPartsNorThreadsMatter) {
   }
 }
 
-TEST(StreamTexts, GuessesChangeNothingButPasses) {
+TEST(StreamTexts, DraftsChangeNothingButPasses) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 9);
   const auto plain = write(small.model, items_of(small.model, list), {});
   std::int64_t fewer = 0;
   for (const char* drafter : {"lookup", "recycling", "left"}) {
-    for (const char* tail : {"drop", "gumbel"}) {
+    for (const char* redraft_policy : {"drop", "gumbel"}) {
       for (const std::int64_t window : {2, 5, 16}) {
         const auto done = write(small.model, items_of(small.model, list),
-                                {4, window, 7, drafter, tail, "gumbel"});
+                                {4, window, 7, drafter, redraft_policy, "gumbel"});
         for (std::size_t i = 0; i < list.size(); ++i) {
           ASSERT_EQ(done.at(i).tokens, plain.at(i).tokens)
-              << drafter << " " << tail << " window " << window << ", text " << i;
+              << drafter << " " << redraft_policy << " window " << window << ", text " << i;
           ASSERT_LE(done.at(i).passes, plain.at(i).passes);
           fewer += plain.at(i).passes - done.at(i).passes;
         }
@@ -143,10 +143,10 @@ TEST(StreamTexts, GuessesChangeNothingButPasses) {
 }
 
 // A greedy text under the exact rule is the plain one too.
-TEST(StreamTexts, ExactGuessesKeepGreedyTexts) {
+TEST(StreamTexts, ExactDraftsKeepGreedyTexts) {
   const SmallText small = small_text();
   std::vector<Question> list = questions(small.model, 6);
-  for (Question& q : list) q.law = {.temperature = 0.0};
+  for (Question& q : list) q.dist = {.temperature = 0.0};
   const auto plain = write(small.model, items_of(small.model, list), {});
   for (const char* drafter : {"lookup", "recycling"}) {
     const auto done =
@@ -162,9 +162,9 @@ TEST(StreamTexts, ExactGuessesKeepGreedyTexts) {
 TEST(StreamTexts, LooksUpInThePrompt) {
   const SmallText small = small_text();
   Question q;
-  q.law.temperature = 0;
+  q.dist.temperature = 0;
   q.prompt = small_prompt(small.model, 9, 4);
-  q.most_tokens = 40;
+  q.max_tokens = 40;
   const Tokens text = by_hand(small.model, q);
   // The same text's own tokens as the context of a second run.
   Stream item = item_of(small.model, q);
@@ -178,12 +178,12 @@ TEST(StreamTexts, LooksUpInThePrompt) {
   EXPECT_LT(2 * done.at(0).passes, bare.at(0).passes);
 }
 
-// Three axes: a picture of 2 x 3 places in the prompt, text behind it at the highest id plus one.
+// Three axes: an image of 2 x 3 places in the prompt, text after it at the highest id plus one.
 TEST(StreamTexts, PlacesOfThreeAxesAreFollowed) {
   const SmallText small = small_text(small_text_spec(40, true));
   Question q;
   q.prompt = small_prompt(small.model, 11, 6);
-  q.most_tokens = 12;
+  q.max_tokens = 12;
   Stream item = item_of(small.model, q);
   for (std::size_t i = 2; i < 8; ++i) {
     const auto k = static_cast<std::int64_t>(i - 2);
@@ -219,15 +219,15 @@ TEST(StreamTexts, PlacesOfThreeAxesAreFollowed) {
   Tensor device_logits = backend.allocate(DType::kF32, Shape{count, small.model.config().vocab});
   small.model.logits(hidden.view(), arena, device_logits.view());
   const std::vector<float> logits = from_device(backend, device_logits.view());
-  LawPipeline<float> law(q.law, small.model.config().vocab);
+  DistributionPipeline<float> dist(q.dist, small.model.config().vocab);
   KeyedRandom random(5, 0);
   for (std::size_t i = 0; i < got.size(); ++i) {
     const auto row = static_cast<std::int64_t>(q.prompt.size() + i) - 1;
-    law.process({logits.data() + row * small.model.config().vocab,
+    dist.process({logits.data() + row * small.model.config().vocab,
                  static_cast<std::size_t>(small.model.config().vocab)},
                 {});
     EXPECT_EQ(got[i], random.race(static_cast<std::uint32_t>(i),
-                                  LogitRow<float>{law.support(), law.support_logits()}))
+                                  LogitRow<float>{dist.support(), dist.support_logits()}))
         << i;
   }
 }
@@ -248,7 +248,7 @@ TEST(StreamTexts, CutsThatKeepEverythingChangeNothing) {
   for (std::size_t i = 0; i < list.size(); ++i) EXPECT_EQ(done.at(i).tokens, plain.at(i).tokens);
 }
 
-TEST(StreamTexts, CutPromptsAreWrittenAlikeWithGuessesAndNeighbours) {
+TEST(StreamTexts, CutPromptsAreWrittenAlikeWithDraftsAndNeighbours) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 8);
   const auto cut_items = [&](std::vector<PlannedCuts>& cuts) {
@@ -298,7 +298,7 @@ std::vector<GuidedQuestion> guided_questions(const StreamModel& model, int count
   for (const Question& q : questions(model, count)) {
     const auto seed = static_cast<std::uint32_t>(90 + q.item);
     out.push_back({q, small_prompt(model, 1 + static_cast<std::int64_t>(q.item * 5 % 17), seed)});
-    out.back().question.law.guidance = 1.5 + 0.5 * static_cast<double>(q.item % 3);
+    out.back().question.dist.guidance = 1.5 + 0.5 * static_cast<double>(q.item % 3);
   }
   return out;
 }
@@ -306,14 +306,14 @@ std::vector<GuidedQuestion> guided_questions(const StreamModel& model, int count
 Tokens guided_by_hand(const StreamModel& model, const GuidedQuestion& guided) {
   const Question& q = guided.question;
   Tokens out;
-  LawPipeline<float> law(q.law, model.config().vocab);
+  DistributionPipeline<float> dist(q.dist, model.config().vocab);
   KeyedRandom random(5, q.item);
-  while (static_cast<std::int64_t>(out.size()) < q.most_tokens) {
+  while (static_cast<std::int64_t>(out.size()) < q.max_tokens) {
     Tokens cond = q.prompt, uncond = guided.unconditional;
     for (Tokens* branch : {&cond, &uncond}) branch->insert(branch->end(), out.begin(), out.end());
-    law.process(logits_behind(model, cond), logits_behind(model, uncond));
+    dist.process(logits_after(model, cond), logits_after(model, uncond));
     out.push_back(random.race(static_cast<std::uint32_t>(out.size()),
-                              LogitRow<float>{law.support(), law.support_logits()}));
+                              LogitRow<float>{dist.support(), dist.support_logits()}));
     if (std::find(q.stops.begin(), q.stops.end(), out.back()) != q.stops.end()) break;
   }
   return out;
@@ -344,7 +344,7 @@ TEST(StreamTexts, GuidedTextsEqualTwoBranchesByHand) {
   for (const GuidedQuestion& guided : list) {
     truth.push_back(guided_by_hand(small.model, guided));
     Question alone = guided.question;
-    alone.law.guidance = 1;
+    alone.dist.guidance = 1;
     led += by_hand(small.model, alone) != truth.back() ? 1 : 0;
   }
   EXPECT_GE(led, 5) << "guidance that changes no text would prove nothing";
@@ -367,7 +367,7 @@ TEST(StreamTexts, GuidedTextsEqualTwoBranchesByHand) {
   }
 }
 
-// A branch that is cut inside the model, beside one that is not.
+// A branch that is cut inside the model, next to one that is not.
 TEST(StreamTexts, ABranchOfAGuidedTextMayBeCut) {
   const SmallText small = small_text();
   const std::vector<GuidedQuestion> list = guided_questions(small.model, 6);
@@ -404,7 +404,7 @@ TEST(StreamTexts, ABranchOfAGuidedTextMayBeCut) {
 TEST(StreamTexts, TreesKeepGreedyTexts) {
   const SmallText small = small_text();
   std::vector<GuidedQuestion> list = guided_questions(small.model, 8);
-  for (GuidedQuestion& guided : list) guided.question.law.temperature = 0;
+  for (GuidedQuestion& guided : list) guided.question.dist.temperature = 0;
   const auto plain = write(small.model, guided_items(small.model, list), {.guided = true});
   std::int64_t fewer = 0;
   for (const std::string_view tree : tree_names()) {
@@ -414,7 +414,7 @@ TEST(StreamTexts, TreesKeepGreedyTexts) {
                             .window = 9,
                             .chunk = 6,
                             .drafter = drafter,
-                            .tail = tree == "gumbel" ? "gumbel" : "maximal",
+                            .redraft_policy = tree == "gumbel" ? "gumbel" : "maximal",
                             .rule = std::string(rule_of_tree(tree)),
                             .tree = std::string(tree),
                             .guided = true};

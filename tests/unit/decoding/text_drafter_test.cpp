@@ -1,5 +1,5 @@
 // Draft models of texts: the target as its own draft is always right, to the pass; any other model,
-// prompt, place or part changes passes, never a text, and under the exact rule never its law.
+// prompt, place or part changes passes, never a text, and under the exact rule never its distribution.
 #include "engine/decoding/drafters/model_drafter.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 struct Setting {
   std::int64_t items = 1, window = 4, chunk = 256, draft_chunk = 256;
   const char* rule = "gumbel";
-  const char* tail = "drop";
+  const char* redraft_policy = "drop";
   bool adaptive = false;
   std::int64_t every = 1;  // passes of a text from one with drafts to the next
 };
@@ -55,7 +55,7 @@ DraftStreamItem draft_of(const Stream& item, std::int64_t vocab = kVocab, std::s
 OwnedParts<float, KeyedRandom> parts_of(const StreamModel& model, const Setting& setting) {
   DecodeMethod method;
   method.drafter = kModelDrafter;
-  method.tail = setting.tail;
+  method.redraft_policy = setting.redraft_policy;
   method.rule = setting.rule;
   method.window = setting.window;
   DecodeAids aids;
@@ -72,7 +72,7 @@ Results write(const StreamModel& model, std::vector<Stream> items, const StreamM
                                            .prompt_rows = 80,
                                            .window = setting.window,
                                            .budget = setting.chunk,
-                                           .laws = owned.parts().needs_laws()});
+                                           .dists = owned.parts().needs_dists()});
   DraftLimits own = draft_limits(limits);
   own.chunk = setting.draft_chunk;
   auto made = std::make_unique<ModelDrafter>(draft, own);
@@ -103,7 +103,7 @@ Results plain(const StreamModel& model, const std::vector<Question>& list) {
                {.window = 1});
 }
 
-// Passes of a text of so many tokens when every guess is right.
+// Passes of a text of so many tokens when every draft is right.
 std::int64_t fewest(std::size_t tokens, std::int64_t window) {
   return 1 + (static_cast<std::int64_t>(tokens) - 1 + window - 1) / window;
 }
@@ -132,19 +132,19 @@ TEST(TextDrafts, TheTargetAsItsOwnDraftIsAlwaysRight) {
 std::int64_t passes_by_hand(const Tokens& text, const StreamModel& draft, const Question& own,
                             std::int64_t window, std::int64_t every) {
   const auto length = static_cast<std::int64_t>(text.size());
-  LawPipeline<float> law(own.law, draft.config().vocab);
+  DistributionPipeline<float> dist(own.dist, draft.config().vocab);
   KeyedRandom random(5, own.item);
   std::int64_t passes = 1;
   for (std::int64_t stands = 1; stands < length; ++passes) {
     const bool drafts = (passes - 1) % every == 0;
-    const std::int64_t want = drafts ? std::min(window, own.most_tokens - stands) - 1 : 0;
+    const std::int64_t want = drafts ? std::min(window, own.max_tokens - stands) - 1 : 0;
     Tokens ids = own.prompt;
     ids.insert(ids.end(), text.begin(), text.begin() + stands);
     std::int64_t right = 0;
     for (std::int64_t depth = 0; depth < want && right == depth; ++depth) {
-      law.process(logits_behind(draft, ids), {});
+      dist.process(logits_after(draft, ids), {});
       const auto position = static_cast<std::uint32_t>(stands + depth);
-      ids.push_back(random.race(position, LogitRow<float>{law.support(), law.support_logits()}));
+      ids.push_back(random.race(position, LogitRow<float>{dist.support(), dist.support_logits()}));
       if (stands + depth < length && ids.back() == text[position]) ++right;
     }
     stands += right + 1;
@@ -156,7 +156,7 @@ std::int64_t passes_by_hand(const Tokens& text, const StreamModel& draft, const 
 TEST(TextDrafts, DraftsFollowWhatStandsAfterRefusals) {
   const SmallText small = small_text(), other = small_text(small_text_spec(), 1, 99);
   std::vector<Question> list = questions(small.model, 9);
-  for (Question& q : list) q.most_tokens = 40;
+  for (Question& q : list) q.max_tokens = 40;
   const Results truth = plain(small.model, list);
   std::int64_t accepted = 0, refused = 0;
   for (const SmallText* draft : {&small, &other}) {
@@ -189,8 +189,8 @@ TEST(TextDrafts, PromptsEnterInParts) {
   const SmallText small = small_text();
   Question q = questions(small.model, 5)[3];
   q.stops = {};
-  q.law = {.temperature = 0};
-  q.most_tokens = 40;
+  q.dist = {.temperature = 0};
+  q.max_tokens = 40;
   const Results truth = plain(small.model, {q});
   const auto prompt = static_cast<std::int64_t>(q.prompt.size());
   ASSERT_GT(prompt, 30);
@@ -219,14 +219,14 @@ TEST(TextDrafts, AnotherModelChangesPassesNeverTheText) {
   for (const std::int64_t items : {1, 3}) {
     for (const std::int64_t window : {1, 2, 3, 4, 5}) {
       for (const std::int64_t chunk : {3, 256}) {
-        for (const bool keeps_tail : {false, true}) {
+        for (const bool keeps_redraft : {false, true}) {
           const Results done = write(small.model, items_of(small.model, list), other.model, tell,
                                      {.items = items,
                                       .window = window,
                                       .chunk = chunk,
                                       .draft_chunk = chunk,
-                                      .tail = keeps_tail ? "gumbel" : "drop",
-                                      .adaptive = keeps_tail});
+                                      .redraft_policy = keeps_redraft ? "gumbel" : "drop",
+                                      .adaptive = keeps_redraft});
           for (std::size_t i = 0; i < list.size(); ++i) {
             ASSERT_EQ(done.at(i).tokens, truth.at(i).tokens)
                 << items << " at once, window " << window << ", parts of " << chunk << ", text "
@@ -244,7 +244,7 @@ TEST(TextDrafts, AnotherModelChangesPassesNeverTheText) {
 TEST(TextDrafts, TheExactRuleKeepsGreedyTexts) {
   const SmallText small = small_text(), other = small_text(small_text_spec(), 1, 99);
   std::vector<Question> list = questions(small.model, 6);
-  for (Question& q : list) q.law = {.temperature = 0};
+  for (Question& q : list) q.dist = {.temperature = 0};
   const Results truth = plain(small.model, list);
   for (const SmallText* draft : {&small, &other}) {
     const Results done =
@@ -260,13 +260,13 @@ TEST(TextDrafts, TheExactRuleKeepsGreedyTexts) {
   }
 }
 
-// Three axes: a picture of 2 x 3 places in the prompt, so that text goes on at 8 behind 11 rows.
-TEST(TextDrafts, PlacesGoOnBehindItsOwnPrompt) {
+// Three axes: an image of 2 x 3 places in the prompt, so that text goes on at 8 after 11 rows.
+TEST(TextDrafts, PlacesGoOnAfterItsOwnPrompt) {
   const SmallText axes = small_text(small_text_spec(40, true)), line = small_text();
   Question q;
   q.prompt = small_prompt(axes.model, 11, 6);
-  q.law.temperature = 0;
-  const auto with_picture = [&] {
+  q.dist.temperature = 0;
+  const auto with_image = [&] {
     Stream item = item_of(axes.model, q);
     for (std::size_t i = 2; i < 8; ++i) {
       const auto k = static_cast<std::int64_t>(i - 2);
@@ -284,22 +284,22 @@ TEST(TextDrafts, PlacesGoOnBehindItsOwnPrompt) {
   };
   const auto nothing = [](std::size_t) { return std::nullopt; };
   const Tokens truth =
-      write(axes.model, one(with_picture()), axes.model, nothing, {.window = 1}).at(0).tokens;
+      write(axes.model, one(with_image()), axes.model, nothing, {.window = 1}).at(0).tokens;
   const StreamResult twin =
-      write(axes.model, one(with_picture()), axes.model,
-            [&](std::size_t) { return draft_of(with_picture()); }, {.window = 5})
+      write(axes.model, one(with_image()), axes.model,
+            [&](std::size_t) { return draft_of(with_image()); }, {.window = 5})
           .at(0);
   EXPECT_EQ(twin.tokens, truth);
   EXPECT_EQ(twin.passes, fewest(truth.size(), 5));
   // One axis drafts for three, and the other way round.
   const Results mixed =
-      write(axes.model, one(with_picture()), line.model,
+      write(axes.model, one(with_image()), line.model,
             [&](std::size_t) { return draft_of(item_of(line.model, q)); }, {.window = 3});
   EXPECT_EQ(mixed.at(0).tokens, truth);
   const Tokens other = plain(line.model, {q}).at(0).tokens;
   const Results turned =
       write(line.model, items_of(line.model, {q}), axes.model,
-            [&](std::size_t) { return draft_of(with_picture()); }, {.window = 3});
+            [&](std::size_t) { return draft_of(with_image()); }, {.window = 3});
   EXPECT_EQ(turned.at(0).tokens, other);
 }
 
@@ -344,7 +344,7 @@ TEST(TextDrafts, ItsPromptsAreCutBetweenLayers) {
 }
 
 // A place of the loop that goes to another text holds nothing of the first one.
-TEST(TextDrafts, ATextThatItWasNotToldOfIsWrittenWithoutDrafts) {
+TEST(TextDrafts, ATextThatItWasNotHeardOfIsWrittenWithoutDrafts) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 6);
   const Results truth = plain(small.model, list);
@@ -385,7 +385,7 @@ TEST(TextDrafts, ItsCacheIsCounted) {
   const SmallText small = small_text();
   const ModelConfig& model = small.model.config().transformer;
   const auto bytes = [&](const DraftLimits& limits) {
-    const std::size_t scratch = small.model.scratch_bytes(ModelDrafter::most_rows(limits));
+    const std::size_t scratch = small.model.scratch_bytes(ModelDrafter::max_rows(limits));
     return ModelDrafter::bytes(model, kVocab, scratch, *small.backend, limits);
   };
   const DraftLimits limits{
@@ -397,11 +397,11 @@ TEST(TextDrafts, ItsCacheIsCounted) {
   EXPECT_GT(bytes(limits), static_cast<std::size_t>(3 * (40 + 24 + 4) * row) * sizeof(float));
 }
 
-// --- the law under the exact rule ----------------------------------------------------------------
+// --- the distribution under the exact rule ----------------------------------------------------------------
 
 constexpr std::int64_t kIds = 4, kTokens = 3;
 
-// Records drafts under another law than theirs.
+// Records drafts under another distribution than theirs.
 class Misrecorded final : public Drafter<float, KeyedRandom> {
  public:
   explicit Misrecorded(ModelDrafter& inner) : inner_(inner) {}
@@ -429,7 +429,7 @@ std::vector<double> count_texts(const SmallText& target, const SmallText& draft,
       parts_of(target.model, {.window = kTokens, .rule = "exact"});
   const StreamLimits limits =
       text_limits(target.model, kTokens,
-                  {.items = kAtOnce, .prompt_rows = 16, .window = kTokens, .laws = true});
+                  {.items = kAtOnce, .prompt_rows = 16, .window = kTokens, .dists = true});
   ModelDrafter drafter(draft.model, draft_limits(limits));
   Misrecorded wrong(drafter);
   LoopParts parts = owned.parts();
@@ -461,42 +461,42 @@ std::vector<double> count_texts(const SmallText& target, const SmallText& draft,
 // (chi-square / degrees of freedom - 1) in its standard deviations.
 double deviation(const std::vector<double>& counts, const SmallText& target, const Question& q,
                  double texts) {
-  std::vector<double> law{1.0};
+  std::vector<double> dist{1.0};
   for (std::int64_t position = 0; position < kTokens; ++position) {
     std::vector<double> longer;
-    for (std::size_t prefix = 0; prefix < law.size(); ++prefix) {
+    for (std::size_t prefix = 0; prefix < dist.size(); ++prefix) {
       Tokens ids = q.prompt;
       for (std::int64_t back = position; back > 0; --back) {
         const auto unit = static_cast<std::size_t>(std::pow(kIds, back - 1));
         ids.push_back(static_cast<std::int32_t>(prefix / unit % kIds));
       }
-      LawPipeline<float> row(q.law, kIds);
-      row.process(logits_behind(target.model, ids), {});
-      for (const float p : row.probabilities()) longer.push_back(law[prefix] * p);
+      DistributionPipeline<float> row(q.dist, kIds);
+      row.process(logits_after(target.model, ids), {});
+      for (const float p : row.probabilities()) longer.push_back(dist[prefix] * p);
     }
-    law = std::move(longer);
+    dist = std::move(longer);
   }
   double chi = 0;
-  for (std::size_t i = 0; i < law.size(); ++i) {
-    const double expected = law[i] * texts;
+  for (std::size_t i = 0; i < dist.size(); ++i) {
+    const double expected = dist[i] * texts;
     EXPECT_GT(expected, 5.0) << "too rare to count";
     chi += (counts[i] - expected) * (counts[i] - expected) / expected;
   }
-  const double freedom = static_cast<double>(law.size()) - 1;
+  const double freedom = static_cast<double>(dist.size()) - 1;
   return (chi / freedom - 1) / std::sqrt(2 / freedom);
 }
 
-TEST(TextDrafts, TheExactRuleKeepsTheLaw) {
+TEST(TextDrafts, TheExactRuleKeepsTheDistribution) {
   const SmallText target = small_text(small_text_spec(kIds)),
                   draft = small_text(small_text_spec(kIds), 1, 99);
   Question q;
   q.prompt = small_prompt(target.model, 6, 3);
-  q.law.temperature = 1.5;
-  q.most_tokens = kTokens;
+  q.dist.temperature = 1.5;
+  q.max_tokens = kTokens;
   constexpr std::uint64_t kTexts = 16000;
   const double right = deviation(count_texts(target, draft, q, kTexts, false), target, q, kTexts);
   const double wrong = deviation(count_texts(target, draft, q, kTexts, true), target, q, kTexts);
-  EXPECT_LT(std::abs(right), 4) << "texts follow another law than the target's";
+  EXPECT_LT(std::abs(right), 4) << "texts follow another distribution than the target's";
   EXPECT_GT(wrong, 8) << "a wrong record would not be seen";
   RecordProperty("right", std::to_string(right));
   RecordProperty("wrong", std::to_string(wrong));

@@ -18,8 +18,8 @@ using Tokens = std::vector<std::int32_t>;
 
 struct Question {
   Tokens prompt;
-  LawSettings law;
-  std::int64_t most_tokens = 24;
+  DistributionSettings dist;
+  std::int64_t max_tokens = 24;
   Tokens stops;
   std::uint64_t item = 0;
 };
@@ -30,9 +30,9 @@ inline std::vector<Question> questions(const StreamModel& model, int count) {
   for (int i = 0; i < count; ++i) {
     Question q;
     q.prompt = small_prompt(model, 3 + 13 * (i % 5), static_cast<std::uint32_t>(i + 1));
-    q.law.temperature = i % 3 == 0 ? 0.0 : 0.7;
-    q.law.top_k = i % 4 == 1 ? 12 : 0;
-    q.most_tokens = 8 + 7 * (i % 4);
+    q.dist.temperature = i % 3 == 0 ? 0.0 : 0.7;
+    q.dist.top_k = i % 4 == 1 ? 12 : 0;
+    q.max_tokens = 8 + 7 * (i % 4);
     if (i % 2 == 1) q.stops = {3, 17, 25};
     q.item = static_cast<std::uint64_t>(i);
     out.push_back(q);
@@ -48,8 +48,8 @@ inline Stream item_of(const StreamModel& model, const Question& q) {
               .kind = StreamKind::kText,
               .before = q.prompt};
   item.stops = q.stops;
-  item.max_tokens = q.most_tokens;
-  item.law = q.law;
+  item.max_tokens = q.max_tokens;
+  item.dist = q.dist;
   item.seed = 5;
   item.item = q.item;
   return item;
@@ -58,8 +58,8 @@ inline Stream item_of(const StreamModel& model, const Question& q) {
 // The rows of a prompt that nothing else shares.
 inline Tensor& own_rows(Stream& item) { return *std::const_pointer_cast<Tensor>(item.prompt.rows); }
 
-// The row behind ids, by one pass over all of them.
-inline std::vector<float> logits_behind(const StreamModel& model, const Tokens& ids) {
+// The row after ids, by one pass over all of them.
+inline std::vector<float> logits_after(const StreamModel& model, const Tokens& ids) {
   const auto count = static_cast<std::int64_t>(ids.size());
   const ModelConfig& config = model.transformer().config();
   KvCache cache(model.backend(), {config.layers, config.kv_heads, config.head_dim, count, 1});
@@ -87,7 +87,7 @@ inline std::vector<Stream> items_of(const StreamModel& model, const std::vector<
   return items;
 }
 
-// Keeps the rows it is told to, before the layers it is told.
+// Keeps the rows it is notified to, before the layers it is notified.
 struct PlannedCuts final : PromptCuts {
   std::map<std::int64_t, std::vector<std::int64_t>> keeps;  // by layer: rows of the prompt
   std::vector<std::int64_t> layers() const override {

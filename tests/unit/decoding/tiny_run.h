@@ -15,11 +15,11 @@
 
 namespace tessera {
 
-// Plain decoding, or guesses judged by equality.
+// Plain decoding, or drafts verified by equality.
 inline LoopParts equality_parts(LoopDrafter* drafter = nullptr) {
   static GumbelRule<float, KeyedRandom> rule;
-  static const DropTail<float, KeyedRandom> tail;
-  return {&rule, &tail, drafter};
+  static const DropRedraft<float, KeyedRandom> redraft_policy;
+  return {&rule, &redraft_policy, drafter};
 }
 
 struct TinyRun {
@@ -39,9 +39,9 @@ struct TinyRun {
     for (int i = 0; i < 3 + number % 5; ++i)
       out.prompt.ids.push_back(20 + (number * 7 + i * 3) % 200);
     out.unconditional.ids = unconditional_prompt(model.config(), out.prompt.ids, 2);
-    out.law.guidance = number % 3 == 0 ? 3.0 : 5.0;
-    out.law.temperature = number % 4 == 1 ? 0.7 : 1.0;
-    out.law.top_k = number % 2 == 0 ? 0 : 20;
+    out.dist.guidance = number % 3 == 0 ? 3.0 : 5.0;
+    out.dist.temperature = number % 4 == 1 ? 0.7 : 1.0;
+    out.dist.top_k = number % 2 == 0 ? 0 : 20;
     out.seed = static_cast<std::uint64_t>(100 + number);
     return out;
   }
@@ -64,7 +64,7 @@ struct TinyRun {
                     image_limits(model, {.items = static_cast<std::int64_t>(items.size()),
                                          .prompt_rows = 8,
                                          .window = method.window,
-                                         .laws = keeps_laws(method),
+                                         .dists = keeps_dists(method),
                                          .shape = method.shape()}),
                     owned.parts());
     return run_streams(loop, items);

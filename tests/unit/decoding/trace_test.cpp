@@ -25,7 +25,7 @@ TracedRun run_traced(const TinyRun& tiny, std::vector<Stream> items, const Decod
                   image_limits(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
                                             .prompt_rows = 8,
                                             .window = method.window,
-                                            .laws = keeps_laws(method),
+                                            .dists = keeps_dists(method),
                                             .shape = method.shape()}),
                   owned.parts());
   TracedRun out;

@@ -1,5 +1,5 @@
-// Every outcome of decoding with branching drafts, weighed: whoever gives the laws, whatever rule
-// judges siblings and however the tree grows, a picture comes with the product of its conditional
+// Every outcome of decoding with branching drafts, weighed: whoever gives the distributions, whatever rule
+// verifies siblings and however the tree grows, an image comes with the product of its conditional
 // probabilities, to rounding. Rows of a pass are those that the stream loop would feed.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kKeepingTails[] = {"resample", "maximal", "gumbel"};
+constexpr std::string_view kKeepingRedrafts[] = {"resample", "maximal", "gumbel"};
 
 // Table `number` with at least two drafted positions every other time: the first token is never
 // drafted, nor is the last.
@@ -22,7 +22,7 @@ TableModel<Real> drafted_table(unsigned number, std::size_t turn) {
 }
 
 std::string named(const DecodeMethod& method) {
-  return method.tree + ": " + method.drafter + '/' + method.tail + ", " +
+  return method.tree + ": " + method.drafter + '/' + method.redraft_policy + ", " +
          std::to_string(method.window) + " rows, width " + std::to_string(method.get<TreeSettings>().width) +
          ", depth " + std::to_string(method.get<TreeSettings>().depth);
 }
@@ -31,16 +31,16 @@ std::string named(const DecodeMethod& method) {
 struct Seen {
   std::string what;
   TreeWatch watch;
-  std::size_t laws = 0;
+  std::size_t dists = 0;
   double worst = 0;
 
   void gap(double value) {
     worst = std::max(worst, value);
-    ++laws;
+    ++dists;
   }
   ~Seen() {
-    std::cout << what << ": " << laws << " laws, " << watch.paths << " paths, " << watch.passes
-              << " passes, " << watch.beside << " rows beside others, worst total variation "
+    std::cout << what << ": " << dists << " distributions, " << watch.paths << " paths, " << watch.passes
+              << " passes, " << watch.next_to << " rows next to others, worst total variation "
               << worst << '\n';
   }
 };
@@ -48,7 +48,7 @@ struct Seen {
 // Siblings are drawn one by one and may repeat: the number of paths is many times that of others.
 bool many_paths(std::string_view tree) { return tree == "rrs" || tree == "kseq"; }
 
-// --- laws from the last pass --------------------------------------------------------------------
+// --- distributions from the last pass --------------------------------------------------------------------
 
 // Every drafter with every tail on each table; rows, width and depth take turns.
 template <typename Real>
@@ -57,7 +57,7 @@ void expect_lossless(std::string_view tree, unsigned tables, double tolerance) {
   std::size_t turn = 0;
   for (unsigned number = 0; number < tables; ++number) {
     for (const std::string_view drafter : {"uniform", "left", "neighbour-law"}) {
-      for (const std::string_view tail : kKeepingTails) {
+      for (const std::string_view redraft_policy : kKeepingRedrafts) {
         ++turn;
         const bool few = many_paths(tree);
         const TableModel<Real> model = drafted_table<Real>(number, few ? 0 : turn);
@@ -65,43 +65,43 @@ void expect_lossless(std::string_view tree, unsigned tables, double tolerance) {
         const auto rows = static_cast<std::int64_t>(3 + (turn + number) % 4);
         const auto depth = static_cast<std::int64_t>(1 + (turn / 2 + number / 2) % 2);
         const DecodeMethod method =
-            combine_tree(tree, drafter, tail, {rows, wide && turn % 4 < 2 ? 3 : 2, depth});
-        ASSERT_NE(promise_of(method), Promise::kNone);
+            combine_tree(tree, drafter, redraft_policy, {rows, wide && turn % 4 < 2 ? 3 : 2, depth});
+        ASSERT_NE(guarantee_of(method), Guarantee::kNone);
         const double gap = total_variation(
-            tree_law<Real>(model, method, nullptr, {.watch = &seen.watch}), product_law(model));
+            tree_dist<Real>(model, method, nullptr, {.watch = &seen.watch}), product_dist(model));
         seen.gap(gap);
         ASSERT_LT(gap, tolerance) << "table " << number << " of " << model.total << " tokens, "
                                   << named(method);
       }
     }
   }
-  EXPECT_GT(seen.watch.beside, 500u) << "drafts hardly ever branched";
+  EXPECT_GT(seen.watch.next_to, 500u) << "drafts hardly ever branched";
   EXPECT_EQ(seen.watch.beyond, 0u);
 }
 
 class EveryTree : public testing::TestWithParam<std::string_view> {};
 
-TEST_P(EveryTree, KeepsTheLawInDouble) { expect_lossless<double>(GetParam(), 20, 1e-12); }
-TEST_P(EveryTree, KeepsTheLawInFloat) { expect_lossless<float>(GetParam(), 6, 1e-6); }
+TEST_P(EveryTree, KeepsTheDistributionInDouble) { expect_lossless<double>(GetParam(), 20, 1e-12); }
+TEST_P(EveryTree, KeepsTheDistributionInFloat) { expect_lossless<float>(GetParam(), 6, 1e-6); }
 
 // Growth that looks at drafts deeper in the tree must not tell by the number of siblings what they
 // are: they stay for the next pass, and so does the noise they were drawn with.
-TEST_P(EveryTree, KeepsTheLawWhereDraftsStay) {
+TEST_P(EveryTree, KeepsTheDistributionWhereDraftsStay) {
   const std::string_view tree = GetParam();
   Seen seen{std::string(tree) + ", longer"};
   for (unsigned number = 0; number < 20; number += many_paths(tree) ? 10 : 4) {
     TableModel<double> model = table<double>(number);
     model.vocabulary = 2;
     model.total = 5;
-    const auto truth = product_law(model);
+    const auto truth = product_dist(model);
     for (const std::string_view drafter : {"uniform", "neighbour-law"}) {
       if (drafter == "neighbour-law" && many_paths(tree)) continue;
-      for (const std::string_view tail : kKeepingTails) {
+      for (const std::string_view redraft_policy : kKeepingRedrafts) {
         for (const std::int64_t rows : {4, 6}) {
           if (rows == 6 && many_paths(tree)) continue;
-          const DecodeMethod method = combine_tree(tree, drafter, tail, {rows, 2, 2});
+          const DecodeMethod method = combine_tree(tree, drafter, redraft_policy, {rows, 2, 2});
           const double gap = total_variation(
-              tree_law<double>(model, method, nullptr, {.watch = &seen.watch}), truth);
+              tree_dist<double>(model, method, nullptr, {.watch = &seen.watch}), truth);
           seen.gap(gap);
           ASSERT_LT(gap, 1e-12) << "table " << number << ", " << named(method);
         }
@@ -111,8 +111,8 @@ TEST_P(EveryTree, KeepsTheLawWhereDraftsStay) {
 }
 
 // Seven tokens: a window that a tail filled and passes used up is filled anew by a drafter, whose
-// guesses have other laws than what stood in their places.
-TEST_P(EveryTree, KeepsTheLawWhereGuessesFollowDrafts) {
+// drafts have other distributions than what stood in their places.
+TEST_P(EveryTree, KeepsTheDistributionWhereDraftsFollowDrafts) {
   const std::string_view tree = GetParam();
   Seen seen{std::string(tree) + ", seven tokens"};
   if (many_paths(tree)) GTEST_SKIP() << "half a million paths; the growth is that of rsd";
@@ -123,14 +123,14 @@ TEST_P(EveryTree, KeepsTheLawWhereGuessesFollowDrafts) {
     model.total = 7;
     const DecodeMethod method = combine_tree(tree, "left", "resample", {6, 2, 2});
     const double gap = total_variation(
-        tree_law<double>(model, method, nullptr, {.watch = &seen.watch}), product_law(model));
+        tree_dist<double>(model, method, nullptr, {.watch = &seen.watch}), product_dist(model));
     seen.gap(gap);
     ASSERT_LT(gap, 1e-12) << "table " << number << ", " << named(method);
   }
 }
 
 // Widths that follow what the last pass accepted, as an adaptive window's do.
-TEST_P(EveryTree, KeepsTheLawUnderWidthsThatChange) {
+TEST_P(EveryTree, KeepsTheDistributionUnderWidthsThatChange) {
   const std::string_view tree = GetParam();
   Seen seen{std::string(tree) + ", changing widths"};
   TreeOptions<double, WalkingRandom> options{.watch = &seen.watch};
@@ -142,10 +142,10 @@ TEST_P(EveryTree, KeepsTheLawUnderWidthsThatChange) {
     for (unsigned number = 0; number < 20; number += 4) {
       TableModel<double> model = table<double>(number);
       model.total = many_paths(tree) ? 4 : 5;
-      for (const std::string_view tail : kKeepingTails) {
-        const DecodeMethod method = combine_tree(tree, "uniform", tail, {5, 2, 2});
+      for (const std::string_view redraft_policy : kKeepingRedrafts) {
+        const DecodeMethod method = combine_tree(tree, "uniform", redraft_policy, {5, 2, 2});
         const double gap =
-            total_variation(tree_law<double>(model, method, nullptr, options), product_law(model));
+            total_variation(tree_dist<double>(model, method, nullptr, options), product_dist(model));
         seen.gap(gap);
         ASSERT_LT(gap, 1e-12) << "table " << number << ", " << named(method);
       }
@@ -153,20 +153,20 @@ TEST_P(EveryTree, KeepsTheLawUnderWidthsThatChange) {
   }
 }
 
-// Two pictures at once, each at its own pace: their joint law is the product.
-TEST_P(EveryTree, KeepsTheLawOfTwoPictures) {
+// Two images at once, each at its own pace: their joint distribution is the product.
+TEST_P(EveryTree, KeepsTheDistributionOfTwoImages) {
   const std::string_view tree = GetParam();
-  Seen seen{std::string(tree) + ", two pictures"};
+  Seen seen{std::string(tree) + ", two images"};
   for (const unsigned number : {0u, 4u}) {
     TableModel<double> model = table<double>(number);
     model.total = number == 0 ? 4 : 3;
     const DecodeMethod method = combine_tree(tree, "uniform", "maximal", {4, 2, 2});
-    const auto made = tree_law<double>(model, method, nullptr, {.items = 2, .watch = &seen.watch});
-    const double gap = total_variation(made, law_of_two(product_law(model)));
+    const auto made = tree_dist<double>(model, method, nullptr, {.items = 2, .watch = &seen.watch});
+    const double gap = total_variation(made, dist_of_two(product_dist(model)));
     seen.gap(gap);
     ASSERT_LT(gap, 1e-12) << "table " << number << ", " << named(method);
   }
-  EXPECT_GT(seen.watch.beside, 100u);
+  EXPECT_GT(seen.watch.next_to, 100u);
 }
 
 // --- row ends -----------------------------------------------------------------------------------
@@ -188,13 +188,13 @@ std::map<TokenRow, double> row_truth(const TableModel<double>& model) {
   const VocabularyGrammar& rows = *model.rows;
   const std::size_t width = rows.columns + (rows.row_end ? 1 : 0), body = width * rows.rows;
   const auto codes = static_cast<std::int32_t>(rows.codes);
-  return law_with_ends(model, body + (rows.image_end ? 1 : 0), [=](std::size_t j) {
+  return dist_with_ends(model, body + (rows.image_end ? 1 : 0), [=](std::size_t j) {
     if (j == body) return rows.row_end ? codes + 1 : codes;
     return rows.row_end && (j + 1) % width == 0 ? codes : -1;
   });
 }
 
-TEST_P(EveryTree, KeepsTheLawOfRowsThatEnd) {
+TEST_P(EveryTree, KeepsTheDistributionOfRowsThatEnd) {
   const std::string_view tree = GetParam();
   Seen seen{std::string(tree) + ", row ends"};
   std::size_t turn = 0;
@@ -202,12 +202,12 @@ TEST_P(EveryTree, KeepsTheLawOfRowsThatEnd) {
     const TableModel<double> model = row_table(number);
     const auto truth = row_truth(model);
     for (const std::string_view drafter : {"uniform", "left"}) {
-      for (const std::string_view tail : kKeepingTails) {
+      for (const std::string_view redraft_policy : kKeepingRedrafts) {
         const std::int64_t rows = many_paths(tree) ? 4 : 4 + static_cast<std::int64_t>(turn % 3);
         const DecodeMethod method =
-            combine_tree(tree, drafter, tail, {rows, 2, 1 + static_cast<std::int64_t>(turn++ % 2)});
+            combine_tree(tree, drafter, redraft_policy, {rows, 2, 1 + static_cast<std::int64_t>(turn++ % 2)});
         const double gap = total_variation(
-            tree_law<double>(model, method, nullptr, {.watch = &seen.watch}), truth);
+            tree_dist<double>(model, method, nullptr, {.watch = &seen.watch}), truth);
         seen.gap(gap);
         ASSERT_LT(gap, 1e-12) << "table " << number << ", " << named(method);
       }
@@ -218,19 +218,19 @@ TEST_P(EveryTree, KeepsTheLawOfRowsThatEnd) {
 INSTANTIATE_TEST_SUITE_P(All, EveryTree,
                          testing::ValuesIn(tree_names().begin(), tree_names().end()));
 
-// --- laws from another model --------------------------------------------------------------------
+// --- distributions from another model --------------------------------------------------------------------
 
-// Another table over the same ids: laws with and without zeros, all on one id, the same for all
+// Another table over the same ids: distributions with and without zeros, all on one id, the same for all
 // prefixes; cut and heated in another way than the target's.
 template <typename Real>
 TableModel<Real> draft_table(const TableModel<Real>& target, unsigned number) {
   TableModel<Real> out = target;
   out.seed += 500;
   out.kind = static_cast<TableKind>((number / 2) % 4);
-  out.law = {};
-  if (number % 5 == 1) out.law.top_k = 1;
-  if (number % 5 == 2) out.law.top_k = 2;
-  if (number % 5 == 3) out.law.temperature = 0.3;
+  out.dist = {};
+  if (number % 5 == 1) out.dist.top_k = 1;
+  if (number % 5 == 2) out.dist.top_k = 2;
+  if (number % 5 == 3) out.dist.temperature = 0.3;
   return out;
 }
 
@@ -240,7 +240,7 @@ void expect_lossless_from_source(std::string_view tree, unsigned tables, double 
   std::size_t turn = 0, misplaced = 0;
   for (unsigned number = 0; number < tables; ++number) {
     const TableModel<Real> model = drafted_table<Real>(number, many_paths(tree) ? 0 : number / 2);
-    const auto truth = product_law(model);
+    const auto truth = product_dist(model);
     for (const bool gaps : {false, true}) {
       for (std::int64_t rows = 3; rows <= 6; ++rows, ++turn) {
         if (many_paths(tree) && rows == 6) continue;
@@ -248,53 +248,53 @@ void expect_lossless_from_source(std::string_view tree, unsigned tables, double 
         const auto width = wide ? 3 : 2;
         const DecodeMethod method = combine_tree(
             tree, kModelDrafter, "drop", {rows, width, 1 + static_cast<std::int64_t>(turn % 2)});
-        TableLaws<Real> laws(draft_table(model, number), gaps);
+        TableDistributions<Real> dists(draft_table(model, number), gaps);
         const double gap =
-            total_variation(tree_law<Real>(model, method, &laws, {.watch = &seen.watch}), truth);
+            total_variation(tree_dist<Real>(model, method, &dists, {.watch = &seen.watch}), truth);
         seen.gap(gap);
         ASSERT_LT(gap, tolerance) << "table " << number << ", " << named(method)
-                                  << (gaps ? ", some without a law" : "");
-        misplaced += laws.misplaced();
+                                  << (gaps ? ", some without a distribution" : "");
+        misplaced += dists.misplaced();
       }
     }
   }
-  EXPECT_GT(seen.watch.beside, 1000u) << "drafts hardly ever branched";
+  EXPECT_GT(seen.watch.next_to, 1000u) << "drafts hardly ever branched";
   EXPECT_EQ(misplaced, 0u) << "laws were asked for twice, or before their parents'";
-  EXPECT_EQ(seen.watch.beyond, 0u) << "rows behind the last token that a picture can use";
+  EXPECT_EQ(seen.watch.beyond, 0u) << "rows after the last token that an image can use";
 }
 
 class EverySourcedTree : public testing::TestWithParam<std::string_view> {};
 
-TEST_P(EverySourcedTree, KeepsTheLawInDouble) {
+TEST_P(EverySourcedTree, KeepsTheDistributionInDouble) {
   expect_lossless_from_source<double>(GetParam(), 20, 1e-12);
 }
-TEST_P(EverySourcedTree, KeepsTheLawInFloat) {
+TEST_P(EverySourcedTree, KeepsTheDistributionInFloat) {
   expect_lossless_from_source<float>(GetParam(), 8, 1e-6);
 }
 
-TEST_P(EverySourcedTree, KeepsTheLawOfRowsThatEnd) {
+TEST_P(EverySourcedTree, KeepsTheDistributionOfRowsThatEnd) {
   Seen seen{std::string(GetParam()) + " from a source, row ends"};
   for (unsigned number = 0; number < 12; ++number) {
     const TableModel<double> model = row_table(number);
     const auto rows = static_cast<std::int64_t>(3 + number % 3);
     const DecodeMethod method = combine_tree(GetParam(), kModelDrafter, "drop", {rows, 2, 2});
-    TableLaws<double> laws(draft_table(model, number), number % 2 == 1);
+    TableDistributions<double> dists(draft_table(model, number), number % 2 == 1);
     const double gap = total_variation(
-        tree_law<double>(model, method, &laws, {.watch = &seen.watch}), row_truth(model));
+        tree_dist<double>(model, method, &dists, {.watch = &seen.watch}), row_truth(model));
     seen.gap(gap);
     ASSERT_LT(gap, 1e-12) << "table " << number << ", " << named(method);
   }
 }
 
-TEST_P(EverySourcedTree, KeepsTheLawOfTwoPictures) {
-  Seen seen{std::string(GetParam()) + " from a source, two pictures"};
+TEST_P(EverySourcedTree, KeepsTheDistributionOfTwoImages) {
+  Seen seen{std::string(GetParam()) + " from a source, two images"};
   for (const unsigned number : {0u, 2u}) {
     TableModel<double> model = table<double>(number);
     model.total = many_paths(GetParam()) ? 3 : 4;
-    TableLaws<double> laws(draft_table(model, 3), number == 2);
+    TableDistributions<double> dists(draft_table(model, 3), number == 2);
     const DecodeMethod method = combine_tree(GetParam(), kModelDrafter, "drop", {4, 2, 2});
-    const auto made = tree_law<double>(model, method, &laws, {.items = 2, .watch = &seen.watch});
-    const double gap = total_variation(made, law_of_two(product_law(model)));
+    const auto made = tree_dist<double>(model, method, &dists, {.items = 2, .watch = &seen.watch});
+    const double gap = total_variation(made, dist_of_two(product_dist(model)));
     seen.gap(gap);
     ASSERT_LT(gap, 1e-12) << "table " << number << ", " << named(method);
   }
@@ -305,15 +305,15 @@ INSTANTIATE_TEST_SUITE_P(All, EverySourcedTree,
 
 // --- what candidates are drawn from -------------------------------------------------------------
 
-// A window whose places held other laws before: dense, then guesses without chance or of the
-// uniform law. Whoever the parent, candidates come from the law that stands there now.
-TEST(TreeGrowth, CandidatesComeFromTheLawThatTheyAreRecordedWith) {
+// A window whose places held other distributions before: dense, then drafts without chance or of the
+// uniform distribution. Whoever the parent, candidates come from the distribution that stands there now.
+TEST(TreeGrowth, CandidatesComeFromTheDistributionThatTheyAreRecordedWith) {
   const VocabularyGrammar grammar = VocabularyGrammar::line(3, 8);
   const std::vector<double> even(3, 1.0 / 3), ends{0.5, 0, 0.5};
   for (const Candidates kind :
        {Candidates::kIndependent, Candidates::kDistinct, Candidates::kLikeliest}) {
     for (const bool by_value : {false, true}) {
-      DraftWindow<double> window(3, grammar, DraftLaws::kHere);
+      DraftWindow<double> window(3, grammar, DraftDistributions::kHere);
       for (int i = 0; i < 3; ++i) window.append_dense(0, ends);
       window.resize(0);
       window.append_dense(0, even);
@@ -327,24 +327,24 @@ TEST(TreeGrowth, CandidatesComeFromTheLawThatTheyAreRecordedWith) {
       ASSERT_TRUE(growth.grow(tree, &window, kind, 1, random, std::span(scratch)));
       EXPECT_GT(tree.size(), 4u);
       for (std::int32_t node = 1; node < static_cast<std::int32_t>(tree.size()); ++node) {
-        EXPECT_GT(tree.law(tree.parent(node)).prob(tree.token(node)), 0)
+        EXPECT_GT(tree.dist(tree.parent(node)).prob(tree.token(node)), 0)
             << "token " << tree.token(node) << " at depth " << tree.depth(node);
       }
     }
   }
 }
 
-// Six tokens of two ids are the first where a shape that follows the laws of drafts deeper in the
-// window can be told from one that does not.
-TEST(TreeGrowth, ByValueKeepsTheLawOfSixTokens) {
+// Six tokens of two ids are the first where a shape that follows the distributions of drafts deeper in the
+// window can be notified from one that does not.
+TEST(TreeGrowth, ByValueKeepsTheDistributionOfSixTokens) {
   for (const unsigned number : {0u, 4u}) {
     TableModel<double> model = table<double>(number);
     model.total = 6;
-    const auto truth = product_law(model);
-    for (const std::string_view tail : {"resample", "maximal"}) {
+    const auto truth = product_dist(model);
+    for (const std::string_view redraft_policy : {"resample", "maximal"}) {
       for (const std::int64_t rows : {5, 6, 7}) {
-        const DecodeMethod method = combine_tree("dyspec", "uniform", tail, {rows, 2, 1});
-        EXPECT_LT(total_variation(tree_law<double>(model, method), truth), 1e-12)
+        const DecodeMethod method = combine_tree("dyspec", "uniform", redraft_policy, {rows, 2, 1});
+        EXPECT_LT(total_variation(tree_dist<double>(model, method), truth), 1e-12)
             << "table " << number << ", " << named(method);
       }
     }

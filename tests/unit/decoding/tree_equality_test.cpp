@@ -1,4 +1,4 @@
-// Branching drafts in the real loop on the seeded tiny model: under equality the picture is plain
+// Branching drafts in the real loop on the seeded tiny model: under equality the image is plain
 // decoding's whoever drafts and however the tree grows; a tree of one candidate a position is the
 // chain; batches, threads and widths of passes change nothing.
 #include <gtest/gtest.h>
@@ -22,15 +22,15 @@ constexpr std::int64_t kWindows[] = {3, 16};
 #else
 constexpr std::int64_t kWindows[] = {2, 3, 5, 8, 16, 64};
 #endif
-constexpr std::string_view kKeepingTails[] = {"resample", "maximal", "gumbel"};
+constexpr std::string_view kKeepingRedrafts[] = {"resample", "maximal", "gumbel"};
 
 std::string named(const DecodeMethod& method) {
-  return method.tree + ": " + method.drafter + '/' + method.tail + " window " +
+  return method.tree + ": " + method.drafter + '/' + method.redraft_policy + " window " +
          std::to_string(method.window) + ", width " + std::to_string(method.get<TreeSettings>().width) +
          ", depth " + std::to_string(method.get<TreeSettings>().depth);
 }
 
-// A run of shipped parts; with a draft model the tree's laws are its.
+// A run of shipped parts; with a draft model the tree's distributions are its.
 std::vector<StreamResult> run_tree(const TinyRun& tiny, const std::vector<Stream>& items,
                                    const DecodeMethod& method, ModelDrafter* draft = nullptr,
                                    WindowController* controller = nullptr) {
@@ -41,7 +41,7 @@ std::vector<StreamResult> run_tree(const TinyRun& tiny, const std::vector<Stream
                   image_limits(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
                                             .prompt_rows = 8,
                                             .window = method.window,
-                                            .laws = true,
+                                            .dists = true,
                                             .shape = parts.shape()}),
                   parts, controller);
   return run_drafted(loop, items, draft);
@@ -64,7 +64,7 @@ TEST_P(TreeEquality, IsPlainDecodingTokenForToken) {
       for (int again = 0; again < 3; ++again, ++turn) {
         const std::string_view drafter = drafter_names()[1 + turn % (drafter_names().size() - 1)];
         const DecodeMethod method =
-            combine_tree("gumbel", drafter, kKeepingTails[turn % 3], {window, width, 3});
+            combine_tree("gumbel", drafter, kKeepingRedrafts[turn % 3], {window, width, 3});
         const auto together = run_tree(tiny, items, method);
         ASSERT_EQ(tokens_of(together), truth) << named(method);
         const std::size_t one = turn % items.size();
@@ -89,11 +89,11 @@ TEST(TreeEquality, OneCandidateAPositionIsTheExactChain) {
   const TinyRun tiny;
   const std::vector<Stream> items = first_items(tiny, 3);
   for (const std::string_view drafter : {"uniform", "left", "neighbour-law", "lookup"}) {
-    for (const std::string_view tail : kKeepingTails) {
+    for (const std::string_view redraft_policy : kKeepingRedrafts) {
       for (const std::int64_t window : {2, 5, 16}) {
-        const auto chain = run_tree(tiny, items, combine(drafter, tail, "exact", window));
+        const auto chain = run_tree(tiny, items, combine(drafter, redraft_policy, "exact", window));
         for (const std::string_view tree : {"rrs", "rsd", "dyspec", "pac"}) {
-          const DecodeMethod method = combine_tree(tree, drafter, tail, {window, 1, 3});
+          const DecodeMethod method = combine_tree(tree, drafter, redraft_policy, {window, 1, 3});
           const auto made = run_tree(tiny, items, method);
           ASSERT_EQ(tokens_of(made), tokens_of(chain)) << named(method);
           for (std::size_t i = 0; i < items.size(); ++i) {
@@ -114,9 +114,9 @@ TEST(TreeEquality, PassesAreNeverMoreThanPlain) {
   const std::int64_t most = tiny.model.image_token_count();
   std::size_t turn = 0;
   for (const std::string_view tree : tree_names()) {
-    for (const std::string_view tail : kKeepingTails) {
+    for (const std::string_view redraft_policy : kKeepingRedrafts) {
       const std::int64_t window = std::array{2, 16, 64}[turn++ % 3];
-      const DecodeMethod method = combine_tree(tree, "uniform", tail, {window, 3, 3});
+      const DecodeMethod method = combine_tree(tree, "uniform", redraft_policy, {window, 3, 3});
       for (const StreamResult& result : run_tree(tiny, items, method)) {
         EXPECT_EQ(result.status, StreamStatus::kDone) << named(method);
         EXPECT_LE(result.passes, most) << named(method);
@@ -151,7 +151,7 @@ TEST(TreeEquality, BatchOrderSizeAndThreadsChangeNothing) {
   }
 }
 
-// --- laws from a draft model ------------------------------------------------------------------
+// --- distributions from a draft model ------------------------------------------------------------------
 
 // Weights of another seed under the names and shapes of a model.
 class OtherWeights final : public TensorSource {
@@ -194,7 +194,7 @@ std::unique_ptr<ModelDrafter> tree_drafter(const StreamModel& model,
                          .trees = true});
 }
 
-TEST(TreeEquality, ADraftModelChangesPassesNeverThePicture) {
+TEST(TreeEquality, ADraftModelChangesPassesNeverTheImage) {
   const TinyRun tiny;
   const OtherModel other;
   const std::vector<Stream> items = first_items(tiny, 3);
@@ -236,16 +236,16 @@ TEST(TreeEquality, ADraftModelUnderEveryTree) {
   }
 }
 
-// The law behind the first `known` tokens, as trees ask for it.
-std::vector<float> asked_law(ModelDrafter& drafter, const Tokens& tokens, std::size_t known,
+// The distribution after the first `known` tokens, as trees ask for it.
+std::vector<float> asked_dist(ModelDrafter& drafter, const Tokens& tokens, std::size_t known,
                              std::size_t vocabulary) {
   DraftTree<float> tree(2, vocabulary, true);
   tree.reset(tokens[known - 1]);
   const std::int32_t root[] = {0};
   TreeJob<float> job{0, std::span(tokens).first(known), &tree, root};
   drafter.answer({&job, 1});
-  const std::span<const float> law = tree.law(0).dense;
-  return {law.begin(), law.end()};
+  const std::span<const float> dist = tree.dist(0).dense;
+  return {dist.begin(), dist.end()};
 }
 
 bool catches_up() {
@@ -258,12 +258,12 @@ bool catches_up() {
   for (const auto& drafter : {&often, &seldom}) {
     (*drafter)->set_stream(0, draft_stream(items[0], tiny.model.config().grammar()));
   }
-  asked_law(*seldom, tokens, 1, vocabulary);
-  std::vector<float> law;
+  asked_dist(*seldom, tokens, 1, vocabulary);
+  std::vector<float> dist;
   for (std::size_t known = 1; known <= 12; ++known) {
-    law = asked_law(*often, tokens, known, vocabulary);
+    dist = asked_dist(*often, tokens, known, vocabulary);
   }
-  return asked_law(*seldom, tokens, 12, vocabulary) == law;
+  return asked_dist(*seldom, tokens, 12, vocabulary) == dist;
 }
 
 // Passes of one row ask the draft model for nothing, however many there are: what it says next is

@@ -1,6 +1,6 @@
 // Methods whose drafts branch: settings that are refused, and rows that are broken. A broken row in
-// the middle of a tree stands behind drafts that may be wrong and costs passes alone; the first row
-// stands behind what is true and fails its picture.
+// the middle of a tree stands after drafts that may be wrong and costs passes alone; the first row
+// stands after what is true and fails its image.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,9 +34,9 @@ TEST(CheckTrees, TakesWhatThereIs) {
   for (const std::string_view tree : tree_names()) {
     for (const std::string_view drafter : drafter_names()) {
       if (drafter == "none") continue;
-      for (const std::string_view tail : {"resample", "maximal", "gumbel"}) {
-        // Values of a window's laws would tell of drafts that outlive the pass.
-        EXPECT_EQ(refusal(combine_tree(tree, drafter, tail, {})),
+      for (const std::string_view redraft_policy : {"resample", "maximal", "gumbel"}) {
+        // Values of a window's distributions would tell of drafts that outlive the pass.
+        EXPECT_EQ(refusal(combine_tree(tree, drafter, redraft_policy, {})),
                   tree == "dyspec" ? "E_DECODE_CONFLICT" : "")
             << tree << ' ' << drafter;
       }
@@ -74,9 +74,9 @@ TEST(CheckTrees, RefusesAnotherRuleThanTheTreesOwn) {
 
 TEST(CheckTrees, RefusesTailsThatDoNotGoWithTheDrafter) {
   for (const std::string_view tree : tree_names()) {
-    for (const std::string_view tail : {"resample", "maximal", "gumbel"}) {
-      EXPECT_EQ(refusal(combine_tree(tree, kModelDrafter, tail, {})), "E_DECODE_CONFLICT")
-          << tree << ' ' << tail;
+    for (const std::string_view redraft_policy : {"resample", "maximal", "gumbel"}) {
+      EXPECT_EQ(refusal(combine_tree(tree, kModelDrafter, redraft_policy, {})), "E_DECODE_CONFLICT")
+          << tree << ' ' << redraft_policy;
     }
     for (const std::string_view drafter : drafter_names()) {
       EXPECT_EQ(refusal(combine_tree(tree, drafter, "drop", {})), "E_DECODE_CONFLICT")
@@ -87,8 +87,8 @@ TEST(CheckTrees, RefusesTailsThatDoNotGoWithTheDrafter) {
   }
 }
 
-// What a name promises, parts cannot take away.
-TEST(CheckTrees, NamesKeepTheirPromise) {
+// What a name guarantees, parts cannot take away.
+TEST(CheckTrees, NamesKeepTheirGuarantee) {
   DecodeMethod method = settled("gumbel-tree");
   method.tree = "rsd";
   method.rule = "exact";
@@ -142,15 +142,15 @@ TEST(CheckTrees, RefusesShapesOutOfRange) {
   }
 }
 
-TEST(CheckTrees, PromisesFollowTheTree) {
-  EXPECT_EQ(promise_of(settled("tree")), Promise::kSameLaw);
-  EXPECT_EQ(promise_of(settled("draft-tree")), Promise::kSameLaw);
-  EXPECT_EQ(promise_of(settled("gumbel-tree")), Promise::kSameTokens);
+TEST(CheckTrees, GuaranteesFollowTheTree) {
+  EXPECT_EQ(guarantee_of(settled("tree")), Guarantee::kLossless);
+  EXPECT_EQ(guarantee_of(settled("draft-tree")), Guarantee::kLossless);
+  EXPECT_EQ(guarantee_of(settled("gumbel-tree")), Guarantee::kSameTokens);
 }
 
 // --- rows that are broken -----------------------------------------------------------------------
 
-// The tiny model with a picture code that overflows whoever sees it.
+// The tiny model with an image code that overflows whoever sees it.
 struct BrokenCode {
   explicit BrokenCode(std::int32_t code)
       : opened(open_model("test:tiny")), backend(make_backend("cpu", {.threads = 2})), model([&] {
@@ -207,7 +207,7 @@ std::vector<StreamResult> run_tree(const StreamModel& model, const std::vector<S
                   image_limits(model, {.items = static_cast<std::int64_t>(items.size()),
                                        .prompt_rows = 8,
                                        .window = method.window,
-                                       .laws = true,
+                                       .dists = true,
                                        .shape = parts.shape()}),
                   parts);
   return run_drafted(loop, items, source);
@@ -217,7 +217,7 @@ bool holds(const Tokens& tokens, std::int32_t code) {
   return std::find(tokens.begin(), tokens.end(), code) != tokens.end();
 }
 
-// A code that one picture has and no other one; their last codes, which no row sees, apart.
+// A code that one image has and no other one; their last codes, which no row sees, apart.
 std::int32_t code_of_one(const std::vector<StreamResult>& results, std::size_t one) {
   for (std::int32_t code = 0; code < 64; ++code) {
     bool alone = true;
@@ -262,7 +262,7 @@ TEST(BrokenRows, CostPassesWhereTheyAreDraftsAndFailWhereTheyAreTrue) {
   }
 }
 
-// Under the other rules a picture ends early only if it holds the code.
+// Under the other rules an image ends early only if it holds the code.
 TEST(BrokenRows, FailNothingUnderAnyTree) {
   const TinyRun tiny;
   const std::vector<Stream> items = {tiny.item(0), tiny.item(2), tiny.item(3), tiny.item(5)};
@@ -283,7 +283,7 @@ TEST(BrokenRows, FailNothingUnderAnyTree) {
   EXPECT_GT(done, 5);
 }
 
-// A draft model whose rows are broken behind some codes leaves nodes without children.
+// A draft model whose rows are broken after some codes leaves nodes without children.
 TEST(BrokenRows, OfADraftModelFailNothing) {
   const TinyRun tiny;
   const std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
@@ -300,7 +300,7 @@ TEST(BrokenRows, OfADraftModelFailNothing) {
     for (std::size_t i = 0; i < items.size(); ++i) {
       EXPECT_EQ(results[i].status, StreamStatus::kDone);
       EXPECT_EQ(results[i].tokens, truth[i].tokens);
-      // Behind such a code the draft model is of no use any more.
+      // After such a code the draft model is of no use any more.
       const bool early = holds({truth[i].tokens.begin(), truth[i].tokens.begin() + 40}, code);
       if (!early) continue;
       EXPECT_GT(results[i].passes, 20);

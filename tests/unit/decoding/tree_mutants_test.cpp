@@ -1,6 +1,6 @@
 // Faults that code for branching drafts is known to fall into, kept as switchable mutants. The
-// enumerator must see each of them on at least one of twenty tables, for laws from windows and from
-// another model; the same code with its fault switched off must keep the law.
+// enumerator must see each of them on at least one of twenty tables, for distributions from windows and from
+// another model; the same code with its fault switched off must keep the distribution.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,13 +13,13 @@ namespace tessera {
 namespace {
 
 using Table = TableModel<double>;
-using Law = std::map<TokenRow, double>;
+using Distribution = std::map<TokenRow, double>;
 using Siblings = SiblingRule<double, WalkingRandom>;
-using Tail = TailPolicy<double, WalkingRandom>;
+using RedraftPolicyKind = RedraftPolicy<double, WalkingRandom>;
 
-// Who gives the laws of candidates: a source, or a drafter and a tail.
+// Who gives the distributions of candidates: a source, or a drafter and a tail.
 struct Method {
-  std::string_view drafter, tail;
+  std::string_view drafter, redraft_policy;
   bool sourced() const { return drafter == kModelDrafter; }
 };
 constexpr Method kSourced{kModelDrafter, "drop"};
@@ -33,7 +33,7 @@ struct HeldTree {
       : rule(std::move(siblings)) {
     using Parts = MethodParts<double, Random>;
     const DecodeAids aids = aids_for(model.vocabulary);
-    tail = Parts::find(Parts::kTails, method.tail)->make({}, aids);
+    redraft_policy = Parts::find(Parts::kRedrafts, method.redraft_policy)->make({}, aids);
     if (!method.sourced()) {
       drafter = Parts::find(Parts::kDrafters, method.drafter)->make({}, aids);
       return;
@@ -41,58 +41,58 @@ struct HeldTree {
     Table draft = model;
     draft.seed += 500;
     draft.kind = TableKind::kSmooth;
-    draft.law = {};
-    source = std::make_unique<TableLaws<double>>(draft, /*gaps=*/false);
+    draft.dist = {};
+    source = std::make_unique<TableDistributions<double>>(draft, /*gaps=*/false);
   }
   SequenceParts<double, Random> parts() const {
-    SequenceParts<double, Random> out{{nullptr, tail.get(), drafter.get()}};
+    SequenceParts<double, Random> out{{nullptr, redraft_policy.get(), drafter.get()}};
     out.tree = {rule.get(), source.get(), {2, 2, false}};
     return out;
   }
 
   std::unique_ptr<SiblingRule<double, Random>> rule;
-  std::unique_ptr<TailPolicy<double, Random>> tail;
+  std::unique_ptr<RedraftPolicy<double, Random>> redraft_policy;
   std::unique_ptr<Drafter<double, Random>> drafter;
-  std::unique_ptr<TableLaws<double>> source;
+  std::unique_ptr<TableDistributions<double>> source;
 };
 using Held = HeldTree<WalkingRandom>;
 
 template <typename Random>
-Law law_of(const Table& model, const HeldTree<Random>& held,
+Distribution dist_of(const Table& model, const HeldTree<Random>& held,
            const TreeRowChange<double>& change = nullptr) {
-  return law_of_trees<Random>(model, kRows, [&]() -> const HeldTree<Random>& { return held; },
+  return dist_of_trees<Random>(model, kRows, [&]() -> const HeldTree<Random>& { return held; },
                               {.change = change});
 }
 
-// Every kind with two ids and with three. Laws of a window branch where a tail left them, from the
+// Every kind with two ids and with three. Distributions of a window branch where a tail left them, from the
 // third position on; a source's do from the second one. Candidates that are often refused and may
 // repeat have many paths: there two ids have to do.
-Table table_for(const Method& method, unsigned number, std::size_t most_ids) {
+Table table_for(const Method& method, unsigned number, std::size_t max_ids) {
   Table model = table<double>(number);
-  if (!method.sourced()) model.vocabulary = std::min(model.vocabulary, most_ids);
+  if (!method.sourced()) model.vocabulary = std::min(model.vocabulary, max_ids);
   model.kind = static_cast<TableKind>(number / 2 % 4);
-  model.law.top_k = model.kind == TableKind::kTopK && model.vocabulary == 3 ? 2 : 0;
+  model.dist.top_k = model.kind == TableKind::kTopK && model.vocabulary == 3 ? 2 : 0;
   model.total = model.vocabulary == 3 && method.sourced() ? 3 : 4;
   return model;
 }
 
 // `law(model, method, faulty)` on twenty tables.
-template <typename LawOf>
-void expect_seen(const std::string& what, std::span<const Method> methods, LawOf law,
-                 std::size_t most_ids = 3) {
+template <typename DistributionOf>
+void expect_seen(const std::string& what, std::span<const Method> methods, DistributionOf dist,
+                 std::size_t max_ids = 3) {
   for (const Method& method : methods) {
     double most = 0, twin = 0;
     int seen = 0;
     for (unsigned number = 0; number < 20; ++number) {
-      const Table model = table_for(method, number, most_ids);
-      const Law truth = product_law(model);
-      const double gap = total_variation(law(model, method, true), truth);
+      const Table model = table_for(method, number, max_ids);
+      const Distribution truth = product_dist(model);
+      const double gap = total_variation(dist(model, method, true), truth);
       most = std::max(most, gap);
       seen += gap > 1e-4 ? 1 : 0;
-      twin = std::max(twin, total_variation(law(model, method, false), truth));
+      twin = std::max(twin, total_variation(dist(model, method, false), truth));
     }
     const std::string name =
-        what + " in " + std::string(method.drafter) + '/' + std::string(method.tail);
+        what + " in " + std::string(method.drafter) + '/' + std::string(method.redraft_policy);
     std::cout << name << ": total variation up to " << most << ", seen on " << seen
               << " tables; twin " << twin << '\n';
     EXPECT_GT(seen, 0) << name;
@@ -103,35 +103,35 @@ void expect_seen(const std::string& what, std::span<const Method> methods, LawOf
 // The same for a fault of a rule: `make(faulty)` gives it.
 template <typename MakeRule>
 void expect_rule_seen(const std::string& what, std::span<const Method> methods, MakeRule make,
-                      std::size_t most_ids = 3) {
+                      std::size_t max_ids = 3) {
   expect_seen(
       what, methods,
       [&](const Table& model, const Method& method, bool faulty) {
-        return law_of(model, Held(model, method, make(faulty)));
+        return dist_of(model, Held(model, method, make(faulty)));
       },
-      most_ids);
+      max_ids);
 }
 
 constexpr Method kMethods[] = {kSourced, {"uniform", "resample"}, {"neighbour-law", "maximal"}};
 
 // --- which candidate is taken -------------------------------------------------------------------
 
-// Goes on testing behind an accepted candidate and takes the one that the target likes best.
+// Goes on testing after an accepted candidate and takes the one that the target likes best.
 class LikeliestRule final : public Siblings {
  public:
   explicit LikeliestRule(bool faulty) : faulty_(faulty) {}
   std::string_view name() const override { return "likeliest"; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override { return inner_.candidates(); }
-  SiblingJudgement<double> judge(const SiblingTest<double>& test, WalkingRandom& random,
+  SiblingDecision<double> accept(const SiblingTest<double>& test, WalkingRandom& random,
                                  std::span<double> scratch) const override {
-    SiblingJudgement<double> out = inner_.judge(test, random, scratch);
+    SiblingDecision<double> out = inner_.accept(test, random, scratch);
     if (!faulty_ || out.chosen < 0) return out;
     const auto p = [&](std::int32_t id) { return test.target.probs[static_cast<std::size_t>(id)]; };
     for (auto j = static_cast<std::size_t>(out.chosen) + 1; j < test.candidates.size(); ++j) {
       const std::int32_t token = test.candidates[j];
       const Draw draw{Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)};
-      const bool accepted = random.accepts(draw, p(token), test.law.prob(token));
+      const bool accepted = random.accepts(draw, p(token), test.dist.prob(token));
       if (!accepted || p(token) <= p(out.token)) continue;
       out.chosen = static_cast<std::int32_t>(j);
       out.token = token;
@@ -158,11 +158,11 @@ class MistakenRule final : public Siblings {
       : drawn_(drawn_distinct ? Candidates::kDistinct : Candidates::kIndependent),
         inner_(tested_distinct) {}
   std::string_view name() const override { return "mistaken"; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override { return drawn_; }
-  SiblingJudgement<double> judge(const SiblingTest<double>& test, WalkingRandom& random,
+  SiblingDecision<double> accept(const SiblingTest<double>& test, WalkingRandom& random,
                                  std::span<double> scratch) const override {
-    return inner_.judge(test, random, scratch);
+    return inner_.accept(test, random, scratch);
   }
 
  private:
@@ -189,11 +189,11 @@ class ForgetfulRule final : public Siblings {
  public:
   ForgetfulRule(bool distinct, bool faulty) : inner_(distinct), faulty_(faulty) {}
   std::string_view name() const override { return "forgetful"; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override { return inner_.candidates(); }
-  SiblingJudgement<double> judge(const SiblingTest<double>& test, WalkingRandom& random,
+  SiblingDecision<double> accept(const SiblingTest<double>& test, WalkingRandom& random,
                                  std::span<double> scratch) const override {
-    SiblingJudgement<double> out = inner_.judge(test, random, scratch);
+    SiblingDecision<double> out = inner_.accept(test, random, scratch);
     if (!faulty_ || out.chosen >= 0) return out;
     out.token = draw_residual(
         test.target, {Purpose::kResidual, test.position}, [](std::int32_t) { return 0.0; }, random,
@@ -221,30 +221,30 @@ class TwoRhoRule final : public Siblings {
   // 0 stands for the number of candidates.
   TwoRhoRule(double tested, double left) : tested_(tested), left_(left) {}
   std::string_view name() const override { return "two rho"; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override { return Candidates::kIndependent; }
-  SiblingJudgement<double> judge(const SiblingTest<double>& test, WalkingRandom& random,
+  SiblingDecision<double> accept(const SiblingTest<double>& test, WalkingRandom& random,
                                  std::span<double> scratch) const override {
     const auto count = static_cast<double>(test.candidates.size());
     const double tested = tested_ > 0 ? tested_ : count, left = left_ > 0 ? left_ : count;
     const auto p = [&](std::int32_t id) { return test.target.probs[static_cast<std::size_t>(id)]; };
-    SiblingJudgement<double> out;
+    SiblingDecision<double> out;
     for (std::size_t j = 0; j < test.candidates.size(); ++j) {
       const std::int32_t token = test.candidates[j];
       const Draw draw{Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)};
-      if (!random.accepts(draw, p(token), tested * test.law.prob(token))) continue;
+      if (!random.accepts(draw, p(token), tested * test.dist.prob(token))) continue;
       out.chosen = static_cast<std::int32_t>(j);
       out.token = token;
       return out;
     }
     double one = 0;  // the chance that a candidate is accepted
     for (const std::int32_t id : test.target.logits.support) {
-      one += std::min(test.law.prob(id), p(id) / left);
+      one += std::min(test.dist.prob(id), p(id) / left);
     }
     const double share = one > 0 ? (1 - std::pow(1 - one, count)) / one : 0;
     out.token = draw_residual(
         test.target, {Purpose::kResidual, test.position},
-        [&](std::int32_t id) { return share * std::min(test.law.prob(id), p(id) / left); }, random,
+        [&](std::int32_t id) { return share * std::min(test.dist.prob(id), p(id) / left); }, random,
         scratch);
     return out;
   }
@@ -267,12 +267,12 @@ class UnscaledPointsRule final : public Siblings {
  public:
   explicit UnscaledPointsRule(bool faulty) : faulty_(faulty) {}
   std::string_view name() const override { return "unscaled points"; }
-  Promise promise() const override { return Promise::kSameLaw; }
+  Guarantee guarantee() const override { return Guarantee::kLossless; }
   Candidates candidates() const override { return Candidates::kLikeliest; }
-  SiblingJudgement<double> judge(const SiblingTest<double>& test, WalkingRandom& random,
+  SiblingDecision<double> accept(const SiblingTest<double>& test, WalkingRandom& random,
                                  std::span<double> scratch) const override {
     ResidualRow<double> left(test.target, scratch.first(scratch.size() / 2));
-    SiblingJudgement<double> out;
+    SiblingDecision<double> out;
     for (std::size_t j = 0; j < test.candidates.size(); ++j) {
       const std::int32_t token = test.candidates[j];
       const double mass = left.mass(token);
@@ -330,21 +330,21 @@ class SiblingNumbers : public WalkingRandom {
 };
 
 TEST(TreeMutants, OneNumberForAllSiblings) {
-  const auto law = [](const Table& model, const Method& method, auto random) {
+  const auto dist = [](const Table& model, const Method& method, auto random) {
     using Random = decltype(random);
-    return law_of(model, HeldTree<Random>(model, method,
+    return dist_of(model, HeldTree<Random>(model, method,
                                           std::make_unique<RecursiveRule<double, Random>>(true)));
   };
   expect_seen("one U for all siblings", kMethods,
               [&](const Table& model, const Method& method, bool faulty) {
-                return faulty ? law(model, method, SiblingNumbers<true>(nullptr, 0))
-                              : law(model, method, SiblingNumbers<false>(nullptr, 0));
+                return faulty ? dist(model, method, SiblingNumbers<true>(nullptr, 0))
+                              : dist(model, method, SiblingNumbers<false>(nullptr, 0));
               });
 }
 
-// --- rows behind leaves -------------------------------------------------------------------------
+// --- rows after leaves -------------------------------------------------------------------------
 
-// What stands behind a path that was right to its end comes from the uniform law. As a proposal
+// What stands after a path that was right to its end comes from the uniform distribution. As a proposal
 // such a row would be sound: proposals are recorded with the row they were drawn from.
 void flatten_leaves(std::vector<Rows<double>>& rows, const std::vector<TokenRow>& contexts) {
   if (rows.size() < 2) return;
@@ -359,25 +359,25 @@ void flatten_leaves(std::vector<Rows<double>>& rows, const std::vector<TokenRow>
   }
 }
 
-TEST(TreeMutants, UniformTokenBehindAWholePath) {
-  expect_seen("uniform behind a leaf", kMethods,
+TEST(TreeMutants, UniformTokenAfterAWholePath) {
+  expect_seen("uniform after a leaf", kMethods,
               [](const Table& model, const Method& method, bool faulty) {
                 const Held held(model, method,
                                 std::make_unique<RecursiveRule<double, WalkingRandom>>(true));
-                return law_of(model, held, faulty ? flatten_leaves : TreeRowChange<double>());
+                return dist_of(model, held, faulty ? flatten_leaves : TreeRowChange<double>());
               });
 }
 
 // --- what a kept draft is recorded as -----------------------------------------------------------
 
-// Puts the old law where the window reads that of the new draft, if the draft stayed.
-class StaleLawTail final : public Tail {
+// Puts the old distribution where the window reads that of the new draft, if the draft stayed.
+class StaleDistributionRedraft final : public RedraftPolicyKind {
  public:
-  StaleLawTail(std::unique_ptr<Tail> tail, bool faulty)
-      : inner_(std::move(tail)), faulty_(faulty) {}
+  StaleDistributionRedraft(std::unique_ptr<RedraftPolicyKind> redraft_policy, bool faulty)
+      : inner_(std::move(redraft_policy)), faulty_(faulty) {}
   std::string_view name() const override { return "stale"; }
-  bool needs_laws() const override { return true; }
-  std::int32_t redraft(const TargetRow<double>& row, const DraftLaw<double>* old,
+  bool needs_dists() const override { return true; }
+  std::int32_t redraft(const TargetRow<double>& row, const DraftDistribution<double>* old,
                        std::int32_t old_token, std::uint32_t position, WalkingRandom& random,
                        std::span<double> scratch) const override {
     const std::int32_t token = inner_->redraft(row, old, old_token, position, random, scratch);
@@ -390,17 +390,17 @@ class StaleLawTail final : public Tail {
   }
 
  private:
-  std::unique_ptr<Tail> inner_;
+  std::unique_ptr<RedraftPolicyKind> inner_;
   bool faulty_;
 };
 
-TEST(TreeMutants, KeptDraftsKeepTheirOldLaw) {
+TEST(TreeMutants, KeptDraftsKeepTheirOldDistribution) {
   const Method methods[] = {
       {"uniform", "maximal"}, {"neighbour-law", "maximal"}, {"uniform", "gumbel"}};
   expect_seen("stale q", methods, [](const Table& model, const Method& method, bool faulty) {
     Held held(model, method, std::make_unique<RecursiveRule<double, WalkingRandom>>(true));
-    held.tail = std::make_unique<StaleLawTail>(std::move(held.tail), faulty);
-    return law_of(model, held);
+    held.redraft_policy = std::make_unique<StaleDistributionRedraft>(std::move(held.redraft_policy), faulty);
+    return dist_of(model, held);
   });
 }
 

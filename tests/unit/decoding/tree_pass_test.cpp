@@ -1,5 +1,5 @@
 // Trees as rows of one pass over the seeded tiny model: each row has the bits that a chain along
-// its path gives, whatever stands beside it; and a cache of which one path was kept is that of a
+// its path gives, whatever stands next to it; and a cache of which one path was kept is that of a
 // sequence that was never anything but this path.
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ Tokens random_codes(unsigned seed, std::size_t count) {
   return out;
 }
 
-// Adds a tree behind all that is cached, in as few lines as its order allows; gives its first row.
+// Adds a tree after all that is cached, in as few lines as its order allows; gives its first row.
 std::int64_t add_tree(ModelPass& pass, std::int32_t sequence, const Tree& tree) {
   const std::int64_t first = pass.rows(), cached = pass.cache().length(sequence);
   for (std::int32_t node = 0; node < tree.size();) {
@@ -164,7 +164,7 @@ TEST_P(TreePass, RowsAreThoseOfChains) {
 }
 
 // Trees of two sequences with prompts of different lengths, and a chain between them.
-TEST_P(TreePass, SequencesBesideChangeNothing) {
+TEST_P(TreePass, SequencesNextToChangeNothing) {
   const TinyRun tiny;
   const Tree trees[] = {random_tree(50, 30), random_tree(51, 17)};
   const Tokens line = random_codes(52, 9);
@@ -187,7 +187,7 @@ TEST_P(TreePass, SequencesBesideChangeNothing) {
   }
 }
 
-// More rows than run through the layers at once: nodes of the second part stand behind some of the
+// More rows than run through the layers at once: nodes of the second part stand after some of the
 // first, the border lies inside of a line, of a tree, and of the second of two trees.
 TEST_P(TreePass, TreesReachOverPartsOfAPass) {
   const TinyRun tiny;
@@ -215,7 +215,7 @@ TEST_P(TreePass, TreesReachOverPartsOfAPass) {
   }
 }
 
-// A path is kept, then a further tree is run behind it, twice over.
+// A path is kept, then a further tree is run after it, twice over.
 TEST_P(TreePass, KeptPathsLeaveTheCacheOfAChain) {
   const TinyRun tiny;
   for (unsigned seed = 0; seed < 6; ++seed) {
@@ -250,7 +250,7 @@ TEST_P(TreePass, KeptPathsLeaveTheCacheOfAChain) {
 }
 
 // Comparison can fail: a row that sees a sibling instead of its parent has other logits.
-TEST_P(TreePass, ARowBehindTheWrongParentIsSeen) {
+TEST_P(TreePass, ARowAfterTheWrongParentIsSeen) {
   const TinyRun tiny;
   Tree tree = random_tree(7, 1);
   tree.parent = {-1, 0, 0, 1};

@@ -1,5 +1,5 @@
 // The controller against machines and drafts that are known: it must come near the best fixed width
-// and must not lose to plain decoding where guessing does not pay.
+// and must not lose to plain decoding where drafting does not pay.
 #include "engine/decoding/window_controller.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 // Time of a pass by rows: flat until `free` rows, then linear.
 struct Machine {
   double free_rows, noise;
-  double growth = 0;  // of every pass, from a picture's first token to its 256th
+  double growth = 0;  // of every pass, from an image's first token to its 256th
   double drift = 0;   // the machine's own pace, up and down in 5000 tokens
   double seconds(std::int64_t rows, double tokens = 0) const {
     const double flat = 1e-3 * std::max(1.0, static_cast<double>(rows) / free_rows);
@@ -82,7 +82,7 @@ TEST(WindowController, ComesNearTheBestFixedWidth) {
   }
 }
 
-TEST(WindowController, FallsBackToPlainWhereGuessingDoesNotPay) {
+TEST(WindowController, FallsBackToPlainWhereDraftingDoesNotPay) {
   const Machine machine{2.0, 0.02};  // every further row costs its full time
   WindowController controller(128);
   const Outcome outcome = run(
@@ -92,9 +92,9 @@ TEST(WindowController, FallsBackToPlainWhereGuessingDoesNotPay) {
   EXPECT_GT(outcome.rate(), 0.97 * plain) << controller.why();
 }
 
-// A second row costs nearly a second pass and brings less, but passes late in a picture take longer
+// A second row costs nearly a second pass and brings less, but passes late in an image take longer
 // than two rows early in it: times of different places must not be compared.
-TEST(WindowController, LongPicturesAndPacesDeceiveNobody) {
+TEST(WindowController, LongImagesAndPacesDeceiveNobody) {
   for (const double hazard : {0.3, 0.5, 0.6, 0.7, 0.8}) {
     for (const double free_rows : {2.0, 2.6, 3.0, 3.4}) {
       const Machine machine{free_rows, 0.05, 0.8, 0.3};
@@ -120,7 +120,7 @@ TEST(WindowController, NeverTakesAWidthThatWasNotTimed) {
     const auto next = std::upper_bound(widths.begin(), widths.end(), widest);
     ASSERT_LE(window, next == widths.end() ? widest : *next) << "pass " << pass;
     widest = std::max(widest, window);
-    // 4 rows a picture cost more than 6: a kernel's edge.
+    // 4 rows an image cost more than 6: a kernel's edge.
     const double seconds = window <= 4 ? 0.6 + 0.4 * static_cast<double>(window) : 1.8;
     controller.observe_time(2 * window,
                             1e-3 * std::max(seconds, 0.03 * static_cast<double>(window)));

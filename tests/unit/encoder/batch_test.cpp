@@ -1,5 +1,5 @@
-// Pictures that are encoded together: each gives the bits that it gives alone, whatever stands
-// beside it, with signals, with rows dropped and merged, on any number of threads.
+// Images that are encoded together: each gives the bits that it gives alone, whatever stands
+// next to it, with signals, with rows dropped and merged, on any number of threads.
 #include <cstring>
 
 #include "tests/unit/encoder/encoder_bench.h"
@@ -12,18 +12,18 @@ bool same_bits(ConstTensorView a, ConstTensorView b) {
   return a.shape == b.shape && std::memcmp(a.data, b.data, a.bytes()) == 0;
 }
 
-// Picture `p` keeps every row whose number within it is no multiple of 4 + p; pairs of neighbours
-// merge where `merges`. The class token is row 0 of its picture.
+// Image `p` keeps every row whose number within it is no multiple of 4 + p; pairs of neighbours
+// merge where `merges`. The class token is row 0 of its image.
 class Thinner final : public TowerObserver {
  public:
-  // `alone`: this picture is encoded by itself; its number in the full list.
+  // `alone`: this image is encoded by itself; its number in the full list.
   Thinner(const VitSpec& spec, std::int64_t layer, int alone)
       : spec_(spec), layer_(layer), alone_(alone) {}
 
   void after_attention(LayerState& state) override {
     if (state.layer() != layer_ || !spec_.class_token) return;
     std::vector<std::int32_t> to, stands_for;
-    for (const RowRun& run : picture_runs(state.places())) {
+    for (const RowRun& run : image_runs(state.places())) {
       for (std::int64_t i = 0; i < run.count(); ++i) {
         if (i == 0 || i % 2 == 1) stands_for.push_back(static_cast<std::int32_t>(run.begin + i));
         to.push_back(static_cast<std::int32_t>(stands_for.size() - 1));
@@ -34,9 +34,9 @@ class Thinner final : public TowerObserver {
   void after_layer(LayerState& state) override {
     if (state.layer() != layer_) return;
     std::vector<std::int32_t> kept;
-    for (const RowRun& run : picture_runs(state.places())) {
+    for (const RowRun& run : image_runs(state.places())) {
       const int number =
-          alone_ >= 0 ? alone_ : state.places()[static_cast<std::size_t>(run.begin)].picture;
+          alone_ >= 0 ? alone_ : state.places()[static_cast<std::size_t>(run.begin)].image;
       for (std::int64_t i = 0; i < run.count(); ++i) {
         if (i == 0 || i % (4 + number) != 0)
           kept.push_back(static_cast<std::int32_t>(run.begin + i));
@@ -56,15 +56,15 @@ struct Got {
   std::vector<TowerSignal> signals;
 };
 
-Got encode(const VitSpec& spec, const Checkpoint& weights, const std::vector<Tensor>& pictures,
+Got encode(const VitSpec& spec, const Checkpoint& weights, const std::vector<Tensor>& decoded_images,
            std::size_t first, std::size_t count, int threads, bool thin) {
   const auto backend = make_backend("cpu", {.threads = threads});
   const VisionEncoder encoder(*backend, spec, weights, DType::kF32);
   std::vector<EncoderInput> inputs;
   std::int64_t patches = 0;
   for (std::size_t i = first; i < first + count; ++i) {
-    inputs.push_back({.pixels = pictures[i].view()});
-    patches += vit_grid(spec, pictures[i].shape()).patches();
+    inputs.push_back({.pixels = decoded_images[i].view()});
+    patches += vit_grid(spec, decoded_images[i].shape()).patches();
   }
   std::vector<TowerRequest> requests;
   for (const std::int64_t layer : {std::int64_t{0}, spec.run_layers - 1}) {
@@ -91,11 +91,11 @@ Got encode(const VitSpec& spec, const Checkpoint& weights, const std::vector<Ten
   return got;
 }
 
-// Columns (attention) or rows (all else) that belong to picture p of a signal of all.
+// Columns (attention) or rows (all else) that belong to image p of a signal of all.
 Tensor part_of(const TowerSignal& all, std::int32_t p) {
   std::int64_t begin = 0, end = 0;
-  for (const RowRun& run : picture_runs(all.places)) {
-    if (all.places[static_cast<std::size_t>(run.begin)].picture == p) {
+  for (const RowRun& run : image_runs(all.places)) {
+    if (all.places[static_cast<std::size_t>(run.begin)].image == p) {
       begin = run.begin;
       end = run.end;
     }
@@ -113,13 +113,13 @@ Tensor part_of(const TowerSignal& all, std::int32_t p) {
   return out;
 }
 
-void expect_equal_to_each_alone(const VitSpec& spec, const std::vector<Tensor>& pictures) {
+void expect_equal_to_each_alone(const VitSpec& spec, const std::vector<Tensor>& decoded_images) {
   const Checkpoint weights = Checkpoint::from_tensors("random", random_tower(spec));
   for (const bool thin : {false, true}) {
-    const Got all = encode(spec, weights, pictures, 0, pictures.size(), 3, thin);
-    ASSERT_EQ(all.images.size(), pictures.size());
-    for (std::size_t i = 0; i < pictures.size(); ++i) {
-      const Got one = encode(spec, weights, pictures, i, 1, 1, thin);
+    const Got all = encode(spec, weights, decoded_images, 0, decoded_images.size(), 3, thin);
+    ASSERT_EQ(all.images.size(), decoded_images.size());
+    for (std::size_t i = 0; i < decoded_images.size(); ++i) {
+      const Got one = encode(spec, weights, decoded_images, i, 1, 1, thin);
       EXPECT_TRUE(same_bits(all.images[i].features.view(), one.images[0].features.view()))
           << i << " thin " << thin;
       EXPECT_EQ(all.images[i].sizes, one.images[0].sizes);
@@ -131,26 +131,26 @@ void expect_equal_to_each_alone(const VitSpec& spec, const std::vector<Tensor>& 
             << "picture " << i << " signal " << s << " thin " << thin;
       }
     }
-    // The same picture beside others, twice, is twice the same.
+    // The same image next to others, twice, is twice the same.
     EXPECT_FALSE(same_bits(all.images[0].features.view(), all.images[1].features.view()));
     EXPECT_EQ(same_bits(all.images[0].features.view(), all.images.back().features.view()), !thin);
   }
 }
 
-TEST(Batch, ClassTokenPicturesGiveTheirOwnBits) {
-  std::vector<Tensor> pictures;
-  for (const std::uint64_t stream : {1, 2, 3, 1}) pictures.push_back(picture({3, 20, 20}, stream));
-  expect_equal_to_each_alone(class_token_spec(), pictures);
+TEST(Batch, ClassTokenImagesGiveTheirOwnBits) {
+  std::vector<Tensor> decoded_images;
+  for (const std::uint64_t stream : {1, 2, 3, 1}) decoded_images.push_back(image({3, 20, 20}, stream));
+  expect_equal_to_each_alone(class_token_spec(), decoded_images);
 }
 
-// Clips and stills of different sizes side by side, with windows.
-TEST(Batch, WindowedPicturesOfAnySizeGiveTheirOwnBits) {
-  std::vector<Tensor> pictures;
-  pictures.push_back(picture({3, 12, 20}, 1));
-  pictures.push_back(picture({4, 3, 8, 8}, 2));
-  pictures.push_back(picture({3, 4, 24}, 3));
-  pictures.push_back(picture({3, 12, 20}, 1));
-  expect_equal_to_each_alone(window_spec(), pictures);
+// Videos and stills of different sizes side by side, with windows.
+TEST(Batch, WindowedImagesOfAnySizeGiveTheirOwnBits) {
+  std::vector<Tensor> decoded_images;
+  decoded_images.push_back(image({3, 12, 20}, 1));
+  decoded_images.push_back(image({4, 3, 8, 8}, 2));
+  decoded_images.push_back(image({3, 4, 24}, 3));
+  decoded_images.push_back(image({3, 12, 20}, 1));
+  expect_equal_to_each_alone(window_spec(), decoded_images);
 }
 
 TEST(Batch, FeaturesOfSeveralLayersAndTheClassTokenToo) {
@@ -159,17 +159,17 @@ TEST(Batch, FeaturesOfSeveralLayersAndTheClassTokenToo) {
   spec.run_layers = 3;
   spec.final_norm = VitFinalNorm::kUnused;
   const Checkpoint weights = Checkpoint::from_tensors("random", random_tower(spec));
-  std::vector<Tensor> pictures;
-  for (const std::uint64_t stream : {1, 2}) pictures.push_back(picture({3, 20, 20}, stream));
-  const Got all = encode(spec, weights, pictures, 0, 2, 2, false);
+  std::vector<Tensor> decoded_images;
+  for (const std::uint64_t stream : {1, 2}) decoded_images.push_back(image({3, 20, 20}, stream));
+  const Got all = encode(spec, weights, decoded_images, 0, 2, 2, false);
   for (std::size_t i = 0; i < 2; ++i) {
-    const Got one = encode(spec, weights, pictures, i, 1, 2, false);
+    const Got one = encode(spec, weights, decoded_images, i, 1, 2, false);
     EXPECT_EQ(all.images[i].features.shape(), Shape({100, 72}));
     EXPECT_TRUE(same_bits(all.images[i].features.view(), one.images[0].features.view()));
   }
 }
 
-TEST(Batch, NoPicturesGiveNothing) {
+TEST(Batch, NoImagesGiveNothing) {
   const VitSpec spec = class_token_spec();
   const Checkpoint weights = Checkpoint::from_tensors("random", random_tower(spec));
   EXPECT_TRUE(encode(spec, weights, {}, 0, 0, 1, false).images.empty());

@@ -1,4 +1,4 @@
-// Small random towers with pictures to run, and what the tests of hooks do to their rows.
+// Small random towers with images to run, and what the tests of hooks do to their rows.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ inline VitSpec window_spec() {
   return spec;
 }
 
-inline Tensor picture(Shape shape, std::uint64_t stream = 77) {
+inline Tensor image(Shape shape, std::uint64_t stream = 77) {
   const std::vector<float> values = random_values(shape.elements(), stream);
   Tensor out = Tensor::host(DType::kF32, shape);
   std::copy(values.begin(), values.end(), out.f32());
@@ -58,7 +58,7 @@ struct Bench {
   std::unique_ptr<Backend> backend = make_backend("cpu", {.threads = 2});
 
   Bench(VitSpec s, Shape shape, std::uint64_t seed = 1)
-      : spec(std::move(s)), tensors(random_tower(spec, seed)), pixels(picture(shape)) {}
+      : spec(std::move(s)), tensors(random_tower(spec, seed)), pixels(image(shape)) {}
 
   EncodedImage encode(const EncodeOptions& options = {}) const {
     const Checkpoint checkpoint = Checkpoint::from_tensors("random", clones(tensors));
@@ -102,7 +102,7 @@ inline double difference(const EncodedImage& image, const NaiveVit& naive, const
   return worst / scale;
 }
 
-// Does to the rows what the oracle was told.
+// Does to the rows what the oracle was notified.
 class Changer final : public TowerObserver {
  public:
   explicit Changer(const std::map<std::int64_t, RowChange>& changes) : changes_(changes) {}

@@ -131,11 +131,11 @@ TEST(VitGrid, PaddingIsMarkedAndTakesTheFirstPosition) {
 TEST(VitGrid, PatchesReadTheirPixels) {
   const VitSpec spec = qwen_like(2);
   const Shape shape{4, 3, 8, 12};
-  Tensor clip = Tensor::host(DType::kF32, shape);
-  for (std::int64_t i = 0; i < shape.elements(); ++i) clip.f32()[i] = static_cast<float>(i);
+  Tensor video = Tensor::host(DType::kF32, shape);
+  for (std::int64_t i = 0; i < shape.elements(); ++i) video.f32()[i] = static_cast<float>(i);
   const std::vector<VitPlace> places = vit_places(spec, vit_grid(spec, shape));
   std::vector<float> out(static_cast<std::size_t>(48 * 24));
-  vit_patches(spec, places, clip.view(), out.data());
+  vit_patches(spec, places, video.view(), out.data());
   for (std::size_t i = 0; i < places.size(); ++i) {
     for (std::int64_t k = 0; k < 24; ++k) {
       const std::int64_t channel = k / 8, frame = k / 4 % 2, y = k / 2 % 2, x = k % 2;
@@ -146,7 +146,7 @@ TEST(VitGrid, PatchesReadTheirPixels) {
     }
   }
   // A still stands for both frames.
-  ConstTensorView still = clip.view();
+  ConstTensorView still = video.view();
   still.shape = {3, 8, 12};
   const std::vector<VitPlace> one = vit_places(spec, vit_grid(spec, still.shape));
   ASSERT_EQ(one.size(), 24u);
@@ -158,7 +158,7 @@ TEST(VitGrid, PatchesReadTheirPixels) {
   }
 }
 
-TEST(VitGrid, WrongPicturesAreRefused) {
+TEST(VitGrid, WrongImagesAreRefused) {
   const auto refused = [](const VitSpec& spec, const Shape& shape) {
     try {
       vit_grid(spec, shape);
@@ -176,7 +176,7 @@ TEST(VitGrid, WrongPicturesAreRefused) {
   refused(rotary, {3, 3, 8, 8});  // three frames, two a patch
   refused(rotary, {8, 8});
   refused(VitSpec{}, {3, 336, 322});     // not the trained grid
-  refused(VitSpec{}, {2, 3, 336, 336});  // a clip where one frame is known
+  refused(VitSpec{}, {2, 3, 336, 336});  // a video where one frame is known
   EXPECT_EQ(vit_grid(VitSpec{}, {3, 336, 336}).patches(), 576);
 }
 

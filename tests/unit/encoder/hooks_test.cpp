@@ -41,7 +41,7 @@ TEST(Hooks, PlainRunsEqualTheOracle) {
 }
 
 // More rows than the MLP holds at once.
-TEST(Hooks, LongPicturesAreRunInParts) {
+TEST(Hooks, LongImagesAreRunInParts) {
   VitSpec spec = class_token_spec();
   spec.grid = 17;
   spec.layers = spec.run_layers = 2;
@@ -150,7 +150,7 @@ TEST(Hooks, MergingIdenticalPatchesChangesNothing) {
   EXPECT_GT(off, 1e-3) << "the class token counts once, patches twice: sizes must matter";
 }
 
-// Keeping every row, or merging none, is the same picture, bit for bit; threads change nothing.
+// Keeping every row, or merging none, is the same image, bit for bit; threads change nothing.
 TEST(Hooks, IdentityAndThreadsChangeNoBit) {
   for (const bool windows : {false, true}) {
     const Bench bench = windows ? window_bench() : class_token_bench();

@@ -1,5 +1,5 @@
 // A vision transformer in plain double loops, as an oracle for the encoder: dense attention maps,
-// rows dropped and merged after it was told which, sizes counted by repeating keys physically.
+// rows dropped and merged after it was notified which, sizes counted by repeating keys physically.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Pruners at work inside a running encoder: FlowCut drops rows behind layers, ToMe merges them
+// Pruners at work inside a running encoder: FlowCut drops rows after layers, ToMe merges them
 // inside, through the same calls that a pipeline makes. Both budgets are reached, and features are
-// those of a transformer in plain loops that was told which rows went.
+// those of a transformer in plain loops that was notified which rows went.
 #include <algorithm>
 
 #include "tests/support/pruning_chain.h"
@@ -22,7 +22,7 @@ class PruningObserver final : public TowerObserver {
         budget_(std::move(budget)) {}
 
   void after_attention(LayerState& state) override {
-    // Values and weights of a hook behind the layer are those of its attention, taken now.
+    // Values and weights of a hook after the layer are those of its attention, taken now.
     gathered_ = SignalStore();
     gather(state, HookPoint::kInEncoder);
     if (!wanted(HookPoint::kInEncoderBlock, state)) return;
@@ -120,7 +120,7 @@ class PruningObserver final : public TowerObserver {
     for (std::int64_t i = 0; i < block_.count(); ++i) {
       const VitPlace& place = state.places()[static_cast<std::size_t>(i)];
       EXPECT_EQ(block_[i].kind == TokenKind::kCls, place.id < 0);
-      EXPECT_EQ(block_[i].tile, place.picture);
+      EXPECT_EQ(block_[i].tile, place.image);
       if (place.id >= 0) {
         EXPECT_EQ(block_[i].row, place.row);
         EXPECT_EQ(block_[i].column, place.col);
@@ -158,18 +158,18 @@ void expect_pruned(const Pruner& pruner, std::int64_t budget, bool proportional)
   EXPECT_LT(difference(image, naive, naive.run(bench.pixels.view())), 1e-5);
 }
 
-TEST(PrunerSeam, FlowCutDropsRowsBehindLayers) {
+TEST(PrunerSeam, FlowCutDropsRowsAfterLayers) {
   expect_pruned(FlowCut({.llm_stage = 0}), 17, false);
 }
 
 TEST(PrunerSeam, TomeMergesRowsInsideLayers) { expect_pruned(Tome({}), 40, true); }
 
-// Tiles of a picture lose equally many rows at each step, which takes all of them at once.
+// Tiles of an image lose equally many rows at each step, which takes all of them at once.
 TEST(PrunerSeam, FlowCutOverTilesKeepsEqualCounts) {
   const Bench bench = class_token_bench();
   const Checkpoint weights = Checkpoint::from_tensors("random", clones(bench.tensors));
   const VisionEncoder encoder(*bench.backend, bench.spec, weights, DType::kF32);
-  const Tensor second = picture({3, 20, 20}, 5), third = picture({3, 20, 20}, 6);
+  const Tensor second = image({3, 20, 20}, 5), third = image({3, 20, 20}, 6);
   const EncoderInput tiles[] = {
       {.pixels = bench.pixels.view()}, {.pixels = second.view()}, {.pixels = third.view()}};
   const FlowCut pruner({.llm_stage = 0});

@@ -1,4 +1,4 @@
-// Marks of a picture on hand-made cases, and the bootstrap against what is known about it.
+// Marks of an image on hand-made cases, and the bootstrap against what is known about it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -136,7 +136,7 @@ TEST(Report, TableAndJson) {
   wrong.solids[0].colour = SolidColour::kWhite;
   const std::vector<Marks> marks = {score_scene(truth, truth), score_scene(wrong, truth)};
   const EvalRow row = summarise("val", marks);
-  EXPECT_EQ(row.pictures, 2);
+  EXPECT_EQ(row.images, 2);
   EXPECT_EQ(row[Mark::kColour].mean, 0.75);
   EXPECT_EQ(row[Mark::kOrder].count, 1);
   EXPECT_EQ(row[Mark::kScene].mean, 0.5);

@@ -27,10 +27,10 @@ TEST(CosmosConfig, FormsDifferAsTheConfigurationSays) {
   EXPECT_EQ(plain.model.grids, 3);
   EXPECT_EQ(plain.image_width(), 48);
   EXPECT_EQ(plain.image_height(), 32);
-  EXPECT_EQ(plain.clip->frames_of(3), 17);
-  EXPECT_EQ(plain.clip->grids_of(16), 2);
-  EXPECT_EQ(plain.clip->grids_of(17), 3);
-  EXPECT_EQ(plain.clip->rate, 25);
+  EXPECT_EQ(plain.video->frames_of(3), 17);
+  EXPECT_EQ(plain.video->grids_of(16), 2);
+  EXPECT_EQ(plain.video->grids_of(17), 3);
+  EXPECT_EQ(plain.video->rate, 25);
   EXPECT_EQ(plain.model.transformer.rope.rows(), 64);
   EXPECT_DOUBLE_EQ(plain.model.transformer.rope.yarn.factor, 1.0);
   EXPECT_DOUBLE_EQ(plain.sampling.guidance, 1.0);
@@ -57,7 +57,7 @@ TEST(CosmosConfig, AbsentKeysAreTheAuthorsOwn) {
   EXPECT_EQ(spec.model.grid_cols, 64);
   EXPECT_EQ(spec.model.image_tokens(), 12800);
   EXPECT_EQ(spec.image_width(), 1024);
-  EXPECT_EQ(spec.clip->frames_of(5), 33);
+  EXPECT_EQ(spec.video->frames_of(5), 33);
   EXPECT_DOUBLE_EQ(spec.model.transformer.rope.theta, 500000.0);
   EXPECT_TRUE(spec.model.transformer.rope.rounded);
 }
@@ -145,7 +145,7 @@ void write_weights(const fs::path& path, const std::vector<TensorSpec>& list,
   write_safetensors(path, views);
 }
 
-// Weights under names with a prefix, a tokenizer beside them that needs its own file.
+// Weights under names with a prefix, a tokenizer next to them that needs its own file.
 TEST(CosmosConfig, TheTokenizerIsAFolderOfItsOwn) {
   const ModelSpec made = parse_family_config(cosmos("cosmos-text").dump(), "c");
   const TempFolder folder;
@@ -162,15 +162,15 @@ TEST(CosmosConfig, TheTokenizerIsAFolderOfItsOwn) {
     return std::string("accepted");
   };
   EXPECT_TRUE(refused().starts_with("E_COSMOS_TOKENIZER")) << refused();
-  const fs::path beside = folder / "Cosmos-Tokenize1-DV8x16x16-720p";
-  fs::create_directory(beside);
-  put_file(beside / "autoencoder.jit", "PK");
+  const fs::path next_to = folder / "Cosmos-Tokenize1-DV8x16x16-720p";
+  fs::create_directory(next_to);
+  put_file(next_to / "autoencoder.jit", "PK");
   EXPECT_NE(refused().find("TorchScript"), std::string::npos) << refused();
   EXPECT_NE(refused().find("state_dict()"), std::string::npos);
-  write_weights(beside / "model.safetensors", made.tensors, "tokenizer.");
+  write_weights(next_to / "model.safetensors", made.tensors, "tokenizer.");
   const OpenedModel opened = open_model(model.string());
   EXPECT_EQ(opened.spec.names.head_out, "model.output");
-  EXPECT_EQ(fs::canonical(opened.spec.vq_weights), fs::canonical(beside));
+  EXPECT_EQ(fs::canonical(opened.spec.vq_weights), fs::canonical(next_to));
   EXPECT_EQ(opened.spec.fsq->prefix, "");
   EXPECT_EQ(opened.spec.model.max_prompt, 1);
 }

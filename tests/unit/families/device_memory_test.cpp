@@ -12,7 +12,7 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr std::size_t gib(double value) { return static_cast<std::size_t>(value * kGiB); }
 
 // Emu3's dimensions (9.1 G parameters with the whole vocabulary, 720 x 720 pixels) around a small
-// picture tokenizer: its own is planned with the published names.
+// image tokenizer: its own is planned with the published names.
 ModelSpec emu3_dims() {
   ModelSpec spec = open_model("random:janus-pro:1B").spec;
   spec.names.head_in.clear();
@@ -70,7 +70,7 @@ class DeviceMemoryOf : public DeviceMemoryTable {
   }
 };
 
-// 1.5 G parameters without the text head: 5.6 GiB of f32, 2.8 of bf16; 0.24 GiB of bf16 keys and values a picture.
+// 1.5 G parameters without the text head: 5.6 GiB of f32, 2.8 of bf16; 0.24 GiB of bf16 keys and values an image.
 TEST_F(DeviceMemoryOf, JanusPro1B) {
   expect(open_model("random:janus-pro:1B").spec,
          {{kF32, 1, {"fits", "fits", "fits", "fits"}},
@@ -82,7 +82,7 @@ TEST_F(DeviceMemoryOf, JanusPro1B) {
           {kBF16, 256, {"--batch-size 17", "--batch-size 84", "fits", "fits"}}});
 }
 
-// 6.6 G parameters without the text head: 24.6 GiB of f32, 12.3 of bf16; 0.6 GiB of bf16 keys and values a picture.
+// 6.6 G parameters without the text head: 24.6 GiB of f32, 12.3 of bf16; 0.6 GiB of bf16 keys and values an image.
 TEST_F(DeviceMemoryOf, JanusPro7B) {
   expect(open_model("random:janus-pro:7B").spec,
          {{kF32, 1, {"nothing", "--dtype bf16", "fits", "fits"}},
@@ -94,7 +94,7 @@ TEST_F(DeviceMemoryOf, JanusPro7B) {
           {kBF16, 256, {"nothing", "--batch-size 17", "--batch-size 111", "--batch-size 215"}}});
 }
 
-// 8,193 tokens: 2 GiB of bf16 keys and values a picture.
+// 8,193 tokens: 2 GiB of bf16 keys and values an image.
 TEST_F(DeviceMemoryOf, Emu3) {
   expect(emu3_dims(),
          {{kF32, 1, {"nothing", "--dtype bf16", "fits", "fits"}},
@@ -113,18 +113,18 @@ TEST_F(DeviceMemoryTable, PlanIsCountedFromShapes) {
   EXPECT_EQ(plan.kv,
             2u * 30 * 4096 * 2 * (64 + 575) * 2);  // k and v, layers, width, bf16, branches
   EXPECT_NEAR(static_cast<double>(plan.weights), 2 * 6.59e9, 0.02e9);
-  EXPECT_EQ(plan.laws, 8u * 16384 * 4 * 2);
+  EXPECT_EQ(plan.dists, 8u * 16384 * 4 * 2);
   EXPECT_EQ(plan.total(), plan.device_bytes() + plan.host_bytes());
   EXPECT_EQ(plan.host_bytes(), plan.process + plan.staging + plan.sampling);
   MemoryRequest drafts = one;
-  drafts.laws = true;
-  EXPECT_EQ(placed_on_device(plan, spec, drafts).laws, 8u * 16384 * 4 * 3);
+  drafts.dists = true;
+  EXPECT_EQ(placed_on_device(plan, spec, drafts).dists, 8u * 16384 * 4 * 3);
   const MemoryPlan host = plan_memory(spec, *backend_, one);
   EXPECT_EQ(host.device_bytes(), 0u);
   EXPECT_EQ(host.host_bytes(), host.total());
 }
 
-// 10 a picture, 2 a row of the window of each, all halved by bf16, and 5 that nothing changes.
+// 10 an image, 2 a row of the window of each, all halved by bf16, and 5 that nothing changes.
 std::size_t made_up_bytes(const MemoryRequest& request) {
   const auto part = static_cast<std::size_t>(request.images * (10 + 2 * request.window));
   return 5 + (request.storage == DType::kF32 ? part : part / 2);

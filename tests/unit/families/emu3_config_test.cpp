@@ -13,11 +13,11 @@
 namespace tessera {
 namespace {
 
-Json clip(const char* name = "clip-rows") { return parse_json(test_model_config(name), "clip"); }
+Json video_spec(const char* name = "clip-rows") { return parse_json(test_model_config(name), "clip"); }
 
 TEST(Emu3Config, ControlIdsAreThoseThatTheConfigurationAsksFor) {
-  const ModelSpec rows = parse_family_config(clip().dump(), "c");
-  const ModelSpec plain = parse_family_config(clip("clip").dump(), "c");
+  const ModelSpec rows = parse_family_config(video_spec().dump(), "c");
+  const ModelSpec plain = parse_family_config(video_spec("clip").dump(), "c");
   EXPECT_EQ(rows.model.grids, 4);
   EXPECT_EQ(rows.model.image_codes(), 4 * 4 * 6);
   EXPECT_EQ(plain.model.image_tokens(), 4 * 4 * 6);
@@ -25,19 +25,19 @@ TEST(Emu3Config, ControlIdsAreThoseThatTheConfigurationAsksFor) {
   EXPECT_EQ(rows.model.image_vocabulary(), 64 + 4);
   EXPECT_EQ(rows.names.code_rows.size(), 5u);
   EXPECT_EQ(plain.names.code_rows.size(), 1u);
-  EXPECT_EQ(rows.clip->rate, 8);
+  EXPECT_EQ(rows.video->rate, 8);
   EXPECT_EQ(rows.image_width(), 24);
   EXPECT_EQ(rows.image_height(), 16);
   EXPECT_EQ(rows.prompt.forms.front().after, "<|image start|>4*4*6<|image token|>");
   EXPECT_EQ(rows.prompt.negative_text, "");
-  Json some = clip();
+  Json some = video_spec();
   some["clip_config"]["grid_tokens"] = false;
   some["vocabulary_map"].erase("<|extra_201|>");  // not asked for, not needed
   EXPECT_EQ(parse_family_config(some.dump(), "c").model.image_tokens(), 4 * 4 * 7 + 2);
 }
 
 TEST(Emu3Config, ATiedHeadIsTheTable) {
-  Json config = clip();
+  Json config = video_spec();
   config["tie_word_embeddings"] = true;
   const ModelSpec spec = parse_family_config(config.dump(), "c");
   EXPECT_EQ(spec.names.head_out, "model.text_model.embed_tokens");
@@ -76,7 +76,7 @@ TEST(Emu3Config, WhatCannotBeIsRefusedByKey) {
       {"model_type", [](Json& c) { c["text_config"]["model_type"] = "llama"; }},
   };
   for (const Bad& bad : cases) {
-    Json config = clip();
+    Json config = video_spec();
     bad.edit(config);
     try {
       parse_family_config(config.dump(), "c");
@@ -97,7 +97,7 @@ TEST(Emu3Config, TheNegativePromptIsTheFoldersOwn) {
   const ModelSpec spec = load_model_spec(folder.path());
   EXPECT_EQ(spec.model.grid_rows, 64);
   EXPECT_TRUE(spec.prompt.negative_text.starts_with("lowres"));
-  EXPECT_FALSE(spec.clip.has_value());
+  EXPECT_FALSE(spec.video.has_value());
   put_file(folder / "generation_config.json", R"({"negative_prompt": "fog", "top_k": 10})");
   EXPECT_EQ(load_model_spec(folder.path()).prompt.negative_text, "fog");
   EXPECT_EQ(load_model_spec(folder.path()).sampling.top_k, 10);

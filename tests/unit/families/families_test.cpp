@@ -229,7 +229,7 @@ TEST(Families, GenerationConfigSetsSampling) {
   }
 }
 
-TEST(Families, ADraftFolderHoldsNeitherTextHeadNorPictureTokenizer) {
+TEST(Families, ADraftFolderHoldsNeitherTextHeadNorImageTokenizer) {
   Json config = port_config();
   const ModelSpec whole = parse_family_config(config.dump(), "c");
   EXPECT_FALSE(whole.draft.has_value());
@@ -260,7 +260,7 @@ TEST(Families, AUseReadsItsHalfAlone) {
     FAIL() << "it generates only";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_FAMILY");
-    EXPECT_EQ(error.info().found, "janus, which has no vision_config: it only paints");
+    EXPECT_EQ(error.info().found, "janus, which has no vision_config: it only generates");
   }
   config["vision_config"] = {
       {"hidden_size", 32}, {"num_attention_heads", 4}, {"num_hidden_layers", 2}, {"image_size", 32},

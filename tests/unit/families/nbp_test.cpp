@@ -1,4 +1,4 @@
-// NBP by name and shape: published sizes are told by their shapes, counted, and refused by the name
+// NBP by name and shape: published sizes are notified by their shapes, counted, and refused by the name
 // that is wrong; a Lightning checkpoint is read through the restricted pickle reader.
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ OpenedModel open_sparse(const std::vector<TensorSpec>& tensors) {
   return open_model(folder.path().string());
 }
 
-TEST(NbpNames, PublishedSizesAreToldByTheirShapes) {
+TEST(NbpNames, PublishedSizesAreHeardByTheirShapes) {
   struct Row {
     const char* size;
     std::int64_t layers, width, heads, parameters;
@@ -145,7 +145,7 @@ TEST(NbpConfig, IsReadAndRefusedByKey) {
   refused("clip_config", {{"grids", 1}, {"grid_rows", 6}, {"grid_cols", 16384}});
 }
 
-// A Lightning checkpoint: tensors under state_dict, beside the program's arguments.
+// A Lightning checkpoint: tensors under state_dict, next to the program's arguments.
 TEST(NbpNames, ALightningCheckpointIsRead) {
   const Checkpoint model = Checkpoint::open(kGolden + "model.safetensors");
   PickleText pickle;

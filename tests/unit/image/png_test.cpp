@@ -52,7 +52,7 @@ std::string deflate_bytes(const std::string& text) {
   return out;
 }
 
-// A picture with extra chunks after the header.
+// An image with extra chunks after the header.
 std::string with_chunks(const std::string& chunks) {
   std::string png = encode_png(test_image(3, 2), {}, "");
   png.insert(33, chunks);
@@ -248,7 +248,7 @@ TEST(Png, FailedWriteLeavesNothing) {
   EXPECT_EQ(list_folder(folder).size(), 1u);
 }
 
-TEST(Xmp, MarksThePictureAndSurvivesTheFile) {
+TEST(Xmp, MarksTheImageAndSurvivesTheFile) {
   const std::string xmp = ai_media_xmp("tessera <\"1&2\">");
   EXPECT_EQ(xmp.find("<\"1"), std::string::npos);
   EXPECT_EQ(digital_source_type(xmp), "trainedAlgorithmicMedia");
@@ -270,14 +270,14 @@ TEST(Xmp, MarksThePictureAndSurvivesTheFile) {
   EXPECT_NE(odd.find("\"a&#10;&apos;b\""), std::string::npos) << odd;
 }
 
-TEST(ContactSheet, PutsPicturesOnAGrid) {
-  std::vector<Image> pictures;
+TEST(ContactSheet, PutsImagesOnAGrid) {
+  std::vector<Image> images;
   for (int i = 0; i < 5; ++i) {
     Image one(2, 2);
     for (auto& value : one.rgb) value = static_cast<std::uint8_t>(10 + i);
-    pictures.push_back(one);
+    images.push_back(one);
   }
-  const Image sheet = contact_sheet(pictures, 3, 1);
+  const Image sheet = contact_sheet(images, 3, 1);
   EXPECT_EQ(sheet.width, 3 * 3 + 1);
   EXPECT_EQ(sheet.height, 2 * 3 + 1);
   EXPECT_EQ(*sheet.at(0, 0), 255);

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "engine/families/registry.h"
-#include "tests/support/picture_noise.h"
+#include "tests/support/image_noise.h"
 
 namespace tessera {
 namespace {
@@ -27,8 +27,8 @@ std::vector<std::vector<std::string>> golden_lines() {
   return out;
 }
 
-Picture picture_of(const Image& image) {
-  Picture out(image.width, image.height, 3, "test");
+DecodedImage image_of(const Image& image) {
+  DecodedImage out(image.width, image.height, 3, "test");
   out.pixels = image.rgb;
   return out;
 }
@@ -81,12 +81,12 @@ PassOrder order_named(const std::string& name) {
 }
 
 TEST(Preprocess, EqualsTheReferenceBitForBit) {
-  std::map<std::string, int> pictures;
+  std::map<std::string, int> images;
   for (const auto& words : golden_lines()) {
     if (words[0] == "resolutions" || words[0] == "sizes") continue;
     ASSERT_EQ(words.size(), 10u);
     const std::string name = words[0] + " " + words[1] + " " + words[2] + "x" + words[3];
-    const Image image = noise_picture(std::stol(words[2]), std::stol(words[3]),
+    const Image image = noise_image(std::stol(words[2]), std::stol(words[3]),
                                       static_cast<std::uint32_t>(std::stoul(words[4])));
     PreprocessPolicy policy = preprocess_policy(words[1]);
     EXPECT_EQ(policy.order, PassOrder::kAcrossFirst) << "what the published models were made with";
@@ -97,17 +97,17 @@ TEST(Preprocess, EqualsTheReferenceBitForBit) {
     EXPECT_EQ(std::to_string(got.width), words[7]) << name;
     EXPECT_EQ(got.pixels, std::stoul(words[8], nullptr, 16)) << name;
     EXPECT_EQ(got.values, std::stoul(words[9], nullptr, 16)) << name;
-    ++pictures[words[0]];
+    ++images[words[0]];
   }
-  EXPECT_GE(pictures["across"], 80);
-  EXPECT_GE(pictures["pillow13"], 3) << "pictures that the order of the passes changes";
+  EXPECT_GE(images["across"], 80);
+  EXPECT_GE(images["pillow13"], 3) << "pictures that the order of the passes changes";
 }
 
 TEST(Preprocess, IsViewsThatAreNormalised) {
-  const Image image = noise_picture(64, 40, 7);
+  const Image image = noise_image(64, 40, 7);
   for (const std::string& name : preprocess_policy_names()) {
     const PreprocessPolicy policy = preprocess_policy(name);
-    const PreprocessedPicture done = preprocess(policy, picture_of(image));
+    const PreprocessedImage done = preprocess(policy, image_of(image));
     const std::vector<Image> views = make_views(policy, done.plan, image);
     ASSERT_EQ(done.views.size(), views.size()) << name;
     for (std::size_t i = 0; i < views.size(); ++i) {
@@ -255,7 +255,7 @@ TEST(Preprocess, JanusRoundings) {
 }
 
 TEST(Preprocess, TransparencyShowsTheFamilysColour) {
-  Picture clear(4, 4, 4, "test");
+  DecodedImage clear(4, 4, 4, "test");
   for (std::size_t i = 0; i < clear.pixels.size(); i += 4) clear.pixels[i + 3] = 128;
   PreprocessPolicy policy;
   policy.side = 4;
@@ -264,7 +264,7 @@ TEST(Preprocess, TransparencyShowsTheFamilysColour) {
   policy.mean = {0, 0, 0};
   policy.std = {1, 1, 1};
   EXPECT_EQ(preprocess(policy, clear).views[0].values[0], 127);  // black, half covering white
-  policy.behind = {10, 20, 200};
+  policy.after = {10, 20, 200};
   const EncoderView view = preprocess(policy, clear).views[0];
   EXPECT_EQ(view.values[0], 5);
   EXPECT_EQ(view.values[16], 10);
@@ -291,7 +291,7 @@ TEST(Preprocess, PatchRowsKeepCellsTogether) {
   EXPECT_EQ(rows[4 * row], 4);   // the next cell
 }
 
-TEST(Preprocess, ThinPicturesAreRefused) {
+TEST(Preprocess, ThinImagesAreRefused) {
   for (const std::string& name : preprocess_policy_names()) {
     const PreprocessPolicy policy = preprocess_policy(name);
     EXPECT_NO_THROW(plan_preprocess(policy, 200, 1)) << name;

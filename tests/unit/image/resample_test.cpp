@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "tests/support/picture_noise.h"
+#include "tests/support/image_noise.h"
 
 namespace tessera {
 namespace {
@@ -62,7 +62,7 @@ TEST(Resample, EqualsPillowBitForBit) {
   EXPECT_GE(vectors.size(), 250u);
   for (const Vector& v : vectors) {
     const Image in =
-        noise_picture(v.in_width, v.in_height, v.seed,
+        noise_image(v.in_width, v.in_height, v.seed,
                       v.pattern == "noise" ? NoisePattern::kNoise : NoisePattern::kEdges);
     const Image out = resize(in, v.width, v.height, filter_named(v.filter));
     ASSERT_EQ(out.width, v.width);
@@ -82,15 +82,15 @@ TEST(Resample, EqualsPillowBitForBit) {
 
 // A fingerprint notices one level in one byte.
 TEST(Resample, TheFingerprintNoticesOneLevel) {
-  Image picture = noise_picture(40, 30, 5);
-  const std::uint32_t before = crc32_of(picture);
-  picture.rgb[1234] ^= 1;
-  EXPECT_NE(crc32_of(picture), before);
+  Image decoded_image = noise_image(40, 30, 5);
+  const std::uint32_t before = crc32_of(decoded_image);
+  decoded_image.rgb[1234] ^= 1;
+  EXPECT_NE(crc32_of(decoded_image), before);
 }
 
 // Shrinking by a whole number with the box filter is the mean of the blocks.
 TEST(Resample, BoxIsTheMeanOfBlocks) {
-  const Image in = noise_picture(12, 8, 3);
+  const Image in = noise_image(12, 8, 3);
   const Image out = resize(in, 3, 8, ResampleFilter::kBox);
   for (std::int64_t y = 0; y < 8; ++y) {
     for (std::int64_t x = 0; x < 3; ++x) {
@@ -113,7 +113,7 @@ TEST(Resample, OneColourStaysItself) {
 }
 
 TEST(Resample, TheSameSizeIsACopy) {
-  const Image in = noise_picture(21, 13, 8);
+  const Image in = noise_image(21, 13, 8);
   EXPECT_EQ(resize(in, 21, 13, ResampleFilter::kLanczos).rgb, in.rgb);
 }
 

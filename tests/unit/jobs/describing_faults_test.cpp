@@ -1,5 +1,5 @@
 // Captions of a job that go wrong: texts that fail, memory that does not last for them, failures of
-// painter and captioner in one row.
+// generator and captioner in one row.
 #include <malloc.h>
 
 #include <algorithm>
@@ -19,19 +19,19 @@ namespace {
 class Words final : public Describer {
  public:
   const std::vector<std::string>& endings() const override { return endings_; }
-  std::vector<Described> describe(std::span<const ToDescribe> pictures) override {
-    runs.push_back(pictures.size());
-    log += "D" + std::to_string(pictures.size()) + " ";
-    if (spoil) spoil(pictures);
+  std::vector<Described> describe(std::span<const ToDescribe> images) override {
+    runs.push_back(images.size());
+    log += "D" + std::to_string(images.size()) + " ";
+    if (spoil) spoil(images);
     std::vector<Described> out;
-    for (const ToDescribe& picture : pictures) {
+    for (const ToDescribe& image : images) {
       Described& one = out.emplace_back();
-      one.texts = {"a picture of " + std::to_string(picture.image->width), "the same, pruned"};
-      if (picture.id == bad) one.error = bad_error;
+      one.texts = {"an image of " + std::to_string(image.image->width), "the same, pruned"};
+      if (image.id == bad) one.error = bad_error;
     }
     return out;
   }
-  void give_back() override { log += "back "; }
+  void release() override { log += "back "; }
 
   std::function<void(std::span<const ToDescribe>)> spoil;
   std::string bad, log;
@@ -42,22 +42,22 @@ class Words final : public Describer {
   std::vector<std::string> endings_ = {".txt", ".fastv.txt"};
 };
 
-bool holds(std::span<const ToDescribe> pictures, const char* id) {
-  return std::any_of(pictures.begin(), pictures.end(),
-                     [&](const ToDescribe& picture) { return picture.id == id; });
+bool holds(std::span<const ToDescribe> images, const char* id) {
+  return std::any_of(images.begin(), images.end(),
+                     [&](const ToDescribe& image) { return image.id == id; });
 }
 
-class DescribingFaults : public PaintingFaults {
+class DescribingFaults : public GenerationFaults {
  protected:
-  // Tools whose pictures fail as `judge` says of their ids.
-  using Judge = std::function<std::optional<ErrorInfo>(const std::string&)>;
-  ImageTools judged(Describer& describer, Judge judge) {
+  // Tools whose images fail as `verify` says of their ids.
+  using Verifier = std::function<std::optional<ErrorInfo>(const std::string&)>;
+  ImageTools verified(Describer& describer, Verifier verifier) {
     ImageTools tools(task_, &describer);
-    tools.generate = [this, judge](std::unique_ptr<GenerateSource> source,
+    tools.generate = [this, verifier](std::unique_ptr<GenerateSource> source,
                                    GenerateListener& listener) {
       Spoiled between(
           [&](const PreparedRequest& request, std::size_t) {
-            return judge(request.facts.prompt.substr(sizeof "picture"));
+            return verifier(request.facts.prompt.substr(sizeof "picture"));
           },
           listener);
       task_.run(between.source(std::move(source)), between);
@@ -68,42 +68,42 @@ class DescribingFaults : public PaintingFaults {
   std::map<std::string, std::string> undisturbed() {
     Words words;
     Heard heard;
-    paint(ImageTools(task_, &words), heard);
+    generate(ImageTools(task_, &words), heard);
     auto outputs = folder_.outputs();
     folder_.clear();
     return outputs;
   }
 };
 
-TEST_F(DescribingFaults, TextsArePutDownWithTheirPicture) {
+TEST_F(DescribingFaults, TextsArePutDownWithTheirImage) {
   Words words;
   words.bad = "d";
   Heard heard;
-  paint(ImageTools(task_, &words), heard);
+  generate(ImageTools(task_, &words), heard);
   EXPECT_EQ(words.runs, (std::vector<std::size_t>{8})) << "a batch is described at once";
   EXPECT_EQ(heard.failed, "d");
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_WORDS"}));
   const auto outputs = folder_.outputs();
   EXPECT_EQ(outputs.size(), 3u * 7);
-  EXPECT_EQ(outputs.at("a.txt"), "a picture of 32");
+  EXPECT_EQ(outputs.at("a.txt"), "an image of 32");
   EXPECT_EQ(outputs.at("a.fastv.txt"), "the same, pruned");
-  EXPECT_EQ(outputs.at("a.png"), truth_.at("a.png")) << "texts change no picture";
+  EXPECT_EQ(outputs.at("a.png"), truth_.at("a.png")) << "texts change no image";
   EXPECT_FALSE(outputs.contains("d.txt"));
   const JobReport report = read_job_report(folder_.out());
   const std::vector<RecordedFile>& files = report.records.at("b").files;
   ASSERT_EQ(files.size(), 3u);
   EXPECT_EQ(files[0].name, "b.txt");
-  EXPECT_EQ(files[2].name, "b.png") << "the picture last";
+  EXPECT_EQ(files[2].name, "b.png") << "the image last";
   // One that is gone makes the item pending.
   std::filesystem::remove(folder_.out() / "b.txt");
   words.bad.clear();
   Heard again;
-  paint(ImageTools(task_, &words), again, 0, true);
+  generate(ImageTools(task_, &words), again, 0, true);
   EXPECT_EQ(again.done, "bd");
   EXPECT_EQ(folder_.outputs().size(), 3u * 8);
 }
 
-// Missing memory for texts, however it is told: thrown by the allocator or by the captioner, or as
+// Missing memory for texts, however it is notified: thrown by the allocator or by the captioner, or as
 // the error of a text.
 TEST_F(DescribingFaults, WhereMemoryDoesNotLastFewerTextsAreTried) {
   const auto truth = undisturbed();
@@ -112,24 +112,24 @@ TEST_F(DescribingFaults, WhereMemoryDoesNotLastFewerTextsAreTried) {
     folder_.clear();
     Words words;
     words.bad_error = {.kind = ErrorKind::kMemory, .code = "E_TEXT_MEMORY"};
-    words.spoil = [&](auto pictures) {
+    words.spoil = [&](auto images) {
       words.bad.clear();
-      if (pictures.size() <= 2) return;
+      if (images.size() <= 2) return;
       if (way == 0) throw std::bad_alloc();
       if (way == 1) run_out_of_memory();
-      words.bad = pictures.back().id;
+      words.bad = images.back().id;
     };
     ImageTools tools(task_, &words);
-    std::vector<std::int64_t> painted;
+    std::vector<std::int64_t> generated;
     tools.generate = [&](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
-      painted.push_back(source->needs().slots);
+      generated.push_back(source->needs().slots);
       task_.run(std::move(source), listener);
     };
     Heard heard;
-    paint(tools, heard);
+    generate(tools, heard);
     EXPECT_EQ(heard.done, "abcdefgh");
     EXPECT_EQ(heard.failed, "");
-    EXPECT_EQ(painted, (std::vector<std::int64_t>{8})) << "pictures are not painted again";
+    EXPECT_EQ(generated, (std::vector<std::int64_t>{8})) << "pictures are not generated again";
     EXPECT_EQ(words.runs, (std::vector<std::size_t>{8, 8, 4, 2, 2, 2, 2}));
     EXPECT_EQ(heard.turns, 1);
     EXPECT_EQ(heard.fewer_texts, (std::vector<std::int64_t>{4, 2})) << "once a level";
@@ -141,18 +141,18 @@ TEST_F(DescribingFaults, WhereMemoryDoesNotLastFewerTextsAreTried) {
 TEST_F(DescribingFaults, ATextThatFitsNowhereFailsAlone) {
   const auto truth = undisturbed();
   Words words;
-  words.spoil = [](auto pictures) {
-    if (holds(pictures, "c")) run_out_of_memory();
+  words.spoil = [](auto images) {
+    if (holds(images, "c")) run_out_of_memory();
   };
   Heard heard;
-  paint(ImageTools(task_, &words), heard);
+  generate(ImageTools(task_, &words), heard);
   EXPECT_EQ(heard.ended, "abcdefgh");
   EXPECT_EQ(heard.failed, "c");
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_TEST_MEMORY"}));
   EXPECT_EQ(heard.fewer_texts, (std::vector<std::int64_t>{4, 2, 1}));
   Heard again;
   words.spoil = nullptr;
-  paint(ImageTools(task_, &words), again, 0, true);
+  generate(ImageTools(task_, &words), again, 0, true);
   EXPECT_EQ(again.done, "c");
   EXPECT_EQ(folder_.outputs(), truth);
 }
@@ -163,7 +163,7 @@ TEST_F(DescribingFaults, ACaptionerThatFitsNowhereEndsTheRun) {
   words.spoil = [](auto) { throw std::bad_alloc(); };
   Heard heard;
   try {
-    paint(ImageTools(task_, &words), heard);
+    generate(ImageTools(task_, &words), heard);
     FAIL() << "the whole list was marked failed";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_BATCH_FAILING");
@@ -172,13 +172,13 @@ TEST_F(DescribingFaults, ACaptionerThatFitsNowhereEndsTheRun) {
   EXPECT_EQ(heard.failed, "abcde") << "the rest is pending";
   words.spoil = nullptr;
   Heard rest;
-  paint(ImageTools(task_, &words), rest, 0, true);
+  generate(ImageTools(task_, &words), rest, 0, true);
   EXPECT_EQ(rest.done, "abcdefgh");
   EXPECT_EQ(folder_.outputs(), truth);
 }
 
-// Before texts are tried again the painter's cache is gone from the process.
-TEST_F(DescribingFaults, ThePainterGivesItsMemoryBack) {
+// Before texts are tried again the generator's cache is gone from the process.
+TEST_F(DescribingFaults, TheGeneratorGivesItsMemoryBack) {
   std::vector<PreparedRequest> requests;
   for (SettledItem& item : items_) {
     item.item.prompt += " " + std::string(900, 'a');
@@ -193,7 +193,7 @@ TEST_F(DescribingFaults, ThePainterGivesItsMemoryBack) {
     if (resident.size() == 1) run_out_of_memory();
   };
   Heard heard;
-  paint(ImageTools(task_, &words), heard);
+  generate(ImageTools(task_, &words), heard);
   EXPECT_EQ(heard.done, "abcdefgh");
   ASSERT_EQ(resident.size(), 2u);
   ASSERT_GT(resident[0], resident[1]);
@@ -202,7 +202,7 @@ TEST_F(DescribingFaults, ThePainterGivesItsMemoryBack) {
   EXPECT_GT(static_cast<double>(resident[0] - resident[1]), 0.9 * static_cast<double>(cache));
 }
 
-// And the captioner's before a batch is painted again: as many at once first, then fewer.
+// And the captioner's before a batch is generated again: as many at once first, then fewer.
 TEST_F(DescribingFaults, TheCaptionerGivesItsMemoryBack) {
   for (const int fails : {1, 2}) {
     SCOPED_TRACE(fails);
@@ -228,37 +228,37 @@ TEST_F(DescribingFaults, TheCaptionerGivesItsMemoryBack) {
   }
 }
 
-TEST_F(DescribingFaults, PicturesHandedOutBeforeMemoryEndedAreDescribed) {
+TEST_F(DescribingFaults, ImagesHandedOutBeforeMemoryEndedAreDescribed) {
   const auto truth = undisturbed();
   struct After final : GenerateListener {
-    void on_image(GeneratedImage&& picture) override {
+    void on_image(GeneratedImage&& image) override {
       if (left-- == 0) throw std::bad_alloc();
-      to->on_image(std::move(picture));
+      to->on_image(std::move(image));
     }
     GenerateListener* to = nullptr;
     int left = 0;
   };
   Words words;
   ImageTools tools(task_, &words);
-  std::vector<std::int64_t> painted;
+  std::vector<std::int64_t> generated;
   tools.generate = [&](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
     After after;
     after.to = &listener;
-    after.left = painted.empty() ? 3 : 100;
-    painted.push_back(source->needs().slots);
+    after.left = generated.empty() ? 3 : 100;
+    generated.push_back(source->needs().slots);
     task_.run(std::move(source), after);
   };
   Heard heard;
-  paint(tools, heard);
+  generate(tools, heard);
   EXPECT_EQ(heard.done, "abcdefgh");
-  EXPECT_EQ(painted, (std::vector<std::int64_t>{8, 5}));
+  EXPECT_EQ(generated, (std::vector<std::int64_t>{8, 5}));
   EXPECT_EQ(folder_.outputs(), truth);
 }
 
-// Items end in their order: a success between failures of the painter counts, though its text
+// Items end in their order: a success between failures of the generator counts, though its text
 // takes longer.
 TEST_F(DescribingFaults, FailuresAreCountedInTheOrderOfItems) {
-  const auto fails = [](const std::string& ids) -> Judge {
+  const auto fails = [](const std::string& ids) -> Verifier {
     return [ids](const std::string& id) -> std::optional<ErrorInfo> {
       if (ids.find(id.front()) == std::string::npos) return std::nullopt;
       return ErrorInfo{.code = "E_LOGITS", .expected = "numbers", .found = "NaN"};
@@ -266,19 +266,19 @@ TEST_F(DescribingFaults, FailuresAreCountedInTheOrderOfItems) {
   };
   Words words;
   Heard heard;
-  paint(judged(words, fails("abdefh")), heard);
+  generate(verified(words, fails("abdefh")), heard);
   EXPECT_EQ(heard.ended, "abcdefgh");
   EXPECT_EQ(heard.done, "cg") << "six fail, never five in a row";
   folder_.clear();
   Heard five;
-  EXPECT_THROW(paint(judged(words, fails("bcdef")), five), Error);
+  EXPECT_THROW(generate(verified(words, fails("bcdef")), five), Error);
   EXPECT_EQ(five.ended, "abcdef");
-  // A picture that cannot be described is one of the row.
+  // An image that cannot be described is one of the row.
   folder_.clear();
   words.bad = "d";
   words.bad_error.code = "E_LOGITS";
   Heard both;
-  EXPECT_THROW(paint(judged(words, fails("bcef")), both), Error);
+  EXPECT_THROW(generate(verified(words, fails("bcef")), both), Error);
   EXPECT_EQ(both.ended, "abcdef");
   EXPECT_EQ(both.done, "a");
 }
@@ -292,17 +292,17 @@ class ScarceDescribing : public DescribingFaults {
     out.device = "cpu";
     out.threads = 1;
     out.batch_size = 4;
-    out.max_tokens = 700;  // so that its cache is larger than the painter's
+    out.max_tokens = 700;  // so that its cache is larger than the generator's
     return out;
   }
 };
 
-TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
+TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoImage) {
   if (!ScarceMemory::kWorks) GTEST_SKIP() << "sanitizers bring a malloc of their own";
   CaptionDescriber plenty(captioner(), {}, nullptr);
   plenty.load();
   Heard undisturbed;
-  paint(ImageTools(task_, &plenty), undisturbed);
+  generate(ImageTools(task_, &plenty), undisturbed);
   const auto truth = folder_.outputs();
   ASSERT_EQ(truth.size(), 16u);
   int fewer = 0, whole = 0, notices = 0;
@@ -332,7 +332,7 @@ TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
     EXPECT_EQ(levels.size(), heard.fewer_texts.size()) << "once a level";
     EXPECT_GE(heard.turns, levels.empty() ? 0 : 1) << "before fewer are tried";
     Heard rest;
-    paint(ImageTools(task_, &plenty), rest, 0, true);
+    generate(ImageTools(task_, &plenty), rest, 0, true);
     ASSERT_EQ(folder_.outputs(), truth) << bytes;
     for (const char id : heard.done) ASSERT_EQ(rest.done.find(id), std::string::npos) << bytes;
     if (ended) break;  // nothing fits any more
@@ -348,23 +348,23 @@ TEST_F(ScarceDescribing, TheRealCaptionerGivesItsMemoryBack) {
   options.max_tokens = 600;
   CaptionDescriber describer(options, {}, nullptr);
   describer.load();
-  std::vector<ToDescribe> pictures;
+  std::vector<ToDescribe> images;
   for (const char* id : {"a", "b", "c", "d"}) {
-    pictures.push_back({id, std::make_shared<const Image>(32, 32)});
+    images.push_back({id, std::make_shared<const Image>(32, 32)});
   }
-  const std::vector<Described> first = describer.describe(pictures);
+  const std::vector<Described> first = describer.describe(images);
   // What is allocated: blocks of this size do not leave the process at once.
   const auto held = [] {
     const struct mallinfo2 use = mallinfo2();
     return use.uordblks + use.hblkhd;
   };
   const std::size_t before = held();
-  describer.give_back();
+  describer.release();
   const std::size_t after = held();
   ASSERT_GT(before, after);
-  std::printf("%zu KiB given back\n", (before - after) >> 10);
+  std::printf("%zu KiB released\n", (before - after) >> 10);
   EXPECT_GT(before - after, std::size_t{1} << 20);
-  const std::vector<Described> second = describer.describe(pictures);
+  const std::vector<Described> second = describer.describe(images);
   ASSERT_EQ(second.size(), first.size());
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(second[i].texts, first[i].texts);
 }

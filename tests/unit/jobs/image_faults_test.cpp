@@ -1,5 +1,5 @@
-// Painting that goes wrong: memory that does not last for a batch, items that fail once, for ever,
-// or all alike. The pictures that come out are the same bytes as without trouble.
+// Generating that goes wrong: memory that does not last for a batch, items that fail once, for ever,
+// or all alike. The images that come out are the same bytes as without trouble.
 #include <cstdio>
 #include <new>
 
@@ -9,10 +9,10 @@
 namespace tessera {
 namespace {
 
-TEST_F(PaintingFaults, WhereMemoryDoesNotLastHalfIsTried) {
+TEST_F(GenerationFaults, WhereMemoryDoesNotLastHalfIsTried) {
   ASSERT_EQ(truth_.size(), 8u);
   Heard heard;
-  paint(spoiled([](const auto&, std::size_t at_work) -> std::optional<ErrorInfo> {
+  generate(spoiled([](const auto&, std::size_t at_work) -> std::optional<ErrorInfo> {
           if (at_work > 4) run_out_of_memory();
           if (at_work > 2) throw std::bad_alloc();
           return std::nullopt;
@@ -24,17 +24,17 @@ TEST_F(PaintingFaults, WhereMemoryDoesNotLastHalfIsTried) {
   EXPECT_EQ(read_job_report(folder_.out()).shards.front().at_once, 2);
 }
 
-// The batch has handed out pictures when memory ends: only the rest is painted again.
-TEST_F(PaintingFaults, WhatWasHandedOutStays) {
+// The batch has emitted images when memory ends: only the rest is generated again.
+TEST_F(GenerationFaults, WhatWasHandedOutStays) {
   struct After final : GenerateListener {
     GenerateListener* to = nullptr;
     int left = 0;
     Flow on_progress(const GenerateProgress& progress) override {
       return to->on_progress(progress);
     }
-    void on_image(GeneratedImage&& picture) override {
+    void on_image(GeneratedImage&& image) override {
       if (left-- == 0) throw std::bad_alloc();
-      to->on_image(std::move(picture));
+      to->on_image(std::move(image));
     }
   };
   ImageTools tools(task_);
@@ -46,16 +46,16 @@ TEST_F(PaintingFaults, WhatWasHandedOutStays) {
     task_.run(std::move(source), after);
   };
   Heard heard;
-  paint(tools, heard);
+  generate(tools, heard);
   EXPECT_EQ(heard.done, "abcdefgh") << "each once";
   EXPECT_EQ(heard.fewer, (std::vector<std::int64_t>{4}));
   EXPECT_EQ(runs, 2) << "eight, then the five that are left, four at once";
   EXPECT_EQ(folder_.outputs(), truth_);
 }
 
-TEST_F(PaintingFaults, AnItemThatFitsNowhereFailsAlone) {
+TEST_F(GenerationFaults, AnItemThatFitsNowhereFailsAlone) {
   Heard heard;
-  paint(spoiled([](const auto& request, std::size_t) -> std::optional<ErrorInfo> {
+  generate(spoiled([](const auto& request, std::size_t) -> std::optional<ErrorInfo> {
           if (is_item(request, "c")) run_out_of_memory();
           return std::nullopt;
         }),
@@ -64,18 +64,18 @@ TEST_F(PaintingFaults, AnItemThatFitsNowhereFailsAlone) {
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_TEST_MEMORY"}));
   EXPECT_EQ(heard.done, "abdefgh");
   Heard again;
-  paint(ImageTools(task_), again, 0, true);
+  generate(ImageTools(task_), again, 0, true);
   EXPECT_EQ(again.done, "c");
   EXPECT_EQ(folder_.outputs(), truth_);
 }
 
 // Blocks that are really refused, by the allocator, at every size at which it matters.
-TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
+TEST_F(GenerationFaults, RefusedBlocksCostNoImage) {
   if (!ScarceMemory::kWorks) GTEST_SKIP() << "sanitizers bring a malloc of their own";
   // Prompts so long that the cache of a batch is larger than any other block.
   for (SettledItem& item : items_) item.item.prompt += " " + std::string(300, 'a');
   Heard undisturbed;
-  paint(ImageTools(task_), undisturbed);
+  generate(ImageTools(task_), undisturbed);
   truth_ = folder_.outputs();
   int halved = 0, whole = 0;
   for (std::size_t bytes = std::size_t{1} << 22; bytes >= 4096; bytes /= 2) {
@@ -100,7 +100,7 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
       if (scarce.refused() == 0) ++whole;
     }
     Heard rest;
-    paint(ImageTools(task_), rest, 0, true);
+    generate(ImageTools(task_), rest, 0, true);
     ASSERT_EQ(folder_.outputs(), truth_) << bytes;
     for (const char id : heard.done) ASSERT_EQ(rest.done.find(id), std::string::npos) << bytes;
     if (ended) break;  // nothing fits any more
@@ -110,7 +110,7 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
   EXPECT_GE(whole, 1);
 }
 
-TEST_F(PaintingFaults, FiveAlikeInARowEndTheRun) {
+TEST_F(GenerationFaults, FiveAlikeInARowEndTheRun) {
   Heard heard;
   const ImageTools tools =
       spoiled([](const auto& request, std::size_t at_work) -> std::optional<ErrorInfo> {
@@ -119,7 +119,7 @@ TEST_F(PaintingFaults, FiveAlikeInARowEndTheRun) {
         return ErrorInfo{.code = "E_LOGITS", .expected = "numbers", .found = "NaN"};
       });
   try {
-    paint(tools, heard);
+    generate(tools, heard);
     FAIL() << "the whole list was marked failed";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_BATCH_FAILING");
@@ -129,25 +129,25 @@ TEST_F(PaintingFaults, FiveAlikeInARowEndTheRun) {
   EXPECT_EQ(heard.done, "a");
   EXPECT_EQ(heard.failed, "bcdef") << "the rest is pending";
   Heard rest;
-  paint(ImageTools(task_), rest);
+  generate(ImageTools(task_), rest);
   EXPECT_EQ(rest.done, "gh");
   Heard retried;
-  paint(ImageTools(task_), retried, 0, true);
+  generate(ImageTools(task_), retried, 0, true);
   EXPECT_EQ(retried.done, "bcdef");
   EXPECT_EQ(folder_.outputs(), truth_);
 }
 
-// One by one, each as the letter of its item in `fates` says: "." is done, others are their code.
-TEST_F(PaintingFaults, WhatIsNoRowOfFive) {
-  const auto failed_with = [this](const std::string& fates) {
+// One by one, each as the letter of its item in `outcomes` says: "." is done, others are their code.
+TEST_F(GenerationFaults, WhatIsNoRowOfFive) {
+  const auto failed_with = [this](const std::string& outcomes) {
     folder_.clear();
     Heard heard;
     try {
-      paint(spoiled([&](const auto& request, std::size_t at_work) -> std::optional<ErrorInfo> {
+      generate(spoiled([&](const auto& request, std::size_t at_work) -> std::optional<ErrorInfo> {
               if (at_work > 1) run_out_of_memory();
               const auto at = static_cast<std::size_t>(request.facts.prompt.back() - 'a');
-              if (fates[at] == '.') return std::nullopt;
-              return ErrorInfo{.code = std::string("E_") + fates[at]};
+              if (outcomes[at] == '.') return std::nullopt;
+              return ErrorInfo{.code = std::string("E_") + outcomes[at]};
             }),
             heard);
     } catch (const Error& error) {
@@ -164,7 +164,7 @@ TEST_F(PaintingFaults, WhatIsNoRowOfFive) {
 }
 
 // Files of strangers are no failure of the job: any number of them, nor do they make a row.
-TEST_F(PaintingFaults, StrangersFilesAreNotCounted) {
+TEST_F(GenerationFaults, StrangersFilesAreNotCounted) {
   const auto occupy = [this](const std::string& ids) {
     folder_.clear();
     std::filesystem::create_directories(folder_.out());
@@ -172,7 +172,7 @@ TEST_F(PaintingFaults, StrangersFilesAreNotCounted) {
   };
   occupy("abcdefg");
   Heard seven;
-  paint(ImageTools(task_), seven);
+  generate(ImageTools(task_), seven);
   EXPECT_EQ(seven.failed, "abcdefg");
   EXPECT_EQ(seven.codes, std::vector<std::string>(7, "E_OUTPUT_EXISTS"));
   EXPECT_EQ(seven.done, "h");
@@ -185,16 +185,16 @@ TEST_F(PaintingFaults, StrangersFilesAreNotCounted) {
         if (is_item(request, "c") || is_item(request, "d")) return std::nullopt;
         return ErrorInfo{.code = "E_LOGITS"};
       });
-  EXPECT_THROW(paint(tools, row), Error);
+  EXPECT_THROW(generate(tools, row), Error);
   EXPECT_EQ(row.failed, "abcdefg") << "the fifth of a, b, e, f, g";
 }
 
 // The journal has a record a level, and the next run tries all at once again.
-TEST_F(PaintingFaults, FewerAtOnceIsRecordedOnceALevel) {
+TEST_F(GenerationFaults, FewerAtOnceIsRecordedOnceALevel) {
   std::vector<std::size_t> tried;
-  const auto lasts_for = [&](std::size_t pictures) {
-    ImageTools tools = spoiled([pictures](const auto&, std::size_t at_work) {
-      if (at_work > pictures) run_out_of_memory();
+  const auto lasts_for = [&](std::size_t images) {
+    ImageTools tools = spoiled([images](const auto&, std::size_t at_work) {
+      if (at_work > images) run_out_of_memory();
       return std::optional<ErrorInfo>();
     });
     tools.generate = [&tried, run = tools.generate](std::unique_ptr<GenerateSource> source,
@@ -205,7 +205,7 @@ TEST_F(PaintingFaults, FewerAtOnceIsRecordedOnceALevel) {
     return tools;
   };
   Heard heard;
-  paint(lasts_for(2), heard);
+  generate(lasts_for(2), heard);
   EXPECT_EQ(tried, (std::vector<std::size_t>{8, 4, 2})) << "two at once for all that is left";
   const std::string journal = get_file(folder_.out() / ".tessera" / "shard-00001-of-00001.jnl");
   const auto count = [&](const std::string& what) {
@@ -223,12 +223,12 @@ TEST_F(PaintingFaults, FewerAtOnceIsRecordedOnceALevel) {
   }
   tried.clear();
   Heard resumed;
-  paint(lasts_for(8), resumed);
+  generate(lasts_for(8), resumed);
   EXPECT_EQ(tried, (std::vector<std::size_t>{4})) << "all that is left at once";
   EXPECT_EQ(folder_.outputs(), truth_);
 }
 
-TEST_F(PaintingFaults, ItemsAreTriedAgainAsOftenAsAsked) {
+TEST_F(GenerationFaults, ItemsAreTriedAgainAsOftenAsAsked) {
   const auto fails = [this](int times) {
     return spoiled([times, count = std::make_shared<int>(0)](
                        const auto& request, std::size_t) -> std::optional<ErrorInfo> {
@@ -237,19 +237,19 @@ TEST_F(PaintingFaults, ItemsAreTriedAgainAsOftenAsAsked) {
     });
   };
   Heard twice;
-  paint(fails(2), twice, 2);
+  generate(fails(2), twice, 2);
   EXPECT_EQ(twice.retried, "aa");
   EXPECT_EQ(twice.failed, "");
   EXPECT_EQ(twice.done.size(), 8u);
   EXPECT_EQ(folder_.outputs(), truth_);
   folder_.clear();
   Heard thrice;
-  paint(fails(3), thrice, 2);
+  generate(fails(3), thrice, 2);
   EXPECT_EQ(thrice.retried, "aa");
   EXPECT_EQ(thrice.failed, "a");
   folder_.clear();
   Heard never;
-  paint(fails(1), never);
+  generate(fails(1), never);
   EXPECT_EQ(never.retried, "");
   EXPECT_EQ(never.failed, "a");
   folder_.clear();
@@ -257,7 +257,7 @@ TEST_F(PaintingFaults, ItemsAreTriedAgainAsOftenAsAsked) {
   std::filesystem::create_directories(folder_.out());
   put_file(folder_.out() / "b.png", "mine");
   Heard stranger;
-  paint(ImageTools(task_), stranger, 5);
+  generate(ImageTools(task_), stranger, 5);
   EXPECT_EQ(stranger.retried, "");
   EXPECT_EQ(stranger.failed, "b");
 }

@@ -1,4 +1,4 @@
-// A job of eight items whose painter goes wrong as a test asks, and who hears of it.
+// A job of eight items whose generator goes wrong as a test asks, and who hears of it.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ struct Heard final : ImageJobListener {
     codes.push_back(error.code);
   }
   void on_retry(const SettledItem& item, const ErrorInfo&) override { retried += item.item.id; }
-  void on_fewer(std::int64_t pictures) override { fewer.push_back(pictures); }
+  void on_fewer(std::int64_t images) override { fewer.push_back(images); }
   void on_fewer_texts(std::int64_t count) override { fewer_texts.push_back(count); }
   void on_turns() override { ++turns; }
   std::string done, failed, retried, ended;  // ended: done or failed, in that order
@@ -84,11 +84,11 @@ class Spoiled final : public GenerateListener {
   throw Error({.kind = ErrorKind::kMemory, .code = "E_TEST_MEMORY", .found = "none"});
 }
 
-class PaintingFaults : public ::testing::Test {
+class GenerationFaults : public ::testing::Test {
  protected:
-  PaintingFaults() : task_(runtime_, options()) {
+  GenerationFaults() : task_(runtime_, options()) {
     task_.load();
-    paint(ImageTools(task_), truth_heard_);
+    generate(ImageTools(task_), truth_heard_);
     truth_ = folder_.outputs();
     folder_.clear();
   }
@@ -100,7 +100,7 @@ class PaintingFaults : public ::testing::Test {
     out.batch_size = 8;
     return out;
   }
-  void paint(const ImageTools& tools, Heard& heard, int max_retries = 0,
+  void generate(const ImageTools& tools, Heard& heard, int max_retries = 0,
              bool retry_failed = false) {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
     generate_images(tools, items_, store.wanted(retry_failed), store,

@@ -1,5 +1,5 @@
-// Painting for real: a process that ends at every change it makes to the disk while a model paints,
-// pictures that are known by what they say of themselves, failures that are alike.
+// Generating for real: a process that ends at every change it makes to the disk while a model generates,
+// images that are known by what they say of themselves, failures that are alike.
 #include <sys/wait.h>
 
 #include <csignal>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Told final : public ImageJobListener {
+class Heard final : public ImageJobListener {
  public:
   void on_done(const SettledItem& item, const ItemRecord&, const GeneratedImage&,
                const Described&) override {
@@ -33,9 +33,9 @@ class Told final : public ImageJobListener {
   int pipe = -1;
 };
 
-class Painting : public ::testing::Test {
+class Generation : public ::testing::Test {
  protected:
-  Painting() : task_(runtime_, options()), describer_(captioner(), {}, nullptr) {
+  Generation() : task_(runtime_, options()), describer_(captioner(), {}, nullptr) {
     task_.load();
     describer_.load();
   }
@@ -57,11 +57,11 @@ class Painting : public ::testing::Test {
     out.batch_size = 2;
     return out;
   }
-  void paint(Told& told, StoreOptions store_options = {}) {
-    store_options.beside = {".json", ".txt"};
+  void generate(Heard& heard, StoreOptions store_options = {}) {
+    store_options.next_to = {".json", ".txt"};
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, store_options);
     generate_images(ImageTools(task_, &describer_), items_, store.wanted(false), store,
-                    {.batch_size = 2, .sidecar = true}, told);
+                    {.batch_size = 2, .sidecar = true}, heard);
   }
 
   StoreFolder folder_;
@@ -71,12 +71,12 @@ class Painting : public ::testing::Test {
   CaptionDescriber describer_;
 };
 
-TEST_F(Painting, KilledAtEveryChange) {
+TEST_F(Generation, KilledAtEveryChange) {
   std::uint64_t changes = 0;
-  Told all;
+  Heard all;
   {
     const ChangeCounter counter;
-    paint(all);
+    generate(all);
     changes = counter.count;
   }
   ASSERT_EQ(all.ids, "abc");
@@ -86,38 +86,38 @@ TEST_F(Painting, KilledAtEveryChange) {
   for (std::uint64_t nth = 1; nth <= changes; ++nth) {
     SCOPED_TRACE(nth);
     folder_.clear();
-    int told[2];
-    ASSERT_EQ(::pipe(told), 0);
+    int heard[2];
+    ASSERT_EQ(::pipe(heard), 0);
     const pid_t child = ::fork();
     if (child == 0) {
       const Killer killer(nth, nth % 2 == 0 ? Killer::When::kBefore : Killer::When::kAfter, 0);
-      Told listener;
-      listener.pipe = told[1];
-      paint(listener);
+      Heard listener;
+      listener.pipe = heard[1];
+      generate(listener);
       ::_exit(0);
     }
-    ::close(told[1]);
+    ::close(heard[1]);
     std::string before;
     char id = 0;
-    while (::read(told[0], &id, 1) == 1) before += id;
-    ::close(told[0]);
+    while (::read(heard[0], &id, 1) == 1) before += id;
+    ::close(heard[0]);
     int status = 0;
     ::waitpid(child, &status, 0);
     ASSERT_TRUE(WIFSIGNALED(status));
     ++kills;
-    Told rest;
-    paint(rest);
+    Heard rest;
+    generate(rest);
     for (const char done : before) ASSERT_EQ(rest.ids.find(done), std::string::npos);
     ASSERT_GE(before.size() + rest.ids.size() + 1, items_.size());
     ASSERT_EQ(folder_.outputs(), truth);
   }
-  std::printf("killed %d times while painting\n", kills);
+  std::printf("killed %d times while generating\n", kills);
   EXPECT_GT(kills, 50);
 }
 
-TEST_F(Painting, PicturesAreKnownByWhatTheySay) {
-  Told told;
-  paint(told);
+TEST_F(Generation, ImagesAreKnownByWhatTheySay) {
+  Heard heard;
+  generate(heard);
   const auto truth = folder_.outputs();
   // Equal facts in other bytes, as another build of the compressor would write them.
   const PngTexts texts = read_png_texts(folder_.out() / "b.png");
@@ -131,9 +131,9 @@ TEST_F(Painting, PicturesAreKnownByWhatTheySay) {
   fs::create_directories(folder_.out());
   put_file(folder_.out() / "c.txt", truth.at("c.txt"));  // equal texts are ours
   put_file(folder_.out() / "b.png", other);
-  put_file(folder_.out() / "a.png", of_c);  // a picture of ours, but of another item
-  Told again;
-  paint(again);
+  put_file(folder_.out() / "a.png", of_c);  // an image of ours, but of another item
+  Heard again;
+  generate(again);
   EXPECT_EQ(again.ids, "bc");
   EXPECT_EQ(again.failed, "a");
   EXPECT_EQ(again.code, "E_OUTPUT_EXISTS");
@@ -141,10 +141,10 @@ TEST_F(Painting, PicturesAreKnownByWhatTheySay) {
   EXPECT_EQ(get_file(folder_.out() / "a.png"), of_c);
 }
 
-// After records were lost: a picture is taken for its item's if its bytes are exactly what this
+// After records were lost: an image is taken for its item's if its bytes are exactly what this
 // program writes for such pixels and facts.
-TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
-  const auto run = [&](Told& told, bool sidecar) {
+TEST_F(Generation, ImagesThatProveThemselvesAreNotGeneratedAgain) {
+  const auto run = [&](Heard& heard, bool sidecar) {
     StoreOptions options;
     options.recognise = [&, sidecar](const SettledItem& item, const fs::path& folder) {
       return proven_files(item, task_.prepare(request_of(item)).facts, {.sidecar = sidecar},
@@ -152,11 +152,11 @@ TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
     };
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
     generate_images(ImageTools(task_), items_, store.wanted(false), store,
-                    {.batch_size = 2, .sidecar = sidecar}, told);
+                    {.batch_size = 2, .sidecar = sidecar}, heard);
     return store.recognised();
   };
   const fs::path journal = folder_.out() / kStateFolder / journal_name(1, 1);
-  Told first;
+  Heard first;
   run(first, false);
   const auto truth = folder_.outputs();
   damage_line(journal, "\"id\":\"a\"");
@@ -165,11 +165,11 @@ TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
   const auto again = [&](const std::string& name, const std::string& bytes) {
     put_file(journal, damaged);
     put_file(folder_.out() / name, bytes);
-    Told told;
-    const std::uint64_t recognised = run(told, false);
-    EXPECT_EQ(recognised + told.ids.size() + told.failed.size(), 2u);
+    Heard heard;
+    const std::uint64_t recognised = run(heard, false);
+    EXPECT_EQ(recognised + heard.ids.size() + heard.failed.size(), 2u);
     put_file(folder_.out() / name, truth.at(name));
-    return told.ids + "/" + told.failed;
+    return heard.ids + "/" + heard.failed;
   };
   EXPECT_EQ(again("a.png", truth.at("a.png")), "/");
   EXPECT_EQ(again("a.png", truth.at("b.png")), "/a") << "another item's";
@@ -189,13 +189,13 @@ TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
       << "texts prove nothing";
 }
 
-TEST_F(Painting, APictureIsProvenByTheFactsBesideIt) {
-  Told told;
+TEST_F(Generation, AImageIsProvenByTheFactsNextToIt) {
+  Heard heard;
   StoreOptions options;
   {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
     generate_images(ImageTools(task_), items_, store.wanted(false), store,
-                    {.batch_size = 2, .record = RecordFacts::kOnlyAiMark, .sidecar = true}, told);
+                    {.batch_size = 2, .record = RecordFacts::kOnlyAiMark, .sidecar = true}, heard);
   }
   const auto proven = [&] {
     return proven_files(items_[1], task_.prepare(request_of(items_[1])).facts, {.sidecar = true},
@@ -234,10 +234,10 @@ class Counted final : public GenerateSource {
 
 // A job is one submission: a slot takes the next item as soon as its image is finished, over all
 // items, whatever their order of commits.
-TEST_F(Painting, SlotsAreFilledAgainOverTheWholeJob) {
+TEST_F(Generation, SlotsAreFilledAgainOverTheWholeJob) {
   for (const char* method : {"gumbel", "tree"}) {
     folder_.clear();
-    GenerateOptions options = Painting::options();
+    GenerateOptions options = Generation::options();
     options.batch_size = 8;
     options.method = decode_method(method);
     Runtime runtime;
@@ -250,7 +250,7 @@ TEST_F(Painting, SlotsAreFilledAgainOverTheWholeJob) {
       items.push_back(item);
     }
     const auto settled = settle_items(items, {}, OutputTemplate("{id}.png"), "job");
-    Told told;
+    Heard heard;
     BatchStore store(folder_.out(), settled, kStoreOptions, kStoreModel, {});
     ImageTools tools(task);
     LaneStats last_begun;
@@ -259,11 +259,11 @@ TEST_F(Painting, SlotsAreFilledAgainOverTheWholeJob) {
       ++submissions;
       task.run(std::make_unique<Counted>(std::move(source), task, last_begun), listener);
     };
-    generate_images(tools, settled, store.wanted(false), store, {.batch_size = 8}, told);
+    generate_images(tools, settled, store.wanted(false), store, {.batch_size = 8}, heard);
     EXPECT_EQ(submissions, 1);
     std::string in_order;
     for (const SettledItem& item : settled) in_order += item.item.id;
-    EXPECT_EQ(told.ids, in_order);
+    EXPECT_EQ(heard.ids, in_order);
     const auto share = [](const LaneStats& stats) {
       return static_cast<double>(stats.slots_at_work) / static_cast<double>(stats.slot_passes);
     };
@@ -274,7 +274,7 @@ TEST_F(Painting, SlotsAreFilledAgainOverTheWholeJob) {
   }
 }
 
-TEST_F(Painting, PromptsAreCheckedBeforeAnyIsPainted) {
+TEST_F(Generation, PromptsAreCheckedBeforeAnyIsGenerated) {
   std::vector<SettledItem> items = items_;
   items[1].item.prompt = std::string(20000, 'x') + " y";
   const JobCheck check = check_items(task_, items, 2, "job.txt");

@@ -16,7 +16,7 @@ class IntentsTest : public ::testing::Test {
   std::unique_ptr<BatchStore> open(const StoreOptions& options = {}) const {
     return std::make_unique<BatchStore>(folder_.out(), items_, kStoreOptions, kStoreModel, options);
   }
-  // Item a with another text beside it.
+  // Item a with another text next to it.
   std::vector<OutputFile> with_text(const std::string& text) const {
     std::vector<OutputFile> files = files_of(items_[0]);
     files[0].bytes = text;
@@ -56,7 +56,7 @@ TEST_F(IntentsTest, ATextOfARunThatEndedIsOurs) {
   EXPECT_EQ(get_file(out("a.txt")), "of the third run");
 }
 
-TEST_F(IntentsTest, AnIntentIsForItemsWithMoreThanAPicture) {
+TEST_F(IntentsTest, AnIntentIsForItemsWithMoreThanAImage) {
   run_store(folder_.out(), items_);
   const std::vector<std::string> lines = lines_of(journal());
   ASSERT_EQ(lines.size(), 5u) << "header, intent, three records";
@@ -85,7 +85,7 @@ TEST_F(IntentsTest, WhatSomebodyChangedSinceFails) {
   EXPECT_EQ(get_file(out("a.txt")), "ours, and a word of mine");
 }
 
-// A text whose picture is gone is known by its record, though nobody can tell it by its bytes.
+// A text whose image is gone is known by its record, though nobody can tell it by its bytes.
 TEST_F(IntentsTest, ATextOfADamagedItemIsKnownByItsRecord) {
   run_store(folder_.out(), items_);
   fs::remove(out("a.png"));
@@ -99,7 +99,7 @@ TEST_F(IntentsTest, AllNamesAreLookedAtBeforeTheFirstIsTaken) {
   fs::create_directories(folder_.out());
   put_file(out("a.png"), "mine");
   EXPECT_EQ(refusal("ours"), "another file");
-  EXPECT_EQ(folder_.outputs().size(), 1u) << "no text was put beside a stranger's picture";
+  EXPECT_EQ(folder_.outputs().size(), 1u) << "no text was put next to a stranger's image";
   EXPECT_EQ(lines_of(journal()).size(), 1u) << "and none announced";
 }
 
@@ -176,7 +176,7 @@ TEST_F(IntentsTest, FilesTornWithoutSyncsAreHealed) {
 TEST_F(IntentsTest, TemporariesOfLongNamesGo) {
   items_[1].name = std::string(196, 'n') + ".png";
   const std::string text = std::string(196, 'n') + ".fastv.txt";
-  const StoreOptions options{.beside = {".fastv.txt"}};
+  const StoreOptions options{.next_to = {".fastv.txt"}};
   open(options);
   put_file(out("." + text.substr(0, 200) + ".tmp-7-1"), "half");
   put_file(out("." + items_[1].name + ".tmp-7-2"), "half");

@@ -1,4 +1,4 @@
-// Job files: the three forms say the same, and every way to write one wrong is told with line and
+// Job files: the three forms say the same, and every way to write one wrong is notified with line and
 // column before anything runs.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -54,7 +54,7 @@ TEST(JobList, JsonLinesHaveAllFields) {
   EXPECT_EQ(item.prompt, "x\ny");
   EXPECT_EQ(item.negative_prompt, "z");
   EXPECT_EQ(item.seed, kMaxJobSeed);
-  EXPECT_EQ(item.settings, values_of(LawSettings{.guidance = 2,
+  EXPECT_EQ(item.settings, values_of(DistributionSettings{.guidance = 2,
                                                  .temperature = 0.5,
                                                  .top_k = 3,
                                                  .top_p = 0.25,
@@ -63,7 +63,7 @@ TEST(JobList, JsonLinesHaveAllFields) {
   EXPECT_EQ(list.items[1].line, 3u);
 }
 
-TEST(JobList, ClipsSayWhatClipsHave) {
+TEST(JobList, VideosSayWhatVideosHave) {
   const JobList json = read(
       "{\"id\":\"a\",\"kind\":\"video\",\"prompt\":\"x\",\"frames\":1000000,\"fps\":240,"
       "\"container\":\"webp\",\"first-frames\":\"a b.mp4\",\"first_frames_sha256\":\"00\"}\n"
@@ -71,13 +71,13 @@ TEST(JobList, ClipsSayWhatClipsHave) {
       JobForm::kJsonLines);
   ASSERT_TRUE(json.errors.empty()) << format_error(json.errors[0]);
   const JobItem& item = json.items[0];
-  EXPECT_TRUE(item.is_clip());
+  EXPECT_TRUE(item.is_video());
   EXPECT_EQ(item.frames, 1000000);
   EXPECT_EQ(item.fps, 240);
   EXPECT_EQ(item.container, "webp");
   EXPECT_EQ(item.first_frames, "a b.mp4");
   EXPECT_EQ(item.first_frames_sha256, "00");
-  EXPECT_FALSE(json.items[1].is_clip());
+  EXPECT_FALSE(json.items[1].is_video());
   EXPECT_EQ(read(job_line(item), JobForm::kJsonLines).items.at(0), item);
   const JobList csv = read(
       "id,kind,prompt,frames,fps,container,first-frames,first-frames-sha256\n"

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr int kRounds = 10000, kFolderRounds = 1000;
 
-// What came of a merge: records, or a conflict and the pictures that it names.
+// What came of a merge: records, or a conflict and the images that it names.
 struct Outcome {
   ItemRecords records;
   std::string conflict;
@@ -48,7 +48,7 @@ Outcome join_anyhow(std::vector<ItemRecords> parts, std::mt19937& lot) {
   return {parts.front(), "", {}};
 }
 
-ItemRecord record_by_lot(std::mt19937& lot, const std::string& id, bool other_picture) {
+ItemRecord record_by_lot(std::mt19937& lot, const std::string& id, bool other_image) {
   ItemRecord record;
   if (lot() % 3 == 0) {
     record.state = ItemState::kFailed;
@@ -57,7 +57,7 @@ ItemRecord record_by_lot(std::mt19937& lot, const std::string& id, bool other_pi
     record.state = ItemState::kDone;
     record.seed = 7;
     if (id < "c") record.files.push_back({id + ".txt", 3, std::string(64, 'e')});
-    record.files.push_back({id + ".png", 5, std::string(64, other_picture ? 'b' : 'a')});
+    record.files.push_back({id + ".png", 5, std::string(64, other_image ? 'b' : 'a')});
   }
   return record;
 }
@@ -81,8 +81,8 @@ TEST(MergeProperty, AnyOrderGroupingAndRepeatsOfRecords) {
   for (int round = 0; round < kRounds; ++round) {
     std::vector<ItemRecords> parts(1 + lot() % 6);
     std::map<std::string, std::vector<ItemRecord>> all;
-    const bool strange = lot() % 2 == 0;  // somebody painted "d" otherwise
-    bool painted = false, repainted = false;
+    const bool strange = lot() % 2 == 0;  // somebody generated "d" otherwise
+    bool generated = false, regenerated = false;
     for (int i = 0; i < 12; ++i) {
       const std::string id(1, static_cast<char>('a' + lot() % 7));
       const bool other = strange && id == "d" && lot() % 2 == 0;
@@ -91,7 +91,7 @@ TEST(MergeProperty, AnyOrderGroupingAndRepeatsOfRecords) {
       if (part.contains(id)) continue;
       part[id] = record;
       all[id].push_back(record);
-      if (id == "d" && record.state == ItemState::kDone) (other ? repainted : painted) = true;
+      if (id == "d" && record.state == ItemState::kDone) (other ? regenerated : generated) = true;
     }
     const std::size_t distinct = parts.size();
     const std::size_t repeats = lot() % 4;
@@ -100,7 +100,7 @@ TEST(MergeProperty, AnyOrderGroupingAndRepeatsOfRecords) {
     for (int again = 0; again < 3; ++again) {
       ASSERT_TRUE(join_anyhow(parts, lot) == first) << "round " << round;
     }
-    if (painted && repainted) {
+    if (generated && regenerated) {
       ++conflicts;
       ASSERT_EQ(first.conflict, "E_MERGE_CONFLICT item d") << "round " << round;
       ASSERT_EQ(first.named, (std::set<std::string>{"aaaaaaaaaaaa", "bbbbbbbbbbbb"}));
@@ -137,7 +137,7 @@ class Hosts : public ::testing::Test {
         const SettledItem& item = items_[wanted];
         if (index >= 3 && lot() % 4 == 0) {
           store.fail(item, {.code = "E_" + std::string(1, static_cast<char>('A' + lot() % 3)),
-                            .expected = "a picture",
+                            .expected = "an image",
                             .found = "none"});
           continue;
         }
@@ -170,7 +170,7 @@ class Hosts : public ::testing::Test {
   }
 
   // What a merge of these hosts must begin with.
-  std::string expected(const std::vector<std::size_t>& hosts, std::string& picture_of_d) {
+  std::string expected(const std::vector<std::size_t>& hosts, std::string& image_of_d) {
     std::map<std::string, std::vector<ItemRecord>> all;
     std::set<std::string> d;
     for (const std::size_t index : hosts) {
@@ -181,7 +181,7 @@ class Hosts : public ::testing::Test {
         }
       }
     }
-    picture_of_d = d.empty() ? "none" : *d.begin();
+    image_of_d = d.empty() ? "none" : *d.begin();
     if (d.size() > 1) return "E_MERGE_CONFLICT item d " + *d.begin() + " " + *d.rbegin();
     std::size_t done = 0, failed = 0;
     for (const auto& [id, records] : all) {
@@ -215,9 +215,9 @@ TEST_F(Hosts, AnyOrderAndRepeatsOfFoldersGiveOneList) {
     std::vector<std::size_t> hosts(1 + lot() % 5);
     for (std::size_t& index : hosts) index = lot() % kHosts;  // repeats come by themselves
     if (lot() % 2 == 0) hosts.push_back(hosts[lot() % hosts.size()]);
-    std::string picture;
-    const std::string must = expected(hosts, picture);
-    const std::string outcome = merged(hosts, "all-" + picture);
+    std::string image;
+    const std::string must = expected(hosts, image);
+    const std::string outcome = merged(hosts, "all-" + image);
     ASSERT_TRUE(outcome.starts_with(must)) << round << ": " << outcome << " for " << must;
     const auto [same, fresh] = known.emplace(std::set(hosts.begin(), hosts.end()), outcome);
     ASSERT_EQ(same->second, outcome) << "round " << round;

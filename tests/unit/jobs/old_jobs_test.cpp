@@ -35,7 +35,7 @@ std::map<std::string, Result> results_of(OutputForm form, const fs::path& output
     for (const std::string& line : lines_of(output)) {
       const Json fields = Json::parse(line);
       const std::string id = fields.at("path");
-      out[id] = {{.id = id, .key = {}, .picture = {}, .others = {}}, fields};
+      out[id] = {{.id = id, .key = {}, .image = {}, .others = {}}, fields};
     }
   } else {
     const std::string bytes = get_file(output);
@@ -47,7 +47,7 @@ std::map<std::string, Result> results_of(OutputForm form, const fs::path& output
         if (member.extension == "caption.json") fields = Json::parse(member.bytes);
       }
       const std::string id = fields.at("path");
-      out[id] = {{.id = id, .key = sample->key, .picture = sample->picture, .others = {}}, fields};
+      out[id] = {{.id = id, .key = sample->key, .image = sample->image, .others = {}}, fields};
     }
   }
   return out;
@@ -71,8 +71,8 @@ class OldOutput : public ::testing::TestWithParam<OutputForm> {
   StoreFolder folder_;
 };
 
-// Behind every record a kill, with nothing, a part or all of what follows in the output.
-TEST_P(OldOutput, GoesOnBehindEveryRecord) {
+// After every record a kill, with nothing, a part or all of what follows in the output.
+TEST_P(OldOutput, GoesOnAfterEveryRecord) {
   const fs::path output = folder_.root() / name_;
   for (std::size_t records = 1; records < journal_.size(); ++records) {
     std::string left;
@@ -176,7 +176,7 @@ class OldBatch : public ::testing::Test {
   BatchStore open() {
     StoreOptions options;
     options.verify = true;
-    options.beside = {".json", ".txt"};
+    options.next_to = {".json", ".txt"};
     return BatchStore(folder_.out(), items_, job_.at("options"), job_.at("model"), options);
   }
   fs::path journal() const { return folder_.out() / kStateFolder / journal_name(1, 1); }
@@ -201,8 +201,8 @@ TEST_F(OldBatch, ImagesAreDoneAndMerged) {
   EXPECT_EQ(lines_of(merged.results).size(), 2u);
 }
 
-// Behind every record: what it does not call done is wanted, and what stands there is its own.
-TEST_F(OldBatch, ImagesGoOnBehindEveryRecord) {
+// After every record: what it does not call done is wanted, and what stands there is its own.
+TEST_F(OldBatch, ImagesGoOnAfterEveryRecord) {
   take("images");
   const std::vector<std::string> records = lines_of(journal());
   ASSERT_EQ(records.size(), 5u);
@@ -234,7 +234,7 @@ TEST_F(OldBatch, SegmentsOfAVideoStand) {
   BatchStore store = open();
   ASSERT_EQ(store.wanted(false).size(), 1u);
   static constexpr std::size_t kCodes = (112 - 16) / 4;  // of the grid in the file
-  const StandingClip standing = store.standing_clip(items_.front(), kCodes, 1 << 20);
+  const StandingVideo standing = store.standing_video(items_.front(), kCodes, 1 << 20);
   EXPECT_EQ(standing.grids, 1);
   EXPECT_EQ(standing.passes, 24);
   EXPECT_EQ(standing.codes.size(), kCodes);

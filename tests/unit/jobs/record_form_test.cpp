@@ -121,7 +121,7 @@ TEST_F(RecordForm, OldJournalsStayReadable) {
   EXPECT_EQ(known[1].state, ItemState::kFailed);
   EXPECT_EQ(known[1].tries, 1);
 
-  // A job of then goes on: nothing is painted again, and its hashes are those that are checked.
+  // A job of then goes on: nothing is generated again, and its hashes are those that are checked.
   run_store(folder_.out(), items_);
   std::vector<Json> then;
   for (Json& record : std::vector<Json>(records())) {
@@ -187,12 +187,12 @@ TEST_F(RecordForm, NamesTooLongForARecordAreRefusedAtTheStart) {
   std::size_t endings = 0;
   for (; endings < 64; ++endings) {
     folder_.clear();
-    options.beside.clear();
+    options.next_to.clear();
     for (std::size_t i = 0; i < endings; ++i) {
-      options.beside.push_back(".m" + std::to_string(i) + ".txt");
+      options.next_to.push_back(".m" + std::to_string(i) + ".txt");
     }
     std::vector<OutputFile> files;
-    for (const std::string& ending : options.beside) {
+    for (const std::string& ending : options.next_to) {
       files.push_back({items_[0].name.substr(0, 196) + ending, "text"});
     }
     files.push_back({items_[0].name, "pixels"});

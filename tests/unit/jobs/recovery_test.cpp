@@ -28,7 +28,7 @@ class Recovery : public ::testing::Test {
   std::unique_ptr<BatchStore> open(const StoreOptions& options = {}) const {
     return std::make_unique<BatchStore>(folder_.out(), items_, kStoreOptions, kStoreModel, options);
   }
-  // Knows the picture of any item but a by its bytes.
+  // Knows the image of any item but a by its bytes.
   StoreOptions recognising() {
     StoreOptions options;
     options.recognise = [this](const SettledItem& item, const fs::path& folder) {
@@ -49,7 +49,7 @@ class Recovery : public ::testing::Test {
   std::string asked_;
 };
 
-TEST_F(Recovery, RecordsBehindTheDamageAreTakenOver) {
+TEST_F(Recovery, RecordsAfterTheDamageAreTakenOver) {
   run_store(folder_.out(), items_);
   const ItemRecords before = read_job_report(folder_.out()).records;
   const std::string damaged = damage_line(journal(), "\"id\":\"c\"");
@@ -86,11 +86,11 @@ TEST_F(Recovery, ADamagedFirstLine) {
   EXPECT_EQ(store->wanted(false).size(), items_.size());
 }
 
-// An item failed, was done later, and the later record is lost: its picture proves it.
+// An item failed, was done later, and the later record is lost: its image proves it.
 TEST_F(Recovery, AnOlderFailureIsNotTheLastWord) {
   {
     const auto store = open();
-    store->fail(items_[1], {.code = "E_X", .expected = "a picture", .found = "none"});
+    store->fail(items_[1], {.code = "E_X", .expected = "an image", .found = "none"});
   }
   run_store(folder_.out(), items_, nullptr, {}, true);
   std::vector<std::string> lines = lines_of(journal());
@@ -110,7 +110,7 @@ TEST_F(Recovery, AnOlderFailureIsNotTheLastWord) {
 }
 
 // --overwrite replaces files, never a folder, and the folder costs one item.
-TEST_F(Recovery, AFolderInThePlaceOfAPicture) {
+TEST_F(Recovery, AFolderInThePlaceOfAImage) {
   fs::create_directories(out(items_[2].name));
   const auto store = open({.overwrite = true});
   try {
@@ -153,8 +153,8 @@ TEST_F(Recovery, AnyDamage) {
     std::string text;
     for (const std::string& line : changed) text += line;
     put_file(journal(), text);
-    const auto painted = static_cast<std::size_t>(run_store(folder_.out(), items_));
-    ASSERT_LE(painted, reordered ? items_.size() : changes) << round;
+    const auto generated = static_cast<std::size_t>(run_store(folder_.out(), items_));
+    ASSERT_LE(generated, reordered ? items_.size() : changes) << round;
     ASSERT_EQ(folder_.outputs(), whole) << round;
     expect_whole_chain();
     ASSERT_EQ(run_store(folder_.out(), items_), 0) << round;
@@ -184,7 +184,7 @@ TEST_F(Recovery, ATornEndIsCutAndNotKept) {
   EXPECT_FALSE(fs::exists(kept(1)));
 }
 
-TEST_F(Recovery, PicturesStandInForRecordsThatWereLost) {
+TEST_F(Recovery, ImagesStandInForRecordsThatWereLost) {
   run_store(folder_.out(), items_);
   const ItemRecords before = read_job_report(folder_.out()).records;
   for (const char* id : {"b", "c", "d"}) damage_line(journal(), "\"id\":\"" + std::string(id));
@@ -199,7 +199,7 @@ TEST_F(Recovery, PicturesStandInForRecordsThatWereLost) {
   fs::remove(out("d.png"));
   asked_.clear();
   EXPECT_EQ(run_store(folder_.out(), items_, nullptr, recognising()), 1);
-  EXPECT_EQ(asked_, "") << "a whole journal is believed, and no output guessed from";
+  EXPECT_EQ(asked_, "") << "a whole journal is believed, and no output drafted from";
   EXPECT_TRUE(read_job_report(folder_.out()).records == before);
   EXPECT_EQ(run_store(folder_.out(), items_, nullptr, {.verify = true}), 0);
 }
@@ -219,7 +219,7 @@ TEST_F(Recovery, AnIntentStandsInForItsRecord) {
   EXPECT_EQ(open()->recognised(), 0u);
 }
 
-// Pictures of before may be another model's.
+// Images of before may be another model's.
 TEST_F(Recovery, AJobBegunAnewRecognisesNothingByItself) {
   run_store(folder_.out(), items_);
   run_store(folder_.out(), items_, nullptr, {.start = Start::kAnew});
@@ -234,7 +234,7 @@ TEST_F(Recovery, StatusTellsItAndMergeRefuses) {
   run_store(folder_.out(), items_);
   damage_line(journal(), "\"id\":\"c\"");
   const ShardReport shard = read_job_report(folder_.out()).shards[0];
-  EXPECT_EQ(shard.behind_damage, 3u);
+  EXPECT_EQ(shard.after_damage, 3u);
   EXPECT_EQ(shard.done, 2u);
   const std::vector<fs::path> folders = {folder_.out()};
   try {
@@ -242,10 +242,10 @@ TEST_F(Recovery, StatusTellsItAndMergeRefuses) {
     FAIL() << "records were left out";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_JOURNAL");
-    EXPECT_EQ(error.info().found, "damage with 3 records behind it");
+    EXPECT_EQ(error.info().found, "damage with 3 records after it");
   }
   run_store(folder_.out(), items_);
-  EXPECT_EQ(read_job_report(folder_.out()).shards[0].behind_damage, 0u);
+  EXPECT_EQ(read_job_report(folder_.out()).shards[0].after_damage, 0u);
   EXPECT_EQ(merge_folders(folders, folder_.out()).done, 6u);
 }
 

@@ -52,11 +52,11 @@ void run(const fs::path& path, OutputForm form, bool retry_failed = false, int p
     if (!output.wants(item.id, retry_failed)) continue;
     if (pause_us > 0) ::usleep(static_cast<useconds_t>(pause_us));
     if (i == kFailing && !retry_failed) {
-      output.fail(item.id, item.id, {.code = "E_BAD", .expected = "a picture", .found = "none"});
+      output.fail(item.id, item.id, {.code = "E_BAD", .expected = "an image", .found = "none"});
       continue;
     }
     item.key = std::to_string(i);
-    item.picture = {"jpg", std::string(static_cast<std::size_t>(i * 200), 'p')};
+    item.image = {"jpg", std::string(static_cast<std::size_t>(i * 200), 'p')};
     const std::string caption = "caption " + std::string(static_cast<std::size_t>(i * 3), 'c');
     output.add(item, {{"path", item.id}, {"caption", caption}});
   }
@@ -133,7 +133,7 @@ TEST_P(Resume, JournalCutAtEveryByte) {
          {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{30}, std::uint64_t{first_.size()}}) {
       const std::uint64_t size = std::min<std::uint64_t>(whole + more, first_.size());
       SCOPED_TRACE(std::to_string(cut) + " " + std::to_string(size));
-      // A part is begun after the header is durable: one beside half a header is not ours.
+      // A part is begun after the header is durable: one next to half a header is not ours.
       if (size > 0 && cut < journal.find('\n') + 1) continue;
       ASSERT_NO_FATAL_FAILURE(resume_from(left, std::string_view(first_).substr(0, size), false));
     }
@@ -148,7 +148,7 @@ TEST_P(Resume, OutputCutAtEveryByte) {
     const std::string_view left = std::string_view(journal).substr(0, line + 1);
     for (std::uint64_t size = whole_output(left); size <= first_.size(); size += step) {
       SCOPED_TRACE(std::to_string(line) + " " + std::to_string(size));
-      // What lies behind the last record may be anything: blocks that never reached the disk.
+      // What lies after the last record may be anything: blocks that never reached the disk.
       std::string part = first_.substr(0, size);
       if (size > whole_output(left) + 3) part.replace(size - 3, 3, std::string(3, '\0'));
       ASSERT_NO_FATAL_FAILURE(resume_from(left, part, false));
@@ -167,8 +167,8 @@ TEST_P(Resume, CutsAroundTheRenames) {
   for (std::size_t cut = first_journal_.size(); cut <= second_journal_.size(); ++cut) {
     SCOPED_TRACE(cut);
     const std::string_view left = std::string_view(second_journal_).substr(0, cut);
-    const std::string tail(left.substr(first_journal_.size()));
-    const auto records = std::count(tail.begin(), tail.end(), '\n');
+    const std::string redraft_policy(left.substr(first_journal_.size()));
+    const auto records = std::count(redraft_policy.begin(), redraft_policy.end(), '\n');
     // Before the first record after "closed" the finished output still has its name; until the next
     // one it may or may not have.
     if (records >= 1) {

@@ -19,7 +19,7 @@ namespace {
 
 ErrorInfo failure(const std::string& code) { return {.code = code, .expected = "luck"}; }
 
-// What the job is told, in its order.
+// What the job is notified, in its order.
 class Log final : public JobRecords, public JobListener {
  public:
   void fail(std::size_t item, const ErrorInfo&) override { recorded.push_back(item); }
@@ -58,14 +58,14 @@ class Batches : public Task {
       }
     }
   }
-  void give_back() override { ++given_back; }
+  void release() override { ++released; }
   bool hold_less() override { return less-- > 0; }
 
   std::function<void(std::span<const std::size_t>)> before;
   std::function<void(std::vector<std::size_t>&)> shuffle;
   std::function<std::string(std::size_t)> end;
   std::vector<std::size_t> sizes, committed, done;
-  int given_back = 0, less = 0;
+  int released = 0, less = 0;
 };
 
 std::vector<std::size_t> numbers(std::size_t count) {
@@ -108,7 +108,7 @@ TEST(JobRun, AnItemThatFailsIsTriedAgainAlone) {
   met.clear();
   run_over(numbers(4), task, once, {.at_once = 4, .max_retries = 1});
   EXPECT_EQ(once.failed, (std::vector<std::size_t>{1}));
-  EXPECT_EQ(once.recorded, once.failed) << "recorded before anybody is told";
+  EXPECT_EQ(once.recorded, once.failed) << "recorded before anybody is notified";
 }
 
 // Takes items one by one while the run gives some, and ends the oldest; `before` each end.
@@ -165,8 +165,8 @@ TEST(JobRun, FewerFlowWhereMemoryDoesNotLast) {
   EXPECT_EQ(log.fewer, (std::vector<std::int64_t>{2, 1}));
   EXPECT_EQ(log.levels, log.fewer);
   Flowing found_out;
-  found_out.before = [told = false](JobRun& run, const auto&) mutable {
-    if (!std::exchange(told, true)) run.lasts_for(2);
+  found_out.before = [heard = false](JobRun& run, const auto&) mutable {
+    if (!std::exchange(heard, true)) run.lasts_for(2);
   };
   Log own;
   EXPECT_EQ(run_over(numbers(5), found_out, own, {.at_once = 4}), JobEnd::kOver);
@@ -223,7 +223,7 @@ TEST(JobRun, WhereMemoryDoesNotLastHalfIsTried) {
   EXPECT_EQ(task.sizes, (std::vector<std::size_t>{8, 4, 2, 2, 2, 2, 2}));
   EXPECT_EQ(log.fewer, (std::vector<std::int64_t>{4, 2}));
   EXPECT_EQ(log.levels, log.fewer);
-  EXPECT_EQ(task.given_back, 2);
+  EXPECT_EQ(task.released, 2);
   EXPECT_EQ(task.done, numbers(10));
 }
 

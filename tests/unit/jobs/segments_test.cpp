@@ -1,4 +1,4 @@
-// Segments of clips in work: their files, their records, and what a store makes of damaged ones.
+// Segments of videos in work: their files, their records, and what a store makes of damaged ones.
 #include "apps/jobs/segments.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ClipSegment segment(const std::string& id, std::int64_t first, std::int64_t grids = 1) {
+VideoSegment segment(const std::string& id, std::int64_t first, std::int64_t grids = 1) {
   return {.first = first,
           .grids = grids,
           .passes = 5,
@@ -34,19 +34,19 @@ TEST(Segments, CodesAreReadBackAsTheyWere) {
 
 TEST(Segments, NamesSayWhoseTheyAre) {
   for (const std::string id : {"a", "a-1", "clip-a", "a-000001.codes", "x.y-2"}) {
-    EXPECT_EQ(item_of_clip_file(segment_name(id, 0)), id);
-    EXPECT_EQ(item_of_clip_file(segment_name(id, 1234567)), id);
-    EXPECT_EQ(item_of_clip_file(draft_name(id, "mkv")), id);
+    EXPECT_EQ(item_of_video_file(segment_name(id, 0)), id);
+    EXPECT_EQ(item_of_video_file(segment_name(id, 1234567)), id);
+    EXPECT_EQ(item_of_video_file(draft_name(id, "mkv")), id);
   }
   for (const char* other : {"", "clip-", "clip-a", "clip-a.codes", "clip-a-00001.codes",
                             "clip-a-00000x.codes", "job.json", "shard-00001-of-00001.jnl"}) {
-    EXPECT_EQ(item_of_clip_file(other), "") << other;
+    EXPECT_EQ(item_of_video_file(other), "") << other;
   }
 }
 
 TEST(Segments, RecordsFollowEachOther) {
   Segments segments;
-  const auto take = [&](const ClipSegment& one) { segments.take(segment_fields("a", one)); };
+  const auto take = [&](const VideoSegment& one) { segments.take(segment_fields("a", one)); };
   take(segment("a", 1));
   EXPECT_TRUE(segments.of("a").empty()) << "a gap before it";
   take(segment("a", 0, 2));
@@ -56,7 +56,7 @@ TEST(Segments, RecordsFollowEachOther) {
   EXPECT_EQ(segments.of("a")[1].first, 2);
   EXPECT_EQ(segments.of("a")[1].passes, 5);
   EXPECT_EQ(segments.of("a")[1].file.xxh3, segment("a", 2).file.xxh3);
-  take(segment("a", 0));  // written again: what was behind it is over
+  take(segment("a", 0));  // written again: what was after it is over
   ASSERT_EQ(segments.of("a").size(), 1u);
   EXPECT_EQ(segments.of("a")[0].grids, 1);
   segments.take({{"id", "a"}, {"st", "failed"}});
@@ -67,7 +67,7 @@ TEST(Segments, RecordsFollowEachOther) {
 
 TEST(Segments, RecordsOfOthersSayNothing) {
   Segments segments;
-  ClipSegment one = segment("../a", 0);
+  VideoSegment one = segment("../a", 0);
   segments.take(segment_fields("../a", one));
   one = segment("a", 0);
   one.file.name = "../../clip-a-000000.codes";
@@ -87,36 +87,36 @@ TEST(Segments, RecordsOfOthersSayNothing) {
 class SegmentStore : public ::testing::Test {
  protected:
   fs::path state(const std::string& name) const { return folder_.out() / kStateFolder / name; }
-  // All but the last segment and the clip itself.
+  // All but the last segment and the video itself.
   void begin() {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
-    for (std::int64_t grid = 0; grid + 1 < kClipGrids; ++grid) {
+    for (std::int64_t grid = 0; grid + 1 < kVideoGrids; ++grid) {
       store.commit_segment(items_[0], grid, 1, 2, codes_of(items_[0], grid, 1));
     }
   }
   StoreFolder folder_;
-  std::vector<SettledItem> items_ = clip_job(2);
+  std::vector<SettledItem> items_ = video_job(2);
 };
 
-TEST_F(SegmentStore, AClipIsGoneOnWithAndLeavesNothing) {
+TEST_F(SegmentStore, AVideoIsGoneOnWithAndLeavesNothing) {
   begin();
   const JobReport report = read_job_report(folder_.out());
-  EXPECT_EQ(report.standing.at("a"), kClipGrids - 1);
-  EXPECT_EQ(report.shards[0].standing_grids, static_cast<std::uint64_t>(kClipGrids - 1));
+  EXPECT_EQ(report.standing.at("a"), kVideoGrids - 1);
+  EXPECT_EQ(report.shards[0].standing_grids, static_cast<std::uint64_t>(kVideoGrids - 1));
   EXPECT_EQ(report.shards[0].done, 0u);
-  std::vector<std::string> told;
+  std::vector<std::string> heard;
   EXPECT_EQ(
-      run_clip_store(folder_.out(), items_, [&](const std::string& id) { told.push_back(id); }),
-      1 + kClipGrids);
-  EXPECT_EQ(told[0], "a/2");
+      run_video_store(folder_.out(), items_, [&](const std::string& id) { heard.push_back(id); }),
+      1 + kVideoGrids);
+  EXPECT_EQ(heard[0], "a/2");
   for (const auto& entry : fs::directory_iterator(folder_.out() / kStateFolder)) {
-    EXPECT_EQ(item_of_clip_file(entry.path().filename().string()), "") << entry.path();
+    EXPECT_EQ(item_of_video_file(entry.path().filename().string()), "") << entry.path();
   }
   EXPECT_TRUE(read_job_report(folder_.out()).standing.empty());
-  EXPECT_EQ(run_clip_store(folder_.out(), items_), 0);
+  EXPECT_EQ(run_video_store(folder_.out(), items_), 0);
 }
 
-TEST_F(SegmentStore, WhatIsBehindADamagedSegmentIsWrittenAgain) {
+TEST_F(SegmentStore, WhatIsAfterADamagedSegmentIsWrittenAgain) {
   const auto damages = {
       std::function<void()>([&] { fs::remove(state(segment_name("a", 0))); }),
       std::function<void()>([&] { put_file(state(segment_name("a", 0)), "x"); }),
@@ -130,14 +130,14 @@ TEST_F(SegmentStore, WhatIsBehindADamagedSegmentIsWrittenAgain) {
     folder_.clear();
     begin();
     damage();
-    EXPECT_EQ(run_clip_store(folder_.out(), items_), 2 * kClipGrids);
+    EXPECT_EQ(run_video_store(folder_.out(), items_), 2 * kVideoGrids);
     EXPECT_EQ(folder_.outputs().size(), 2u);
-    EXPECT_EQ(run_clip_store(folder_.out(), items_), 0);
+    EXPECT_EQ(run_video_store(folder_.out(), items_), 0);
   }
 }
 
-// What a killed run, another job or a clip that is done left goes; nothing else does.
-TEST_F(SegmentStore, OnlyFilesOfClipsInWorkAreSwept) {
+// What a killed run, another job or a video that is done left goes; nothing else does.
+TEST_F(SegmentStore, OnlyFilesOfVideosInWorkAreSwept) {
   begin();
   const std::vector<std::string> stale = {segment_name("a", 7), segment_name("b", 0),
                                           segment_name("gone", 3), draft_name("a", "mkv")};
@@ -155,7 +155,7 @@ TEST_F(SegmentStore, OnlyFilesOfClipsInWorkAreSwept) {
 
 // In a job of two shards each minds its own.
 TEST_F(SegmentStore, ShardsLeaveTheSegmentsOfOthers) {
-  items_ = clip_job(6);
+  items_ = video_job(6);
   const auto open = [&](std::uint32_t shard) {
     return std::make_unique<BatchStore>(folder_.out(), items_, kStoreOptions, kStoreModel,
                                         StoreOptions{.shard = {shard, 2}});
@@ -174,7 +174,7 @@ TEST_F(SegmentStore, ShardsLeaveTheSegmentsOfOthers) {
   for (const std::string& name : names) EXPECT_TRUE(fs::exists(state(name))) << name;
 }
 
-// A failed clip keeps what stands; a clip that is gone is written anew.
+// A failed video keeps what stands; a video that is gone is written anew.
 TEST_F(SegmentStore, FailuresKeepSegments) {
   begin();
   {
@@ -183,17 +183,17 @@ TEST_F(SegmentStore, FailuresKeepSegments) {
   }
   {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
-    EXPECT_EQ(store.standing_clip(items_[0], kGridCodes, 1000).segments, kClipGrids - 1);
-    EXPECT_EQ(store.standing_clip(items_[0], kGridCodes, 1000).passes, 2 * (kClipGrids - 1));
-    store.commit(items_[0], files_of_clip(items_[0]), 0, kNobodys);
+    EXPECT_EQ(store.standing_video(items_[0], kGridCodes, 1000).segments, kVideoGrids - 1);
+    EXPECT_EQ(store.standing_video(items_[0], kGridCodes, 1000).passes, 2 * (kVideoGrids - 1));
+    store.commit(items_[0], files_of_video(items_[0]), 0, kNobodys);
   }
   fs::remove(folder_.out() / "a.mkv");
-  EXPECT_EQ(run_clip_store(folder_.out(), items_), 2 * kClipGrids);
+  EXPECT_EQ(run_video_store(folder_.out(), items_), 2 * kVideoGrids);
 }
 
-// A clip says nothing of whose it is; the intent before it does.
-TEST_F(SegmentStore, AClipThatStandsWithoutARecordIsKnown) {
-  run_clip_store(folder_.out(), items_);
+// A video says nothing of whose it is; the intent before it does.
+TEST_F(SegmentStore, AVideoThatStandsWithoutARecordIsKnown) {
+  run_video_store(folder_.out(), items_);
   const fs::path journal = folder_.out() / kStateFolder / journal_name(1, 1);
   std::string text;
   for (const std::string& line : lines_of(journal)) {
@@ -207,10 +207,10 @@ TEST_F(SegmentStore, AClipThatStandsWithoutARecordIsKnown) {
   EXPECT_EQ(get_file(folder_.out() / "b.mkv"), newer[0].bytes);
 }
 
-TEST_F(SegmentStore, AStrangersClipIsKept) {
+TEST_F(SegmentStore, AStrangersVideoIsKept) {
   begin();
   put_file(folder_.out() / "a.mkv", "mine");
-  EXPECT_THROW(run_clip_store(folder_.out(), items_), Error);
+  EXPECT_THROW(run_video_store(folder_.out(), items_), Error);
   EXPECT_EQ(get_file(folder_.out() / "a.mkv"), "mine");
 }
 

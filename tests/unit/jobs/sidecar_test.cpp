@@ -1,4 +1,4 @@
-// Text files beside pictures: policies, hazards of names and links, and every call of the I/O layer
+// Text files next to pictures: policies, hazards of names and links, and every call of the I/O layer
 // made to fail or the run stopped there, after which a second run must leave each caption once.
 #include "apps/jobs/sidecar.h"
 
@@ -78,7 +78,7 @@ TEST_F(Sidecar, Extension) {
   }
 }
 
-TEST_F(Sidecar, TwoPicturesOfOneNameNeverShareAFile) {
+TEST_F(Sidecar, TwoImagesOfOneNameNeverShareAFile) {
   EXPECT_EQ(run({"a.jpg", "a.png", "b.jpg"}, kOverwrite), "E_SIDECAR_SHARED ");
   EXPECT_EQ(text("a.txt"), "new a");
   EXPECT_EQ(run({"a.jpg", "a.png", "b.jpg"}, kOverwrite, "txt", true), "E_SIDECAR_SHARED ")
@@ -102,7 +102,7 @@ TEST_F(Sidecar, AFileBelongsToTheFirstThatIsAskedAbout) {
 }
 
 // In this run and in the next one, which reads the journal.
-TEST_F(Sidecar, AFailedPictureGivesItsFileToItsNamesake) {
+TEST_F(Sidecar, AFailedImageGivesItsFileToItsNamesake) {
   const CaptionItem first = item_of(folder_ / "a.jpg"), second = item_of(folder_ / "a.png");
   for (const bool again : {false, true}) {
     SCOPED_TRACE(again);
@@ -123,7 +123,7 @@ TEST_F(Sidecar, AFailedPictureGivesItsFileToItsNamesake) {
   }
 }
 
-// A folder that may not be written, or is gone, costs its pictures; a full disk ends the job.
+// A folder that may not be written, or is gone, costs its images; a full disk ends the job.
 TEST_F(Sidecar, APlaceThatCannotBeWrittenIsOneFailedItem) {
   for (const int error : {EACCES, EPERM, ENOENT}) {
     for (const char* name : {"j", "a.txt", "b.txt"}) fs::remove(folder_ / name);
@@ -141,7 +141,7 @@ TEST_F(Sidecar, APlaceThatCannotBeWrittenIsOneFailedItem) {
 
 // A journal may come with a data set: its records reach no file but the item's own, and "done"
 // without a text is not believed.
-TEST_F(Sidecar, APlantedJournalReachesNoOtherFile) {
+TEST_F(Sidecar, AInjectedJournalReachesNoOtherFile) {
   fs::create_directory(folder_ / "else");
   const auto plant = [&](const Json& record) {
     fs::remove(folder_ / "j");
@@ -197,7 +197,7 @@ TEST_F(Sidecar, LinksAndFoldersAreNotTouched) {
   EXPECT_EQ(text("f.txt"), "new f");
 }
 
-TEST_F(Sidecar, APictureInAShardHasNoPlace) {
+TEST_F(Sidecar, AImageInAShardHasNoPlace) {
   SidecarOutput output(folder_ / "j", kJob, {});
   CaptionItem item = item_of("");
   item.id = "s.tar/0";

@@ -29,12 +29,12 @@ struct CrashPlan {
   std::vector<SettledItem> items;
   int crashes = 0;
   Breaking breaking = nullptr;
-  bool texts_differ = false;  // each run has another text beside the picture of item a
+  bool texts_differ = false;  // each run has another text next to the image of item a
   bool few_files = false;     // item a has one of its files less: without syncs disks multiply
-  bool clips = false;         // written in segments
+  bool videos = false;         // written in segments
   Sync sync = Sync::kOn;      // off: files may be torn and lost, but every run must end well
   DiskImage start = {};
-  // What is wrong with an image beside the rest, "" for nothing.
+  // What is wrong with an image next to the rest, "" for nothing.
   std::function<std::string(const DiskImage&)> wrong = nullptr;
 };
 
@@ -45,7 +45,7 @@ class CrashModel {
       for (int run = 0; run <= plan_.crashes; ++run) {
         for (const OutputFile& file : made(item, run)) whole_[file.name].insert(file.bytes);
       }
-      for (std::int64_t grid = 0; plan_.clips && grid < kClipGrids; ++grid) {
+      for (std::int64_t grid = 0; plan_.videos && grid < kVideoGrids; ++grid) {
         segments_[segment_name(item.item.id, grid)] = codes_text(codes_of(item, grid, 1));
       }
     }
@@ -68,23 +68,23 @@ class CrashModel {
  private:
   struct Node {
     DiskImage image;
-    std::set<std::string> told;
+    std::set<std::string> heard;
     int crashes = 0;
   };
 
   std::vector<OutputFile> made(const SettledItem& item, int run) const {
-    if (plan_.clips) return files_of_clip(item);
+    if (plan_.videos) return files_of_video(item);
     std::vector<OutputFile> files = files_of(item);
     if (plan_.few_files && files.size() > 2) files.erase(files.begin());
     if (plan_.texts_differ && files.size() > 1) files[0].bytes += " of run " + std::to_string(run);
     return files;
   }
 
-  int run(int number, const std::function<void(const std::string&)>& told = nullptr) {
-    if (plan_.clips) {
-      return run_clip_store(folder_.out(), plan_.items, told, {.sync = plan_.sync});
+  int run(int number, const std::function<void(const std::string&)>& heard = nullptr) {
+    if (plan_.videos) {
+      return run_video_store(folder_.out(), plan_.items, heard, {.sync = plan_.sync});
     }
-    return run_store(folder_.out(), plan_.items, told, {.sync = plan_.sync}, false,
+    return run_store(folder_.out(), plan_.items, heard, {.sync = plan_.sync}, false,
                      [&](const SettledItem& item) { return made(item, number); });
   }
 
@@ -130,17 +130,17 @@ class CrashModel {
       });
     }
     for (const auto& [id, list] : segments.all()) {
-      for (const ClipSegment& segment : list) {
+      for (const VideoSegment& segment : list) {
         const auto file = node.image.files.find("out/.tessera/" + segment.file.name);
         if (file == node.image.files.end()) problem(bad.false_done, segment.file.name + " is gone");
       }
     }
-    for (const std::string& told : node.told) {
-      const std::string id = told.substr(0, told.find('/'));
+    for (const std::string& heard : node.heard) {
+      const std::string id = heard.substr(0, heard.find('/'));
       if (done.contains(id)) continue;
-      const bool clip = id == told;
+      const bool video = id == heard;
       const auto stands = static_cast<std::int64_t>(segments.of(id).size());
-      if (clip || stands <= told.back() - '0') problem(bad.lost, told + " was called durable");
+      if (video || stands <= heard.back() - '0') problem(bad.lost, heard + " was called durable");
     }
   }
 
@@ -156,7 +156,7 @@ class CrashModel {
     DiskTrace trace;
     try {
       DiskRecorder recorder(folder_.root());
-      run(number, [&](const std::string& id) { recorder.told(id); });
+      run(number, [&](const std::string& id) { recorder.heard(id); });
       trace = recorder.trace();
     } catch (const Error& error) {
       problem(bad.stuck, error.what());
@@ -173,33 +173,33 @@ class CrashModel {
     const DiskTrace trace = broken ? plan_.breaking(go_on(node.crashes)) : go_on(node.crashes);
     if (!broken) {  // what is over stays as it is
       DiskRecorder recorder(folder_.root());
-      const int painted = run(node.crashes);
+      const int generated = run(node.crashes);
       const bool writes = std::ranges::any_of(recorder.trace(), is_change);
-      if (painted != 0 || writes) problem(bad.stuck, "a second run writes");
+      if (generated != 0 || writes) problem(bad.stuck, "a second run writes");
     }
     if (node.crashes == plan_.crashes) return;
     SimulatedDisk disk(node.image);
-    std::set<std::string> told = node.told;
+    std::set<std::string> heard = node.heard;
     for (std::size_t at = 0; at <= trace.size(); ++at) {
       ++crash_points;
       disk.for_each_image([&](const DiskImage& image) {
         ++images;
         std::string key = image.key() + std::to_string(node.crashes + 1);
-        for (const std::string& id : told) key += '\4' + id;
+        for (const std::string& id : heard) key += '\4' + id;
         if (seen_.insert(sha256_hex(key)).second) {
-          queue_.push_back({image, told, node.crashes + 1});
+          queue_.push_back({image, heard, node.crashes + 1});
         }
       });
       if (at == trace.size()) break;
       disk.run(trace[at]);
-      if (trace[at].kind == Kind::kTold) told.insert(trace[at].path);
+      if (trace[at].kind == Kind::kHeard) heard.insert(trace[at].path);
     }
   }
 
   StoreFolder folder_;
   CrashPlan plan_;
   std::map<std::string, std::set<std::string>> whole_;  // what a file of the name may be
-  std::map<std::string, std::string> segments_;         // and what one of a clip in work must be
+  std::map<std::string, std::string> segments_;         // and what one of a video in work must be
   std::deque<Node> queue_;
   std::set<std::string> seen_;
 };
@@ -223,7 +223,7 @@ DiskTrace journal_before(DiskTrace trace, Kind first) {
                         step.data.find("\"tessera\":") == std::string::npos;
     std::size_t place = out.size();
     if (record && step.kind == Kind::kWrite) {
-      for (std::size_t i = out.size(); i-- > 0 && out[i].kind != Kind::kTold;) {
+      for (std::size_t i = out.size(); i-- > 0 && out[i].kind != Kind::kHeard;) {
         if (out[i].kind == first && (first == Kind::kSyncFolder || is_output(out[i].path))) {
           place = i;
           break;
@@ -290,10 +290,10 @@ TEST(StoreCrash, NoPowerCutLosesAnything) {
   EXPECT_GT(model.crash_points, 5000u);
 }
 
-// Segments of clips: what was called durable stands after any cut, and a clip that is over leaves
+// Segments of clips: what was called durable stands after any cut, and a video that is over leaves
 // nothing of them.
 TEST(StoreCrash, NoPowerCutLosesASegment) {
-  CrashModel model({.items = clip_job(2), .crashes = 2, .clips = true});
+  CrashModel model({.items = video_job(2), .crashes = 2, .videos = true});
   model.explore();
   print("clips in segments, two crashes", model);
   EXPECT_EQ(model.bad.sum(), 0u) << model.first_problem;
@@ -302,7 +302,7 @@ TEST(StoreCrash, NoPowerCutLosesASegment) {
 
 bool is_segment(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
-  return !item_of_clip_file(name).empty() || !item_of_clip_file(target_of_temporary(name)).empty();
+  return !item_of_video_file(name).empty() || !item_of_video_file(target_of_temporary(name)).empty();
 }
 
 // One segment's step is left out, as disks multiply with each.
@@ -344,7 +344,7 @@ TEST(StoreCrash, BrokenOrdersOfSegmentsAreCaught) {
   };
   for (const Variant& variant : variants) {
     CrashModel model(
-        {.items = clip_job(1), .crashes = 1, .breaking = variant.breaking, .clips = true});
+        {.items = video_job(1), .crashes = 1, .breaking = variant.breaking, .videos = true});
     model.explore();
     print(variant.name, model);
     EXPECT_GT(model.bad.*variant.must, 0u) << variant.name;
@@ -368,7 +368,7 @@ TEST(StoreCrash, TextsOfOtherRunsAreKnown) {
   EXPECT_GT(model.crash_points, 1000u);
 }
 
-// Without syncs a power cut may cost pictures. It stops no run: what it tore is painted again.
+// Without syncs a power cut may cost images. It stops no run: what it tore is generated again.
 TEST(StoreCrash, WithoutSyncsEveryRunEndsWell) {
   std::vector<SettledItem> with_texts = small_job(1), without = small_job(3);
   without.erase(without.begin());

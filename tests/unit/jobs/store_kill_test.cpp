@@ -1,6 +1,6 @@
 // Real kills: the process ends before or after every change it makes to the disk, and after every
 // byte of every record of its journal. And every call that fails, in every way. The next run ends
-// as if nothing had happened: nothing lost, nothing painted that was recorded, no temporary left.
+// as if nothing had happened: nothing lost, nothing generated that was recorded, no temporary left.
 #include <fcntl.h>
 #include <sys/wait.h>
 
@@ -20,33 +20,33 @@ class StoreKill : public ::testing::Test {
  protected:
   // Runs in a process of its own that is killed there; the items it called done, in order.
   std::string killed_run(std::uint64_t nth, Killer::When when, std::size_t bytes = 0) {
-    int told[2];
-    if (::pipe(told) != 0) return "no pipe";
+    int heard[2];
+    if (::pipe(heard) != 0) return "no pipe";
     const pid_t child = ::fork();
     if (child == 0) {
       const Killer killer(nth, when, bytes);
       run_store(folder_.out(), items_, [&](const std::string& id) {
-        if (::write(told[1], id.data(), id.size()) < 0) ::_exit(96);
+        if (::write(heard[1], id.data(), id.size()) < 0) ::_exit(96);
       });
       ::_exit(0);
     }
-    ::close(told[1]);
+    ::close(heard[1]);
     std::string ids;
     char byte = 0;
-    while (::read(told[0], &byte, 1) == 1) ids += byte;
-    ::close(told[0]);
+    while (::read(heard[0], &byte, 1) == 1) ids += byte;
+    ::close(heard[0]);
     int status = 0;
     ::waitpid(child, &status, 0);
     EXPECT_TRUE(WIFSIGNALED(status)) << nth;
     return ids;
   }
 
-  // The next run: what was called done is not painted again, at most one item was in work.
-  void expect_resumed(const std::string& told) {
+  // The next run: what was called done is not generated again, at most one item was in work.
+  void expect_resumed(const std::string& heard) {
     std::string again;
     run_store(folder_.out(), items_, [&](const std::string& id) { again += id; });
-    for (const char id : told) ASSERT_EQ(again.find(id), std::string::npos) << "painted twice";
-    ASSERT_GE(told.size() + again.size() + 1, items_.size()) << "recorded, and told to nobody";
+    for (const char id : heard) ASSERT_EQ(again.find(id), std::string::npos) << "painted twice";
+    ASSERT_GE(heard.size() + again.size() + 1, items_.size()) << "recorded, and told to nobody";
     ASSERT_EQ(folder_.outputs(), whole_);
     ASSERT_EQ(run_store(folder_.out(), items_), 0);
   }
@@ -101,7 +101,7 @@ TEST_F(StoreKill, AgainWhileResuming) {
     for (std::uint64_t second = 1; second < 24; ++second) {
       SCOPED_TRACE(std::to_string(first) + " " + std::to_string(second));
       folder_.clear();
-      const std::string told = killed_run(first, Killer::When::kAfter);
+      const std::string heard = killed_run(first, Killer::When::kAfter);
       const pid_t child = ::fork();
       if (child == 0) {
         const Killer killer(second, Killer::When::kAfter, 0);
@@ -114,7 +114,7 @@ TEST_F(StoreKill, AgainWhileResuming) {
       if (WIFSIGNALED(status)) ++kills;
       std::string again;
       run_store(folder_.out(), items_, [&](const std::string& id) { again += id; });
-      for (const char id : told) ASSERT_EQ(again.find(id), std::string::npos);
+      for (const char id : heard) ASSERT_EQ(again.find(id), std::string::npos);
       ASSERT_EQ(folder_.outputs(), whole_);
     }
   }
@@ -132,12 +132,12 @@ TEST_F(StoreKill, EveryCallFails) {
         SCOPED_TRACE(std::to_string(error) + " " + std::to_string(static_cast<int>(mode)) + " " +
                      std::to_string(nth));
         folder_.clear();
-        std::string told;
+        std::string heard;
         bool hit = false;
         {
           const FaultScope fault({.op = IoOp::kAny, .nth = nth, .error = error, .mode = mode});
           try {
-            run_store(folder_.out(), items_, [&](const std::string& id) { told += id; });
+            run_store(folder_.out(), items_, [&](const std::string& id) { heard += id; });
           } catch (const Error& failure) {
             ASSERT_FALSE(failure.info().file.empty()) << failure.what();
           }
@@ -145,7 +145,7 @@ TEST_F(StoreKill, EveryCallFails) {
         }
         if (hit) ++faults;
         if (!hit && (mode != FaultPlan::Mode::kShort || nth > 150)) break;
-        ASSERT_NO_FATAL_FAILURE(expect_resumed(told));
+        ASSERT_NO_FATAL_FAILURE(expect_resumed(heard));
       }
     }
   }

@@ -11,8 +11,8 @@
 
 #include "apps/jobs/merge.h"
 #include "apps/runtime/sha256.h"
-#include "tests/support/lots_disk.h"
-#include "tests/support/lots_scheduler.h"
+#include "tests/support/random_disk.h"
+#include "tests/support/random_scheduler.h"
 #include "tests/unit/jobs/store_job.h"
 
 namespace tessera {
@@ -82,7 +82,7 @@ void break_order(Break how, DiskTrace& trace, const std::vector<std::size_t>& ow
     std::size_t renamed = kNone;
     for (std::size_t at = 0; at + 1 < own.size(); ++at) {
       const DiskStep& step = trace[own[at]];
-      if (step.kind == Kind::kTold) renamed = kNone;
+      if (step.kind == Kind::kHeard) renamed = kNone;
       if (step.kind == Kind::kRename && is_output(step.path)) renamed = at;
       if (step.kind != Kind::kWrite || !is_journal(step.path) || renamed == kNone) continue;
       for (std::size_t moved = 0; moved < 2; ++moved) {
@@ -105,7 +105,7 @@ class Story {
  public:
   Story(Break how, std::uint64_t seed) : lot_(seed), how_(how), seed_(seed) {}
 
-  // Trouble by lot, then a quiet end.
+  // Trouble at random, then a quiet end.
   void tell() {
     locks_hold().store(how_ != Break::kLock);
     begin();
@@ -131,7 +131,7 @@ class Story {
     // The folders are there and durable: see AKillAndThenAPowerCut.
     start_ = {.folders = {"out", "out/.tessera"}};
     start_.put_into(folder_.root());
-    scheduler_ = std::make_unique<LotsScheduler>(folder_.root(), lot_);
+    scheduler_ = std::make_unique<RandomScheduler>(folder_.root(), lot_);
   }
 
   void problem(std::uint64_t& count, const std::string& what) {
@@ -140,35 +140,35 @@ class Story {
   }
 
   // One run of a shard by one worker.
-  void paint(std::uint32_t shard, bool trouble) {
+  void generate(std::uint32_t shard, bool trouble) {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel,
-                     {.shard = {shard, kShards}, .beside = {".json", ".txt"}});
+                     {.shard = {shard, kShards}, .next_to = {".json", ".txt"}});
     for (const std::size_t index : store.wanted(true)) {
       const SettledItem& item = items_[index];
-      if (told_.contains(item.item.id)) problem(bad.twice, item.item.id + " is painted again");
+      if (heard_.contains(item.item.id)) problem(bad.twice, item.item.id + " is generated again");
       if (trouble && lot_() % 8 == 0) {
-        store.fail(item, {.code = "E_X", .expected = "a picture", .found = "none"});
+        store.fail(item, {.code = "E_X", .expected = "an image", .found = "none"});
         ++failures;
         continue;
       }
       store.commit(item, files_of(item), 0.5, kNobodys);
-      told_.insert(item.item.id);
-      scheduler_->told(item.item.id);
+      heard_.insert(item.item.id);
+      scheduler_->heard(item.item.id);
     }
     const BatchStore::Totals totals = store.totals();
-    if (totals.done == totals.total) scheduler_->told("shard " + std::to_string(shard));
+    if (totals.done == totals.total) scheduler_->heard("shard " + std::to_string(shard));
   }
 
   void work(bool trouble) {
-    std::vector<LotsScheduler::Worker> workers;
+    std::vector<RandomScheduler::Worker> workers;
     const std::size_t count = trouble ? 2 + lot_() % 3 : kShards;
     for (std::size_t i = 0; i < count; ++i) {
       const auto shard = static_cast<std::uint32_t>((trouble ? lot_() : i) % kShards + 1);
       const bool dies = trouble && lot_() % 2 == 0;
       workers.push_back(
-          {[this, shard, trouble] { paint(shard, trouble); }, dies ? 1 + lot_() % 60 : 0});
+          {[this, shard, trouble] { generate(shard, trouble); }, dies ? 1 + lot_() % 60 : 0});
     }
-    for (const LotsScheduler::End& end : scheduler_->run(std::move(workers))) {
+    for (const RandomScheduler::End& end : scheduler_->run(std::move(workers))) {
       if (end.killed) ++kills;
       if (end.error.empty()) continue;
       if (trouble && end.error.starts_with("E_IO_LOCKED")) {
@@ -185,17 +185,17 @@ class Story {
     DiskTrace trace = scheduler_->trace();
     break_order(how_, trace, scheduler_->owners());
     const std::size_t at = lot_() % (trace.size() + 1);
-    const DiskImage image = LotsDisk(start_, trace, at).draw(lot_);
+    const DiskImage image = RandomDisk(start_, trace, at).draw(lot_);
     note_print();
     scheduler_.reset();
-    told_ = told_before_;
+    heard_ = heard_before_;
     for (std::size_t i = 0; i < at; ++i) {
-      if (trace[i].kind == Kind::kTold) told_.insert(trace[i].path);
+      if (trace[i].kind == Kind::kHeard) heard_.insert(trace[i].path);
     }
-    told_before_ = told_;
+    heard_before_ = heard_;
     start_ = image;
     image.put_into(folder_.root());
-    scheduler_ = std::make_unique<LotsScheduler>(folder_.root(), lot_);
+    scheduler_ = std::make_unique<RandomScheduler>(folder_.root(), lot_);
   }
 
   void note_print() {
@@ -229,7 +229,7 @@ class Story {
         if (!done.insert(id).second) problem(bad.twice, id + " is recorded twice");
       });
     }
-    for (const std::string& id : told_) {
+    for (const std::string& id : heard_) {
       if (!id.starts_with("shard ") && !done.contains(id)) {
         problem(bad.lost, id + " was called done");
       }
@@ -237,7 +237,7 @@ class Story {
     for (const SettledItem& item : items_) {
       const std::string id = item.item.id;
       const std::string shard = "shard " + std::to_string(shard_of(id, kShards));
-      if (told_.contains(shard) && !done.contains(id)) ++bad.reopened;
+      if (heard_.contains(shard) && !done.contains(id)) ++bad.reopened;
     }
   }
 
@@ -269,8 +269,8 @@ class Story {
   std::vector<SettledItem> items_;
   std::map<std::string, std::string> whole_;
   DiskImage start_;  // of the disk at the last power cut
-  std::set<std::string> told_, told_before_;
-  std::unique_ptr<LotsScheduler> scheduler_;
+  std::set<std::string> heard_, heard_before_;
+  std::unique_ptr<RandomScheduler> scheduler_;
 };
 
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
@@ -333,13 +333,13 @@ Aftermath kill_then_cut(const DiskImage& start) {
     start.put_into(folder.root());
     DiskTrace trace;
     {
-      LotsScheduler scheduler(folder.root(), lot);
+      RandomScheduler scheduler(folder.root(), lot);
       const auto body = [&] { run_store(folder.out(), items); };
       killed = scheduler.run({{body, dies_at}}).front().killed;
       scheduler.run({{body, 0}});
       trace = scheduler.trace();
     }
-    const LotsDisk disk(start, trace, trace.size());
+    const RandomDisk disk(start, trace, trace.size());
     for (int i = 0; i < 5; ++i) {
       ++out.disks;
       const DiskImage image = disk.draw(lot);

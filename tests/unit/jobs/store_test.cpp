@@ -110,24 +110,24 @@ TEST(Settle, AJobIsOfOneKind) {
   a.kind = kVideoKind;
   EXPECT_EQ(refused({}, "{id}.mkv"), "E_JOB_KIND line 2, column 1");
   EXPECT_EQ(refused({}, "{id}.png"), "E_JOB_KIND line 1, column 1");
-  b.kind = kPictureKind;
+  b.kind = kImageKind;
   JobDefaults video;
   video.fields.kind = kVideoKind;
   EXPECT_EQ(refused(video, "{id}.mkv"), "E_JOB_KIND line 2, column 1") << "it says what it is";
   b.kind.reset();
   EXPECT_EQ(refused(video, "{id}.mkv"), "");
   b.container = "webm";
-  const auto clips = settle_items(std::vector{a, b}, video, OutputTemplate("{id}.mkv"), "j");
-  EXPECT_EQ(clips[0].name, "a.mkv");
-  EXPECT_EQ(clips[1].name, "b.webm");
+  const auto videos = settle_items(std::vector{a, b}, video, OutputTemplate("{id}.mkv"), "j");
+  EXPECT_EQ(videos[0].name, "a.mkv");
+  EXPECT_EQ(videos[1].name, "b.webm");
   EXPECT_EQ(refused(video, "x{seed}.mkv"), "E_NAME_COLLISION line 2, column 1")
-      << "files beside them would be one";
+      << "files next to them would be one";
   a.kind.reset();
-  EXPECT_EQ(refused({}, "{id}.png"), "E_JOB_KIND line 2, column 1") << "a picture has no container";
+  EXPECT_EQ(refused({}, "{id}.png"), "E_JOB_KIND line 2, column 1") << "an image has no container";
   b.container.reset();
-  b.kind = kPictureKind;
-  const auto pictures = settle_items(std::vector{a, b}, {}, OutputTemplate("{id}.png"), "j");
-  EXPECT_EQ(job_line(pictures[1].item).find("kind"), std::string::npos) << "as in older jobs";
+  b.kind = kImageKind;
+  const auto images = settle_items(std::vector{a, b}, {}, OutputTemplate("{id}.png"), "j");
+  EXPECT_EQ(job_line(images[1].item).find("kind"), std::string::npos) << "as in older jobs";
 }
 
 TEST(Settle, NamesMustDiffer) {
@@ -138,7 +138,7 @@ TEST(Settle, NamesMustDiffer) {
   a.seed = b.seed = 4;
   try {
     settle_items(std::vector{a, b}, {}, OutputTemplate("x{seed}.png"), "j");
-    FAIL() << "two pictures of one name";
+    FAIL() << "two images of one name";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_NAME_COLLISION");
     EXPECT_EQ(error.info().where, "line 2, column 1");
@@ -188,11 +188,11 @@ TEST_F(Store, ChangedJobsAreRefusedWithTheDifferences) {
   EXPECT_EQ(refusal(items_, {.start = Start::kAnew}, wordy), "");
   EXPECT_EQ(refusal(items_), "E_JOB_CHANGED");
   EXPECT_EQ(refusal(items_, {.start = Start::kAnew}), "");
-  // Its own pictures are no strangers where they are equal.
+  // Its own images are no strangers where they are equal.
   EXPECT_EQ(run_store(folder_.out(), items_, nullptr, {.start = Start::kAnew}), 6);
 }
 
-TEST_F(Store, GonePicturesArePaintedAgainAndChangedOnesAreKept) {
+TEST_F(Store, GoneImagesAreGeneratedAgainAndChangedOnesAreKept) {
   run_store(folder_.out(), items_);
   fs::remove(folder_.out() / "b.png");
   fs::remove(folder_.out() / "a.json");
@@ -208,7 +208,7 @@ TEST_F(Store, GonePicturesArePaintedAgainAndChangedOnesAreKept) {
   put_file(folder_.out() / "c.png", "somebody cropped it");
   try {
     run_store(folder_.out(), items_);
-    FAIL() << "a changed picture was replaced";
+    FAIL() << "a changed image was replaced";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_OUTPUT_EXISTS");
     EXPECT_EQ(error.exit_code(), 1);
@@ -292,7 +292,7 @@ TEST_F(Store, ForeignAndCutJournals) {
   const std::string journal_text = get_file(journal());
   put_file(journal(), "no journal at all\n");
   EXPECT_EQ(refusal(items_), "E_JOURNAL");
-  // Cut at any byte, flipped at any byte behind the header: what is left is believed, the rest is
+  // Cut at any byte, flipped at any byte after the header: what is left is believed, the rest is
   // done again, and everything ends well.
   const std::size_t header = journal_text.find('\n') + 1;
   for (std::size_t cut = 0; cut < journal_text.size(); cut += 7) {
@@ -311,9 +311,9 @@ TEST_F(Store, ForeignAndCutJournals) {
     ASSERT_EQ(run_store(folder_.out(), items_), 0) << at;
     ASSERT_EQ(folder_.outputs(), whole_outputs(items_)) << at;
     const fs::path kept = journal().string() + ".bad-1";
-    const bool behind = at + 1 < last;  // a whole record is left behind the damage
-    ASSERT_EQ(fs::exists(kept), behind) << at << ": a torn end is cut, damage is kept";
-    if (behind) {
+    const bool after = at + 1 < last;  // a whole record is left over the damage
+    ASSERT_EQ(fs::exists(kept), after) << at << ": a torn end is cut, damage is kept";
+    if (after) {
       ASSERT_EQ(get_file(kept), damaged);
     }
     fs::remove(kept);
@@ -392,11 +392,11 @@ TEST_F(Store, ShardsJoinToOneRun) {
   const ItemRecords records = read_job_report(folder_.out()).records;
   ASSERT_EQ(records.size(), 6u);
   folder_.clear();
-  int painted = 0;
+  int generated = 0;
   for (const std::uint32_t shard : {2u, 3u, 1u}) {
-    painted += run_store(folder_.out(), items_, nullptr, {.shard = {shard, 3}});
+    generated += run_store(folder_.out(), items_, nullptr, {.shard = {shard, 3}});
   }
-  EXPECT_EQ(painted, 6);
+  EXPECT_EQ(generated, 6);
   EXPECT_EQ(folder_.outputs(), whole);
   const JobReport report = read_job_report(folder_.out());
   EXPECT_TRUE(report.records == records);
@@ -458,7 +458,7 @@ TEST(Merge, ConflictsNameBoth) {
   b.files = {{"x.png", 5, std::string(64, 'b')}};
   try {
     merge_records({{"x", a}}, {{"x", b}});
-    FAIL() << "two pictures of one item";
+    FAIL() << "two images of one item";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_MERGE_CONFLICT");
     EXPECT_EQ(error.info().found,
@@ -471,7 +471,7 @@ TEST(Merge, ConflictsNameWhatDiffers) {
   a.state = b.state = ItemState::kDone;
   a.files = {{"x.txt", 2, std::string(64, 'c')}, {"x.png", 5, std::string(64, 'a')}};
   b.files = {{"x.txt", 2, std::string(64, 'd')}, {"x.png", 5, std::string(64, 'a')}};
-  const auto told = [&] {
+  const auto heard = [&] {
     try {
       merge_records("x", a, b);
     } catch (const Error& error) {
@@ -479,11 +479,11 @@ TEST(Merge, ConflictsNameWhatDiffers) {
     }
     return std::string("nothing");
   };
-  EXPECT_EQ(told(), "x.txt with sha256 cccccccccccc and x.txt with sha256 dddddddddddd");
+  EXPECT_EQ(heard(), "x.txt with sha256 cccccccccccc and x.txt with sha256 dddddddddddd");
   b.files = a.files;
   b.seed = 7;
   EXPECT_EQ(
-      told(),
+      heard(),
       "x.png with sha256 aaaaaaaaaaaa of seed 0 and x.png with sha256 aaaaaaaaaaaa of seed 7");
 }
 

@@ -24,7 +24,7 @@ CaptionResult result(const std::string& id) {
   CaptionResult out;
   out.id = id;
   out.key = id.substr(0, id.find('.'));
-  out.picture = {"jpg", "bytes of " + id};
+  out.image = {"jpg", "bytes of " + id};
   return out;
 }
 
@@ -39,7 +39,7 @@ void add(StreamedOutput& output, const std::string& id, const std::string& capti
 const ErrorInfo kBroken{.code = "E_BAD",
                         .file = "b.jpg",
                         .where = "byte 3",
-                        .expected = "a picture",
+                        .expected = "an image",
                         .found = "=\x1b[2J"};
 
 class Streamed : public ::testing::Test {
@@ -71,7 +71,7 @@ TEST_F(Streamed, JsonLines) {
   write_failures(folder_ / "f", output.journal());
   EXPECT_EQ(text("f"),
             "{\"path\":\"b.jpg\",\"error\":{\"code\":\"E_BAD\",\"file\":\"b.jpg\",\"where\":\"byte "
-            "3\",\"expected\":\"a picture\",\"found\":\"=\\\\u{001b}[2J\"}}\n");
+            "3\",\"expected\":\"an image\",\"found\":\"=\\\\u{001b}[2J\"}}\n");
 }
 
 TEST_F(Streamed, Csv) {
@@ -102,7 +102,7 @@ TEST_F(Streamed, WebDataset) {
   const auto a = reader.next(), b = reader.next();
   ASSERT_TRUE(a && b && !reader.next());
   EXPECT_EQ(a->key, "d/0");
-  EXPECT_EQ(a->picture.bytes, "bytes of d/0.jpg");
+  EXPECT_EQ(a->image.bytes, "bytes of d/0.jpg");
   ASSERT_EQ(a->others.size(), 3u);
   EXPECT_EQ(a->others[0].extension + "=" + a->others[0].bytes, "seg.png=mask");
   EXPECT_EQ(a->others[1].extension + "=" + a->others[1].bytes, "txt=old new");
@@ -124,7 +124,7 @@ TEST_F(Streamed, KeysThatCannotBeAreFailedItems) {
   }
   CaptionResult wrong = result("w");
   wrong.key = "w";
-  wrong.picture.extension = "j\x01g";
+  wrong.image.extension = "j\x01g";
   EXPECT_THROW(output.add(wrong, fields("w", "x")), Error);
   const auto size = fs::file_size(folder_ / "o.tar.part");
   add(output, "b.jpg", "y");
@@ -236,7 +236,7 @@ TEST_F(Streamed, ForeignFilesAreRefusedAndKept) {
   EXPECT_NE(text("o"), "somebody's");
 }
 
-// Neither begins with a journal of ours beside it.
+// Neither begins with a journal of ours next to it.
 TEST_F(Streamed, PartsAndJournalsOfOthersAreKept) {
   put_file(folder_ / "o.part", "my notes");
   for (const Start start : {Start::kResume, Start::kAnew}) {
@@ -304,7 +304,7 @@ TEST_F(Streamed, CaptionsThatAreThereAreKeptAsTheyAre) {
   }
 }
 
-TEST_F(Streamed, FailuresSayWhichOfAPicturesAnswers) {
+TEST_F(Streamed, FailuresSayWhichOfAImagesAnswers) {
   StreamedOutput output(folder_ / "o", kJob, {});
   output.fail(listed_id("first"), "a.jpg", kBroken);
   output.finish();

@@ -1,11 +1,11 @@
-// Motions read from pixels: right on true clips, turned round on clips that run backwards, wrong
-// under the captions of other clips; places and motions of the caption are not looked at.
+// Motions read from pixels: right on true videos, turned round on videos that run backwards, wrong
+// under the captions of other videos; places and motions of the caption are not looked at.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "tests/unit/judge/clip_films.h"
-#include "vision/judge/clip_marks.h"
+#include "tests/unit/judge/video_films.h"
+#include "vision/judge/video_marks.h"
 #include "vision/judge/motion_reader.h"
 
 namespace tessera {
@@ -16,8 +16,8 @@ ThreadPool& pool() {
   return threads;
 }
 
-SeenClip read(const Clip& told, std::span<const Image> frames, int first = 0) {
-  return MotionReader(told, kFilmSide, first, pool()).read(frames);
+SeenVideo read(const Video& heard, std::span<const Image> frames, int first = 0) {
+  return MotionReader(heard, kFilmSide, first, pool()).read(frames);
 }
 
 constexpr Motion kAll[] = {Motion::kStill, Motion::kLeft,   Motion::kRight, Motion::kToward,
@@ -40,17 +40,17 @@ Motion opposite(Motion motion) {
 
 class EveryMotion : public testing::TestWithParam<Motion> {};
 
-TEST_P(EveryMotion, IsSeenInLongAndShortClips) {
+TEST_P(EveryMotion, IsSeenInLongAndShortVideos) {
   for (const int frames : {16, 8}) {
-    const Clip clip = one_solid_clip(GetParam(), frames);
-    const SeenClip seen = read(clip, true_frames(clip));
+    const Video video = one_solid_video(GetParam(), frames);
+    const SeenVideo seen = read(video, true_frames(video));
     ASSERT_EQ(seen.solids.size(), 1u);
     EXPECT_TRUE(seen.solids[0].found);
     EXPECT_GT(seen.solids[0].explained, 0.8);
     EXPECT_EQ(seen.solids[0].motion, GetParam()) << frames;
     ASSERT_EQ(seen.solids[0].places.size(), static_cast<std::size_t>(frames));
     for (int frame = 0; frame < frames; ++frame) {
-      const Solid where = scene_at(clip, frame).solids[0];
+      const Solid where = scene_at(video, frame).solids[0];
       const LatticePlace place = seen.solids[0].places[static_cast<std::size_t>(frame)];
       EXPECT_NEAR(SolidViews::x_of(place), where.x, 0.13) << frame;
       EXPECT_NEAR(SolidViews::z_of(place), where.z, 0.13) << frame;
@@ -59,32 +59,32 @@ TEST_P(EveryMotion, IsSeenInLongAndShortClips) {
 }
 
 TEST_P(EveryMotion, IsSeenUnderACirclingCamera) {
-  Clip clip = one_solid_clip(GetParam(), 8);
-  clip.camera = CameraMotion::kOrbit;
-  EXPECT_EQ(read(clip, true_frames(clip)).solids[0].motion, GetParam());
+  Video video = one_solid_video(GetParam(), 8);
+  video.camera = CameraMotion::kOrbit;
+  EXPECT_EQ(read(video, true_frames(video)).solids[0].motion, GetParam());
 }
 
 TEST_P(EveryMotion, TurnsRoundWithTime) {
-  const Clip clip = one_solid_clip(GetParam(), 16, SolidKind::kCylinder);
+  const Video video = one_solid_video(GetParam(), 16, SolidKind::kCylinder);
   if (GetParam() == Motion::kSpin) return;  // for cubes alone
-  const SeenClip seen = read(clip, reversed(true_frames(clip)));
+  const SeenVideo seen = read(video, reversed(true_frames(video)));
   EXPECT_EQ(seen.solids[0].motion, opposite(GetParam()));
   const bool goes = opposite(GetParam()) != GetParam();
-  EXPECT_EQ(score_motions(seen, clip.motions).right, goes ? 0.0 : 1.0);
+  EXPECT_EQ(score_motions(seen, video.motions).right, goes ? 0.0 : 1.0);
 }
 
 // The caption's places and motions are the truth, which must not be looked at.
-TEST_P(EveryMotion, DoesNotDependOnWhatTheCaptionsClipDoes) {
-  const Clip clip = one_solid_clip(GetParam(), 8);
-  const std::vector<Image> frames = true_frames(clip);
-  Clip told = clip;
-  told.motions = {GetParam() == Motion::kRight ? Motion::kStill : Motion::kRight};
-  told.scene.solids[0].x = 1.5;
-  told.scene.solids[0].z = -1.0;
-  told.scene.seed = 99;
-  const SeenClip seen = read(told, frames);
+TEST_P(EveryMotion, DoesNotDependOnWhatTheCaptionsVideoDoes) {
+  const Video video = one_solid_video(GetParam(), 8);
+  const std::vector<Image> frames = true_frames(video);
+  Video heard = video;
+  heard.motions = {GetParam() == Motion::kRight ? Motion::kStill : Motion::kRight};
+  heard.scene.solids[0].x = 1.5;
+  heard.scene.solids[0].z = -1.0;
+  heard.scene.seed = 99;
+  const SeenVideo seen = read(heard, frames);
   EXPECT_EQ(seen.solids[0].motion, GetParam());
-  EXPECT_EQ(seen.solids[0].places, read(clip, frames).solids[0].places);
+  EXPECT_EQ(seen.solids[0].places, read(video, frames).solids[0].places);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryMotion, testing::ValuesIn(kAll),
@@ -92,57 +92,57 @@ INSTANTIATE_TEST_SUITE_P(All, EveryMotion, testing::ValuesIn(kAll),
 
 TEST(Motions, SlowAndFastSolidsMoveTheSameWay) {
   for (const double speed : {0.06, 0.18}) {
-    Clip clip = one_solid_clip(Motion::kStill);
+    Video video = one_solid_video(Motion::kStill);
     std::vector<Image> frames;
     for (int frame = 0; frame < 16; ++frame) {
-      Clip moved = clip;
+      Video moved = video;
       moved.scene.solids[0].x += speed * frame;
-      const ScenePicture picture = render_clip_frame(moved, 0, kFilmSide);
-      frames.emplace_back(kFilmSide, kFilmSide, picture.rgb);
+      const SceneImage image = render_video_frame(moved, 0, kFilmSide);
+      frames.emplace_back(kFilmSide, kFilmSide, image.rgb);
     }
-    EXPECT_EQ(read(clip, frames).solids[0].motion, Motion::kRight) << speed;
+    EXPECT_EQ(read(video, frames).solids[0].motion, Motion::kRight) << speed;
   }
 }
 
 TEST(Motions, FramesBeforeTheFirstAreNotRead) {
-  const Clip clip = one_solid_clip(Motion::kLeft);
-  std::vector<Image> frames = true_frames(clip);
+  const Video video = one_solid_video(Motion::kLeft);
+  std::vector<Image> frames = true_frames(video);
   for (int frame = 0; frame < 7; ++frame) frames[static_cast<std::size_t>(frame)] = frames[15];
-  const SeenClip seen = read(clip, frames, 7);
+  const SeenVideo seen = read(video, frames, 7);
   EXPECT_EQ(seen.first, 7);
   EXPECT_EQ(seen.solids[0].motion, Motion::kLeft);
   EXPECT_EQ(seen.solids[0].places.size(), 9u);
 }
 
 TEST(Motions, NothingIsFoundOnAnEmptyTable) {
-  const Clip clip = one_solid_clip(Motion::kLeft);
-  Clip empty = clip;
+  const Video video = one_solid_video(Motion::kLeft);
+  Video empty = video;
   empty.scene.solids.clear();
   empty.motions.clear();
-  const SeenClip seen = read(clip, true_frames(empty));
+  const SeenVideo seen = read(video, true_frames(empty));
   EXPECT_FALSE(seen.solids[0].found);
-  EXPECT_EQ(score_motions(seen, clip.motions).found, 0.0);
-  EXPECT_EQ(score_motions(seen, clip.motions).right, 0.0);
+  EXPECT_EQ(score_motions(seen, video.motions).found, 0.0);
+  EXPECT_EQ(score_motions(seen, video.motions).right, 0.0);
 }
 
 TEST(Motions, AnotherColourIsNotFound) {
-  const Clip clip = one_solid_clip(Motion::kLeft);
-  Clip blue = clip;
+  const Video video = one_solid_video(Motion::kLeft);
+  Video blue = video;
   blue.scene.solids[0].colour = SolidColour::kBlue;
-  EXPECT_FALSE(read(clip, true_frames(blue)).solids[0].found);
+  EXPECT_FALSE(read(video, true_frames(blue)).solids[0].found);
 }
 
 // The small one looks the same wherever it lies within the large one.
-TEST(Motions, SolidsOfOneColourAreToldApart) {
-  Clip clip = one_solid_clip(Motion::kStill, 16, SolidKind::kSphere);
-  clip.scene.solids[0].size = SolidSize::kSmall;
-  clip.scene.solids[0].x = -1.5;
-  clip.scene.solids.push_back(clip.scene.solids[0]);
-  clip.scene.solids[1].kind = SolidKind::kCone;
-  clip.scene.solids[1].size = SolidSize::kLarge;
-  clip.scene.solids[1].x = -0.1;
-  clip.motions = {Motion::kStill, Motion::kRight};
-  const SeenClip seen = read(clip, true_frames(clip));
+TEST(Motions, SolidsOfOneColourAreHeardApart) {
+  Video video = one_solid_video(Motion::kStill, 16, SolidKind::kSphere);
+  video.scene.solids[0].size = SolidSize::kSmall;
+  video.scene.solids[0].x = -1.5;
+  video.scene.solids.push_back(video.scene.solids[0]);
+  video.scene.solids[1].kind = SolidKind::kCone;
+  video.scene.solids[1].size = SolidSize::kLarge;
+  video.scene.solids[1].x = -0.1;
+  video.motions = {Motion::kStill, Motion::kRight};
+  const SeenVideo seen = read(video, true_frames(video));
   EXPECT_EQ(seen.solids[0].motion, Motion::kStill);
   EXPECT_EQ(seen.solids[1].motion, Motion::kRight);
 }
@@ -150,15 +150,15 @@ TEST(Motions, SolidsOfOneColourAreToldApart) {
 struct Rates {
   double right = 0, found = 0, solids = 0;
 };
-Rates rates(std::uint64_t seed, int clips, int told_step) {
+Rates rates(std::uint64_t seed, int videos, int heard_step) {
   Rates out;
-  for (int i = 0; i < clips; ++i) {
+  for (int i = 0; i < videos; ++i) {
     const auto at = static_cast<std::uint64_t>(i);
-    const Clip shown = sample_clip(seed, SceneSplit::kVal, at);
-    const Clip told =
-        sample_clip(seed, SceneSplit::kVal, at + static_cast<std::uint64_t>(told_step));
-    const MotionMarks marks = score_motions(read(told, true_frames(shown)), told.motions);
-    const auto solids = static_cast<double>(told.motions.size());
+    const Video shown = sample_video(seed, SceneSplit::kVal, at);
+    const Video heard =
+        sample_video(seed, SceneSplit::kVal, at + static_cast<std::uint64_t>(heard_step));
+    const MotionMarks marks = score_motions(read(heard, true_frames(shown)), heard.motions);
+    const auto solids = static_cast<double>(heard.motions.size());
     out.solids += solids;
     out.right += marks.right * solids;
     out.found += marks.found * solids;
@@ -166,7 +166,7 @@ Rates rates(std::uint64_t seed, int clips, int told_step) {
   return out;
 }
 
-TEST(Motions, OfTheWorldsClipsAreRight) {
+TEST(Motions, OfTheWorldsVideosAreRight) {
   const Rates own = rates(31, 12, 0);
   EXPECT_EQ(own.found, own.solids);
   EXPECT_GE(own.right, own.solids - 1);

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "tests/support/clip_model.h"
+#include "tests/support/video_model.h"
 #include "tests/support/model_runner.h"
 
 namespace tessera {
@@ -23,7 +23,7 @@ struct Setting {
 class CacheSlide : public testing::TestWithParam<Setting> {
  protected:
   CacheSlide()
-      : opened_(clip_model(GetParam().layers)),
+      : opened_(video_model(GetParam().layers)),
         backend_(make_backend("cpu", {.threads = 1})),
         model_(load_stream_model(opened_, *backend_, DType::kF32)) {
     for (std::int64_t i = 0; i < kPrompt; ++i) {
@@ -58,13 +58,13 @@ class CacheSlide : public testing::TestWithParam<Setting> {
     return out;
   }
 
-  // Largest difference of the keys [kPrompt, kPrompt + kKept) of two caches, `behind` rows apart,
+  // Largest difference of the keys [kPrompt, kPrompt + kKept) of two caches, `after` rows apart,
   // as a part of the length of the pair that turns.
-  double worst_turn(KvCache& a, KvCache& b, std::int64_t layer, std::int64_t behind = 0) const {
+  double worst_turn(KvCache& a, KvCache& b, std::int64_t layer, std::int64_t after = 0) const {
     const std::int64_t dim = a.shape().head_dim, half = dim / 2;
     double worst = 0;
     for (std::int64_t at = kPrompt; at < kPrompt + kKept; ++at) {
-      const auto left = row(a.keys(layer, 1), at + behind), right = row(b.keys(layer, 1), at);
+      const auto left = row(a.keys(layer, 1), at + after), right = row(b.keys(layer, 1), at);
       for (std::size_t i = 0; i < left.size(); ++i) {
         const auto in_head = static_cast<std::int64_t>(i) % dim;
         const std::size_t other = in_head < half ? i + static_cast<std::size_t>(half)

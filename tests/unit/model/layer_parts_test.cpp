@@ -179,8 +179,8 @@ class PlainTransformer {
   const PlainWeights& weights_;
 };
 
-// A picture of 2 x 3 cells between texts, as M-RoPE places it.
-std::vector<Place> picture_places(std::int64_t count) {
+// An image of 2 x 3 cells between texts, as M-RoPE places it.
+std::vector<Place> image_places(std::int64_t count) {
   std::vector<Place> out;
   for (std::int64_t i = 0; i < count; ++i) {
     if (i >= 4 && i < 10) {
@@ -268,7 +268,7 @@ TEST(LayerParts, BiasesAndThreeAxesEqualThePlainForm) {
   const std::int64_t count = 40;
   Fixture fixture(count);
   const std::vector<float> rows = noise(count * kWidth, 7, 1);
-  const auto places = picture_places(count);
+  const auto places = image_places(count);
   const Rows want = PlainTransformer(fixture.plain).run(in_rows(rows), places, kLayers, {});
   EXPECT_LE(relative_difference(fixture.run(rows, places, {0, kLayers}),
                                 flat_of(want, all_of(want.size()))),
@@ -278,7 +278,7 @@ TEST(LayerParts, BiasesAndThreeAxesEqualThePlainForm) {
 TEST(LayerParts, PartsGiveTheBitsOfTheWhole) {
   const std::int64_t count = 300;  // more than runs at once
   const std::vector<float> rows = noise(count * kWidth, 8, 1);
-  const auto places = picture_places(count);
+  const auto places = image_places(count);
   Fixture whole(count);
   const auto want = whole.run(rows, places, {0, kLayers});
   for (const std::int64_t at : {1, 2, 3}) {
@@ -302,7 +302,7 @@ TEST(LayerParts, DroppingRowsIsMaskingThem) {
   const std::int64_t count = 30, more = 5;
   const std::vector<float> rows = noise((count + more) * kWidth, 9, 1);
   const std::vector<float> prompt(rows.begin(), rows.begin() + count * kWidth);
-  const auto all_places = picture_places(count + more);
+  const auto all_places = image_places(count + more);
   const std::vector<Place> places(all_places.begin(), all_places.begin() + count);
   for (const std::int64_t cut : {1, 2, 3}) {
     std::vector<std::size_t> kept;
@@ -336,16 +336,16 @@ TEST(LayerParts, DroppingRowsIsMaskingThem) {
 TEST(LayerParts, KeepingEveryRowChangesNoBit) {
   const std::int64_t count = 25;
   const std::vector<float> rows = noise(count * kWidth, 10, 1);
-  const auto places = picture_places(count);
+  const auto places = image_places(count);
   Fixture whole(count), pruned(count);
   EXPECT_EQ(run_pruned(pruned, rows, places, 2, all_of(static_cast<std::size_t>(count))),
             whole.run(rows, places, {0, kLayers}));
 }
 
-TEST(LayerParts, CutsInTurnAndSequencesBesideEachOther) {
+TEST(LayerParts, CutsInTurnAndSequencesNextToEachOther) {
   const std::int64_t count = 24;
   const std::vector<float> rows = noise(count * kWidth, 11, 1);
-  const auto places = picture_places(count);
+  const auto places = image_places(count);
   const std::vector<std::size_t> first{0, 1, 2, 3, 5, 7, 9, 10, 11, 12, 20, 21, 22, 23};
   const std::vector<std::size_t> second{0, 1, 3, 6, 9, 10, 12, 13};  // of the first
   const auto run_both = [&](Fixture& fixture, std::int32_t sequence) {
@@ -356,22 +356,22 @@ TEST(LayerParts, CutsInTurnAndSequencesBesideEachOther) {
     fixture.cache.cut(sequence, 3, 14 - 8);
     return fixture.run(gathered(x, second), picked(at, second), {3, kLayers}, {}, sequence);
   };
-  Fixture alone(count), beside(count, 3);
+  Fixture alone(count), next_to(count, 3);
   const auto want = run_both(alone, 0);
-  beside.run(noise(12 * kWidth, 12, 1), picture_places(12), {0, kLayers}, {}, 0);
-  EXPECT_EQ(run_both(beside, 1), want);
+  next_to.run(noise(12 * kWidth, 12, 1), image_places(12), {0, kLayers}, {}, 0);
+  EXPECT_EQ(run_both(next_to, 1), want);
   // A fork has what its parent has, in every layer.
-  beside.cache.fork(1, 2);
+  next_to.cache.fork(1, 2);
   const std::vector<float> next = noise(kWidth, 13, 1);
   const std::vector<Place> place{{50, 50, 50}};
   const auto after = alone.run(next, place, {0, kLayers});
   for (const std::int32_t sequence : {1, 2}) {
-    EXPECT_EQ(beside.run(next, place, {0, kLayers}, {}, sequence), after) << sequence;
+    EXPECT_EQ(next_to.run(next, place, {0, kLayers}, {}, sequence), after) << sequence;
   }
   // Forgetting everything forgets the cuts.
-  beside.cache.truncate(1, 0);
-  EXPECT_EQ(beside.cache.missing(3, 1), 0);
-  EXPECT_EQ(run_both(beside, 1), want);
+  next_to.cache.truncate(1, 0);
+  EXPECT_EQ(next_to.cache.missing(3, 1), 0);
+  EXPECT_EQ(run_both(next_to, 1), want);
 }
 
 // The weights that a row gives to all rows, from the queries an observer saw and the cached keys.
@@ -391,11 +391,11 @@ TEST(LayerParts, AnObserverSeesQueriesAndActivations) {
   };
   const std::int64_t count = 280;
   const std::vector<float> rows = noise(count * kWidth, 14, 1);
-  const auto places = picture_places(count);
+  const auto places = image_places(count);
   Fixture fixture(count);
   Seen seen;
   seen.wanted = count - 1;
-  std::vector<float> entering(rows.size()), behind(rows.size());
+  std::vector<float> entering(rows.size()), after(rows.size());
   std::vector<std::vector<float>> hidden(kLayers, std::vector<float>(rows.size()));
   std::vector<TensorView> taps;
   for (auto& tap : hidden)
@@ -436,7 +436,7 @@ TEST(LayerParts, AnObserverSeesQueriesAndActivations) {
   };
   const auto attended = product(mixed, layer.out);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += attended[i];
-  // Layer 2's activations times its down projection are what it adds behind its own attention; here
+  // Layer 2's activations times its down projection are what it adds after its own attention; here
   // it is enough that layer 1's sum, its FFN included, is what enters layer 2.
   double square = 0;
   for (const double v : x) square += v * v;

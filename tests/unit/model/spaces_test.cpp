@@ -68,11 +68,11 @@ TEST_F(TokenSpaces, AStreamGoesFromTextToImage) {
   const TokenModel& text = loaded.space(TokenSpace::kText);
   const StreamModel both = std::move(loaded);
   EXPECT_EQ(&both.space(TokenSpace::kText), &text) << "spaces stay where they are";
-  ModelRunner writer(text, 1, 32), painter(both.space(TokenSpace::kImage), 1, 32);
+  ModelRunner writer(text, 1, 32), generator(both.space(TokenSpace::kImage), 1, 32);
   // One cache: the rows of the text were written as tokens, one after another.
   for (const std::int32_t id : kText) writer.forward({{0, writer.token_rows({id})}});
   const std::vector<float> switched =
-      painter.logits(writer.forward({{0, painter.token_rows(kCodes)}}));
+      generator.logits(writer.forward({{0, generator.token_rows(kCodes)}}));
   EXPECT_EQ(switched, write(load(ModelUse::kGenerate), kCodes).tokens);
 }
 

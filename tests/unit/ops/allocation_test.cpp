@@ -18,7 +18,7 @@ namespace {
 std::atomic<std::int64_t> allocations{0};
 }
 
-// The allocator of this program, with a counter in front (glibc's own entry points behind).
+// The allocator of this program, with a counter in front (glibc's own entry points after).
 extern "C" void* malloc(std::size_t size) {
   ++allocations;
   return __libc_malloc(size);
@@ -86,13 +86,13 @@ struct Ops {
     ops::attention(*backend, {.q = {DType::kF32, {20, 4, 16}, x.data(), {}},
                               .out = {DType::kF32, {20, 4, 16}, out.data(), {}},
                               .segments = {&segment, 1}});
-    const ConstTensorView picture{DType::kF32, {8, 8, 64}, x.data(), {}};
+    const ConstTensorView decoded_image{DType::kF32, {8, 8, 64}, x.data(), {}};
     const TensorView scales{DType::kF32, {64}, scale.data(), {}};
     const TensorView shifts{DType::kF32, {64}, shift.data(), {}};
-    ops::group_norm_coefficients(*backend, picture, 32, 1e-6f, weight, weight, scales, shifts);
-    ops::affine_channels(*backend, picture, scales, shifts,
+    ops::group_norm_coefficients(*backend, decoded_image, 32, 1e-6f, weight, weight, scales, shifts);
+    ops::affine_channels(*backend, decoded_image, scales, shifts,
                          {DType::kF32, {8, 8, 64}, out.data(), {}});
-    Conv2dArgs args{.in = picture,
+    Conv2dArgs args{.in = decoded_image,
                     .weight = &conv,
                     .scale = scales,
                     .shift = shifts,
@@ -128,12 +128,12 @@ TEST_P(NoAllocation, NotEvenTheFirstWhenScratchWasReserved) {
   EXPECT_EQ(allocations.load() - before, 0);
 }
 
-TEST_P(NoAllocation, ThePlantedOneIsCounted) {
+TEST_P(NoAllocation, TheInjectedOneIsCounted) {
   Ops ops(GetParam());
   ops.step();
   const std::int64_t before = allocations.load();
   ops.step();
-  const Tensor planted = ops.backend->allocate(DType::kF32, {16});
+  const Tensor injected = ops.backend->allocate(DType::kF32, {16});
   EXPECT_GE(allocations.load() - before, 1);
   const std::int64_t middle = allocations.load();
   const std::vector<float> another(64);

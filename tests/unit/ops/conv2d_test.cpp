@@ -89,7 +89,7 @@ double as_bf16(double value) {
 
 // A device may round what it reads to the type of the weights. Where the rounding of f32 decides to
 // which of two neighbours, either is right. A library may round sums of bf16 factors to bf16, by a
-// unit of 2^-8 at most; bias and what stood there come behind that.
+// unit of 2^-8 at most; bias and what stood there come after that.
 void compare(const Place& place, const Case& c, const Data& d, DType storage,
              const std::vector<float>& got) {
   const bool rounded = !place.is_cpu() && storage == DType::kBF16;

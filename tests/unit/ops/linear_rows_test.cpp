@@ -1,5 +1,5 @@
 // The row contract of matrix products with everything that is done to their results: a row's bits
-// are those of the row alone, however many stand beside it, in passes that are recorded as well.
+// are those of the row alone, however many stand next to it, in passes that are recorded as well.
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/places.h"
 
@@ -47,7 +47,7 @@ struct Rows {
     for (float& value : norm) value += 1.0f;
   }
 
-  // What meets the weights, and what a row is multiplied by behind.
+  // What meets the weights, and what a row is multiplied by after.
   std::vector<float> factors() const {
     std::vector<float> out = x;
     for (std::size_t i = 0; has_norm(after) && i < out.size(); ++i) {
@@ -187,7 +187,7 @@ TEST_P(LinearRows, NormedRowsMayBeginAnywhereInMemory) {
       out.insert(out.end(), values.begin(), values.end());
       return send(*backend, out, {static_cast<std::int64_t>(out.size())});
     };
-    const auto behind_first = [](const Tensor& memory, Shape shape) {
+    const auto after_first = [](const Tensor& memory, Shape shape) {
       return ConstTensorView{DType::kF32, shape, memory.view().f32() + 1, memory.view().device};
     };
     const Tensor x = shifted(p.x), norm = shifted(p.norm), bias = send(*backend, p.bias, {p.n});
@@ -195,8 +195,8 @@ TEST_P(LinearRows, NormedRowsMayBeginAnywhereInMemory) {
     Tensor normed = backend->allocate(DType::kF32, {rows, p.k});
     const Pass own(*backend, p, rows);
     for (const bool both : {false, true}) {
-      ops::normed_linear(*backend, behind_first(x, {rows, p.k}),
-                         both ? behind_first(norm, {p.k}) : own.norm.view(), kEps, w, bias.view(),
+      ops::normed_linear(*backend, after_first(x, {rows, p.k}),
+                         both ? after_first(norm, {p.k}) : own.norm.view(), kEps, w, bias.view(),
                          normed.view(), out.view());
       EXPECT_TRUE(same_bits(fetch(*backend, out.view()), want)) << rows << " rows";
     }

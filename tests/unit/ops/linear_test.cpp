@@ -1,5 +1,5 @@
 // Matrix products against double precision, and the row contract: a row's bits depend neither on
-// the rows beside it, nor on the threads, nor on the instruction set.
+// the rows next to it, nor on the threads, nor on the instruction set.
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/places.h"
 

@@ -1,4 +1,4 @@
-// The row contract on every device: what a row becomes depends neither on the rows beside it nor on
+// The row contract on every device: what a row becomes depends neither on the rows next to it nor on
 // rows cached later; and passes that are recorded and repeated with other lengths give what plain
 // ones give.
 #include <algorithm>
@@ -60,7 +60,7 @@ struct Cached {
     const Shape shape{positions, l.heads, l.dim};
     q = io.in(view_of(normal(static_cast<std::size_t>(shape.elements()), 1), shape));
   }
-  // With numbers in the first `filled` rows and NaN behind them.
+  // With numbers in the first `filled` rows and NaN after them.
   ConstTensorView table(std::vector<float> values, std::int64_t filled) {
     const std::int64_t width = layout.kv_heads * layout.dim;
     std::fill(values.begin() + filled * width, values.end(), NAN);
@@ -180,7 +180,7 @@ struct Steps {
     return {there.dtype, there.shape, const_cast<void*>(there.data), there.device};
   }
 
-  // Fills rows [0, length), then runs `window` rows behind them.
+  // Fills rows [0, length), then runs `window` rows after them.
   std::vector<float> run(std::int64_t length, bool branches,
                          std::optional<std::uint64_t> key = {}) {
     const ConstTensorView all = io.in(view_of(

@@ -1,4 +1,4 @@
-// The ops of a picture encoder against their definitions in double precision: two GELUs, LayerNorm,
+// The ops of an image encoder against their definitions in double precision: two GELUs, LayerNorm,
 // softmax, merged rows. Same bits on every instruction set.
 #include <algorithm>
 

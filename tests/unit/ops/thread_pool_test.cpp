@@ -1,4 +1,4 @@
-// The pool hands out every chunk exactly once, job after job, with more threads than cores too.
+// The pool emits every chunk exactly once, job after job, with more threads than cores too.
 #include "engine/core/thread_pool.h"
 
 #include <gtest/gtest.h>

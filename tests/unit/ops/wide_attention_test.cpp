@@ -207,7 +207,7 @@ TEST_P(WideAttention, ChunksRaggedRowsAndSharedHeads) {
   for (const Part part : {Part{64, 0}, Part{65, 1}, Part{130, 63}, Part{70, 200, true, 300}}) {
     for (const Layout layout : {Layout{2, 2, 64}, Layout{3, 1, 32}}) {
       expect_as_on_cpu(*fast_, {layout, DType::kBF16, {part}},
-                       std::to_string(part.rows) + " rows behind " + std::to_string(part.first));
+                       std::to_string(part.rows) + " rows after " + std::to_string(part.first));
     }
   }
 }

@@ -5,18 +5,18 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/support/picture_files.h"
-#include "tests/support/picture_noise.h"
+#include "tests/support/image_files.h"
+#include "tests/support/image_noise.h"
 #include "vision/codec/decode.h"
 
 namespace tessera {
 namespace {
 
-Picture decode(const std::string& file, const PictureLimits& limits = {}) {
-  return decode_picture(as_bytes(file), limits);
+DecodedImage decode(const std::string& file, const ImageLimits& limits = {}) {
+  return decode_image(as_bytes(file), limits);
 }
 
-std::string refusal(const std::string& file, const PictureLimits& limits = {}) {
+std::string refusal(const std::string& file, const ImageLimits& limits = {}) {
   try {
     decode(file, limits);
   } catch (const Error& error) {
@@ -27,8 +27,8 @@ std::string refusal(const std::string& file, const PictureLimits& limits = {}) {
   return "";
 }
 
-std::vector<int> pixels_of(const Picture& picture) {
-  return {picture.pixels.begin(), picture.pixels.end()};
+std::vector<int> pixels_of(const DecodedImage& image) {
+  return {image.pixels.begin(), image.pixels.end()};
 }
 
 TEST(Codec, ReadsWhatPillowReads) {
@@ -44,18 +44,18 @@ TEST(Codec, ReadsWhatPillowReads) {
     words >> name;
     if (name == "over") {
       words >> name >> std::hex >> crc;
-      EXPECT_EQ(crc32_of(on_background(decode(golden_picture(name)), {255, 255, 255})), crc)
+      EXPECT_EQ(crc32_of(on_background(decode(golden_image(name)), {255, 255, 255})), crc)
           << name;
       ++laid;
       continue;
     }
     words >> format >> width >> height >> channels >> std::hex >> crc;
-    const Picture picture = decode(golden_picture(name));
-    EXPECT_EQ(picture.format, format) << name;
-    EXPECT_EQ(picture.width, width) << name;
-    EXPECT_EQ(picture.height, height) << name;
-    EXPECT_EQ(picture.channels, channels) << name;
-    EXPECT_EQ(crc32_of(picture.pixels.data(), picture.pixels.size()), crc) << name;
+    const DecodedImage image = decode(golden_image(name));
+    EXPECT_EQ(image.format, format) << name;
+    EXPECT_EQ(image.width, width) << name;
+    EXPECT_EQ(image.height, height) << name;
+    EXPECT_EQ(image.channels, channels) << name;
+    EXPECT_EQ(crc32_of(image.pixels.data(), image.pixels.size()), crc) << name;
     ++files;
   }
   EXPECT_GE(files, 40);
@@ -64,18 +64,18 @@ TEST(Codec, ReadsWhatPillowReads) {
 
 TEST(Codec, AnimationsGiveTheirFirstFrameAndSaySo) {
   for (const char* name : {"animated.webp", "animated.gif"}) {
-    const Picture picture = decode(golden_picture(name));
-    ASSERT_EQ(picture.notes.size(), 1u) << name;
-    EXPECT_NE(picture.notes[0].find("first frame"), std::string::npos);
+    const DecodedImage image = decode(golden_image(name));
+    ASSERT_EQ(image.notes.size(), 1u) << name;
+    EXPECT_NE(image.notes[0].find("first frame"), std::string::npos);
   }
-  EXPECT_TRUE(decode(golden_picture("plain.gif")).notes.empty());
+  EXPECT_TRUE(decode(golden_image("plain.gif")).notes.empty());
 }
 
 TEST(Codec, TheNameOfAFormatComesFromItsBytes) {
-  EXPECT_EQ(sniff_picture(as_bytes(golden_picture("rgb.png"))), "PNG");
-  EXPECT_EQ(sniff_picture(as_bytes(std::string("II*\0abcd", 8))), "TIFF");
-  EXPECT_EQ(sniff_picture(as_bytes(std::string("RIFF\1\2\3\4WAVE"))), "");
-  EXPECT_EQ(sniff_picture(as_bytes(std::string("a note\n"))), "text");
+  EXPECT_EQ(sniff_image(as_bytes(golden_image("rgb.png"))), "PNG");
+  EXPECT_EQ(sniff_image(as_bytes(std::string("II*\0abcd", 8))), "TIFF");
+  EXPECT_EQ(sniff_image(as_bytes(std::string("RIFF\1\2\3\4WAVE"))), "");
+  EXPECT_EQ(sniff_image(as_bytes(std::string("a note\n"))), "text");
   EXPECT_EQ(refusal("hello, world"), "E_PICTURE_FORMAT");
   EXPECT_EQ(refusal(""), "E_PICTURE_FILE");
 }
@@ -83,8 +83,8 @@ TEST(Codec, TheNameOfAFormatComesFromItsBytes) {
 TEST(Codec, EveryCutOfEveryFileIsRefused) {
   for (const char* name : {"rgb.png", "palette_alpha.png", "rgb420.jpg", "progressive.jpg",
                            "lossy.webp", "lossless_alpha.webp", "plain.gif", "rgb.bmp"}) {
-    const std::string file = golden_picture(name);
-    // What may be missing without loss: marks that end a file behind its last pixel.
+    const std::string file = golden_image(name);
+    // What may be missing without loss: marks that end a file after its last pixel.
     const std::size_t spare = std::string(name).ends_with(".gif") ? 2 : 0;
     for (std::size_t length = 0; length + spare < file.size(); ++length) {
       const std::string code = refusal(file.substr(0, length));
@@ -94,15 +94,15 @@ TEST(Codec, EveryCutOfEveryFileIsRefused) {
 }
 
 TEST(Codec, LimitsHoldAtTheirEdge) {
-  const std::string png = golden_picture("rgb.png");  // 24 x 17
+  const std::string png = golden_image("rgb.png");  // 24 x 17
   EXPECT_EQ(refusal(png, {.side = 24, .pixels = 408}), "");
   EXPECT_EQ(refusal(png, {.side = 23}), "E_PICTURE_SIZE");
   EXPECT_EQ(refusal(png, {.pixels = 407}), "E_PICTURE_SIZE");
   EXPECT_EQ(refusal(png, {.file_bytes = png.size()}), "");
   EXPECT_EQ(refusal(png, {.file_bytes = png.size() - 1}), "E_PICTURE_FILE");
   for (const char* name : {"rgb444.jpg", "lossy.webp", "animated.webp", "plain.gif", "rgb.bmp"}) {
-    EXPECT_EQ(refusal(golden_picture(name), {.side = 24, .pixels = 408}), "") << name;
-    EXPECT_EQ(refusal(golden_picture(name), {.pixels = 407}), "E_PICTURE_SIZE") << name;
+    EXPECT_EQ(refusal(golden_image(name), {.side = 24, .pixels = 408}), "") << name;
+    EXPECT_EQ(refusal(golden_image(name), {.pixels = 407}), "E_PICTURE_SIZE") << name;
   }
 }
 
@@ -175,7 +175,7 @@ TEST(Codec, BmpBitFields) {
         bmp_file(1, 1, {.bits = 32, .compression = 6, .extra = four, .pixels = le32(pixel)}));
   };
   EXPECT_EQ(pixels_of(with_alpha(0x80112233)), (std::vector<int>{0x11, 0x22, 0x33, 0x80}));
-  const Picture empty = with_alpha(0x00112233);
+  const DecodedImage empty = with_alpha(0x00112233);
   EXPECT_EQ(pixels_of(empty), (std::vector<int>{0x11, 0x22, 0x33, 255}));
   EXPECT_EQ(empty.notes.size(), 1u);
 }
@@ -183,15 +183,15 @@ TEST(Codec, BmpBitFields) {
 TEST(Codec, BmpRuns) {
   const std::string palette = le32(0) + le32(0x010101) + le32(0x020202) + le32(0x030303);
   const auto bmp = [&](std::uint32_t bits, std::uint32_t compression, const std::string& runs) {
-    const Picture picture = decode(bmp_file(4, 2,
+    const DecodedImage image = decode(bmp_file(4, 2,
                                             {.bits = bits,
                                              .compression = compression,
                                              .colours = 4,
                                              .extra = palette,
                                              .pixels = runs}));
     std::string out;
-    for (std::size_t i = 0; i < picture.pixels.size(); i += 3) {
-      out += static_cast<char>('0' + picture.pixels[i]);
+    for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
+      out += static_cast<char>('0' + image.pixels[i]);
     }
     return out;
   };
@@ -208,9 +208,9 @@ TEST(Codec, GifTablesGrowAndStartAnew) {
   codes.put(4).put(0).put(1).put(6).put(8).put(4).put(1).put(5);
   const std::string file = gif_screen(8, 1, palette) + gif_frame(0, 0, 8, 1) + codes.blocks() + ';';
   std::string got;
-  const Picture picture = decode(file);
-  for (std::size_t i = 0; i < picture.pixels.size(); i += 3) {
-    got += static_cast<char>('0' + picture.pixels[i]);
+  const DecodedImage image = decode(file);
+  for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
+    got += static_cast<char>('0' + image.pixels[i]);
   }
   EXPECT_EQ(got, "12121212");
 }
@@ -219,17 +219,17 @@ TEST(Codec, WhatAGifFrameLeavesFreeIsTransparent) {
   const std::string palette = std::string(3, '\7') + std::string(3, '\0');
   GifCodes codes(2);
   codes.put(4).put(0).put(5);
-  const Picture picture =
+  const DecodedImage image =
       decode(gif_screen(2, 1, palette) + gif_frame(1, 0, 1, 1) + codes.blocks() + ';');
-  EXPECT_EQ(pixels_of(picture), (std::vector<int>{0, 0, 0, 0, 7, 7, 7, 255}));
+  EXPECT_EQ(pixels_of(image), (std::vector<int>{0, 0, 0, 0, 7, 7, 7, 255}));
 }
 
 TEST(Codec, BrokenExifIsLeftOutWithANote) {
   const std::string row("\0\x10\x20\x30\x40\x50\x60", 7);
   const auto notes = [&](const std::string& exif) {
-    const Picture picture = decode(png_of(png_header(2, 1, 8, 2), row, png_chunk("eXIf", exif)));
-    EXPECT_EQ(picture.width * picture.height, 2);
-    return picture.notes.size();
+    const DecodedImage image = decode(png_of(png_header(2, 1, 8, 2), row, png_chunk("eXIf", exif)));
+    EXPECT_EQ(image.width * image.height, 2);
+    return image.notes.size();
   };
   EXPECT_EQ(notes(exif_of({exif_entry(0x0112, 3, 1, 6)})), 0u);
   EXPECT_EQ(notes(exif_of({exif_entry(0x0100, 3, 1, 6)})), 0u) << "no orientation is no fault";

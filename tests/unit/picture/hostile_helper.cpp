@@ -10,13 +10,13 @@
 #include <string>
 
 #include "apps/helper/serve.h"
-#include "vision/image/picture_wire.h"
+#include "vision/image/image_wire.h"
 
 namespace tessera {
 namespace {
 
-Picture one_pixel(const char* format) {
-  Picture out(1, 1, 3, format);
+DecodedImage one_pixel(const char* format) {
+  DecodedImage out(1, 1, 3, format);
   return out;
 }
 
@@ -71,7 +71,7 @@ void lie(const std::string& how) {
   }
 }
 
-Picture obey(std::span<const std::uint8_t> file, const PictureLimits&) {
+DecodedImage obey(std::span<const std::uint8_t> file, const ImageLimits&) {
   ++requests;
   const std::string text(file.begin(), file.end());
   const std::size_t space = text.find(' ');
@@ -106,5 +106,5 @@ Picture obey(std::span<const std::uint8_t> file, const PictureLimits&) {
 int main(int count, char** words) {
   tessera::SandboxLimits limits;
   if (!tessera::parse_sandbox_limits(count, words, limits)) return 2;
-  return tessera::serve_pictures(&tessera::obey, limits);
+  return tessera::serve_images(&tessera::obey, limits);
 }

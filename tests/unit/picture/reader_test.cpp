@@ -1,14 +1,14 @@
-// The program's side and the reader process: pictures come through unharmed, and whatever the
-// process does, the program gets one error and the next picture.
-#include "vision/image/picture_reader.h"
+// The program's side and the reader process: images come through unharmed, and whatever the
+// process does, the program gets one error and the next image.
+#include "vision/image/image_reader.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "engine/core/io.h"
-#include "tests/support/picture_files.h"
-#include "tests/support/picture_noise.h"
+#include "tests/support/image_files.h"
+#include "tests/support/image_noise.h"
 #include "vision/codec/decode.h"
 
 namespace tessera {
@@ -20,19 +20,19 @@ constexpr bool kInstrumented = true;  // the sandbox stays open for the sanitize
 constexpr bool kInstrumented = false;
 #endif
 
-PictureReader hostile_reader(double deadline = 10, std::uint64_t cpu_seconds = 60) {
-  PictureReaderOptions options;
+ImageReader hostile_reader(double deadline = 10, std::uint64_t cpu_seconds = 60) {
+  ImageReaderOptions options;
   options.helper = std::filesystem::path(TESSERA_BINARY_DIR) / "bin" / "hostile_helper";
   options.deadline_seconds = deadline;
   options.memory_bytes = std::uint64_t{256} << 20;
   options.cpu_seconds = cpu_seconds;
-  return PictureReader(options);
+  return ImageReader(options);
 }
 
-Error error_of(PictureReader& reader, const std::string& file) {
+Error error_of(ImageReader& reader, const std::string& file) {
   try {
-    const Picture picture = reader.decode(as_bytes(file), "x.png");
-    return Error({.code = "none", .found = picture.format});
+    const DecodedImage image = reader.decode(as_bytes(file), "x.png");
+    return Error({.code = "none", .found = image.format});
   } catch (const Error& error) {
     EXPECT_EQ(error.info().file, "x.png");
     EXPECT_EQ(escape_for_terminal(error.what()), error.what());
@@ -41,17 +41,17 @@ Error error_of(PictureReader& reader, const std::string& file) {
 }
 
 // The reader works: a process that serves, and pixels that are right.
-void expect_recovered(PictureReader& reader) {
+void expect_recovered(ImageReader& reader) {
   EXPECT_EQ(reader.decode(as_bytes("please"), "x.png").format, "OBEYED");
 }
 
-TEST(PictureReader, GivesTheDecodersPixels) {
-  PictureReader reader;
+TEST(ImageReader, GivesTheDecodersPixels) {
+  ImageReader reader;
   for (const char* name : {"rgb.png", "rgba.png", "cmyk.jpg", "exif6.jpg", "lossy_alpha.webp",
                            "animated.gif", "palette.bmp"}) {
-    const std::string file = golden_picture(name);
-    const Picture want = decode_picture(as_bytes(file));
-    const Picture got = reader.decode(as_bytes(file), name);
+    const std::string file = golden_image(name);
+    const DecodedImage want = decode_image(as_bytes(file));
+    const DecodedImage got = reader.decode(as_bytes(file), name);
     EXPECT_EQ(got.width, want.width);
     EXPECT_EQ(got.height, want.height);
     EXPECT_EQ(got.channels, want.channels);
@@ -63,10 +63,10 @@ TEST(PictureReader, GivesTheDecodersPixels) {
   EXPECT_EQ(reader.confinement(), kInstrumented ? "nothing" : "limits and system calls");
 }
 
-TEST(PictureReader, ReadsFilesAndNamesThemInErrors) {
+TEST(ImageReader, ReadsFilesAndNamesThemInErrors) {
   TempFolder folder;
-  PictureReader reader;
-  put_file(folder / "good.jpg", golden_picture("rgb444.jpg"));
+  ImageReader reader;
+  put_file(folder / "good.jpg", golden_image("rgb444.jpg"));
   EXPECT_EQ(reader.read(folder / "good.jpg").width, 24);
   put_file(folder / "note.png", "just a note");
   try {
@@ -84,9 +84,9 @@ TEST(PictureReader, ReadsFilesAndNamesThemInErrors) {
   EXPECT_EQ(reader.processes_started(), 1u);
 }
 
-TEST(PictureReader, LargePicturesComeThroughWhole) {
-  PictureReader reader;
-  const Image noise = noise_picture(2000, 1500, 9);
+TEST(ImageReader, LargeImagesComeThroughWhole) {
+  ImageReader reader;
+  const Image noise = noise_image(2000, 1500, 9);
   std::string pixels;  // a plain BMP: rows from the bottom, blue first
   for (std::int64_t y = 1499; y >= 0; --y) {
     for (std::int64_t x = 0; x < 2000; ++x) {
@@ -98,8 +98,8 @@ TEST(PictureReader, LargePicturesComeThroughWhole) {
   EXPECT_EQ(reader.decode(as_bytes(file), "large.bmp").pixels, noise.rgb);
 }
 
-TEST(PictureReader, ADyingProcessCostsOnePicture) {
-  PictureReader reader = hostile_reader();
+TEST(ImageReader, ADyingProcessCostsOneImage) {
+  ImageReader reader = hostile_reader();
   const std::vector<std::pair<std::string, std::string>> deaths = {
       {"exit 0", "status 0"}, {"exit 3", "status 3"}, {"trap", "SIGILL"}, {"crash", "SIGSEGV"}};
   std::uint64_t started = 0;
@@ -114,8 +114,8 @@ TEST(PictureReader, ADyingProcessCostsOnePicture) {
   }
 }
 
-TEST(PictureReader, FiftyCrashesInARowLeaveNothingBehind) {
-  PictureReader reader = hostile_reader();
+TEST(ImageReader, FiftyCrashesInARowLeaveNothingAfter) {
+  ImageReader reader = hostile_reader();
   const auto open_files = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                          std::filesystem::directory_iterator());
@@ -127,44 +127,44 @@ TEST(PictureReader, FiftyCrashesInARowLeaveNothingBehind) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST(PictureReader, AHangEndsAtTheDeadline) {
-  PictureReader reader = hostile_reader(0.5);
+TEST(ImageReader, AHangEndsAtTheDeadline) {
+  ImageReader reader = hostile_reader(0.5);
   const double start = monotonic_seconds();
   EXPECT_EQ(error_of(reader, "hang").info().code, "E_PICTURE_TIME");
   EXPECT_LT(monotonic_seconds() - start, 5.0);
   expect_recovered(reader);
 }
 
-TEST(PictureReader, ProcessorTimeIsLimitedToo) {
-  if (kInstrumented) GTEST_SKIP() << "no limits beside a sanitizer";
-  PictureReader reader = hostile_reader(30, 1);
+TEST(ImageReader, ProcessorTimeIsLimitedToo) {
+  if (kInstrumented) GTEST_SKIP() << "no limits next to a sanitizer";
+  ImageReader reader = hostile_reader(30, 1);
   const Error error = error_of(reader, "hang");
   EXPECT_EQ(error.info().code, "E_PICTURE_HELPER");
   EXPECT_NE(error.info().found.find("SIGXCPU"), std::string::npos) << error.what();
   expect_recovered(reader);
 }
 
-TEST(PictureReader, MemoryEndsAtItsLimit) {
-  if (kInstrumented) GTEST_SKIP() << "no limits beside a sanitizer";
-  PictureReader reader = hostile_reader();
+TEST(ImageReader, MemoryEndsAtItsLimit) {
+  if (kInstrumented) GTEST_SKIP() << "no limits next to a sanitizer";
+  ImageReader reader = hostile_reader();
   EXPECT_EQ(error_of(reader, "memory 16").info().found, "OBEYED");
   EXPECT_EQ(error_of(reader, "memory 100000").info().code, "E_PICTURE_MEMORY");
   expect_recovered(reader);
   EXPECT_EQ(reader.processes_started(), 1u) << "running out of memory is an answer, not a death";
 }
 
-TEST(PictureReader, AFileLargerThanItsMemoryIsRefused) {
-  if (kInstrumented) GTEST_SKIP() << "no limits beside a sanitizer";
-  PictureReaderOptions options;
+TEST(ImageReader, AFileLargerThanItsMemoryIsRefused) {
+  if (kInstrumented) GTEST_SKIP() << "no limits next to a sanitizer";
+  ImageReaderOptions options;
   options.memory_bytes = std::uint64_t{64} << 20;
-  PictureReader reader(options);
-  const std::string large = golden_picture("rgb.bmp") + std::string(std::size_t{80} << 20, 'x');
+  ImageReader reader(options);
+  const std::string large = golden_image("rgb.bmp") + std::string(std::size_t{80} << 20, 'x');
   EXPECT_EQ(error_of(reader, large).info().code, "E_PICTURE_MEMORY");
-  EXPECT_EQ(reader.decode(as_bytes(golden_picture("rgb.bmp")), "x").width, 24);
+  EXPECT_EQ(reader.decode(as_bytes(golden_image("rgb.bmp")), "x").width, 24);
 }
 
-TEST(PictureReader, LiesAreRefused) {
-  PictureReader reader = hostile_reader();
+TEST(ImageReader, LiesAreRefused) {
+  ImageReader reader = hostile_reader();
   for (const char* how :
        {"magic", "huge", "wrap", "channels", "size", "zero", "text", "status", "code", "parts"}) {
     EXPECT_EQ(error_of(reader, std::string("lie ") + how).info().code, "E_PICTURE_HELPER") << how;
@@ -178,9 +178,9 @@ TEST(PictureReader, LiesAreRefused) {
   }
 }
 
-TEST(PictureReader, NothingGetsOutOfTheSandbox) {
-  if (kInstrumented) GTEST_SKIP() << "no sandbox beside a sanitizer";
-  PictureReader reader = hostile_reader();
+TEST(ImageReader, NothingGetsOutOfTheSandbox) {
+  if (kInstrumented) GTEST_SKIP() << "no sandbox next to a sanitizer";
+  ImageReader reader = hostile_reader();
   expect_recovered(reader);
   if (reader.confinement() != "limits and system calls") {
     GTEST_SKIP() << "the kernel grants no system call filter here";
@@ -196,10 +196,10 @@ TEST(PictureReader, NothingGetsOutOfTheSandbox) {
   EXPECT_FALSE(std::filesystem::exists("escaped"));
 }
 
-TEST(PictureReader, AMissingProcessIsNamed) {
-  PictureReaderOptions options;
+TEST(ImageReader, AMissingProcessIsNamed) {
+  ImageReaderOptions options;
   options.helper = "no/such/helper";
-  PictureReader reader(options);
+  ImageReader reader(options);
   try {
     reader.decode(as_bytes("x"), "x.png");
     FAIL();
@@ -209,18 +209,18 @@ TEST(PictureReader, AMissingProcessIsNamed) {
   }
 }
 
-TEST(PictureReader, AProgramThatIsNoReaderIsRefused) {
+TEST(ImageReader, AProgramThatIsNoReaderIsRefused) {
   for (const char* program : {"/bin/true", "/bin/cat", "/bin/echo"}) {
-    PictureReaderOptions options;
+    ImageReaderOptions options;
     options.helper = program;
     options.deadline_seconds = 2;
-    PictureReader reader(options);
+    ImageReader reader(options);
     EXPECT_NE(error_of(reader, "x").info().code, "none") << program;
   }
 }
 
-// The program itself holds no decoder of strangers' pictures; its reader process does.
-TEST(PictureReader, OnlyTheReaderProcessLinksDecoders) {
+// The program itself holds no decoder of strangers' images; its reader process does.
+TEST(ImageReader, OnlyTheReaderProcessLinksDecoders) {
   const auto bin = std::filesystem::path(TESSERA_BINARY_DIR) / "bin";
   const auto links = [&](const char* program, const char* library) {
     return get_file(bin / program).find(library) != std::string::npos;

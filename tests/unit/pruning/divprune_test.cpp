@@ -1,4 +1,4 @@
-// Farthest-point traversal and DivPrune against a golden order, brute force and planted faults.
+// Farthest-point traversal and DivPrune against a golden order, brute force and injected faults.
 #include "vision/pruning/divprune.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ double distance(const std::vector<float>& rows, std::int64_t columns, TokenIndex
   return 1 - ab / std::sqrt(aa * bb);
 }
 
-double least_distance(const std::vector<float>& rows, std::int64_t columns,
+double min_distance(const std::vector<float>& rows, std::int64_t columns,
                       const std::vector<TokenIndex>& set) {
   double least = HUGE_VAL;
   for (const TokenIndex a : set) {
@@ -48,7 +48,7 @@ TEST(FarthestPoints, GoldenOrderAndDistances) {
   EXPECT_EQ(order, (std::vector<TokenIndex>{3, 7, 5, 0, 2}));
   const double want[] = {1.766044, 0.292893, 0.233956, 0.060307};
   for (std::size_t k = 2; k <= 5; ++k) {
-    EXPECT_NEAR(least_distance(rows, 2, {order.begin(), order.begin() + static_cast<long>(k)}),
+    EXPECT_NEAR(min_distance(rows, 2, {order.begin(), order.begin() + static_cast<long>(k)}),
                 want[k - 2], 1e-6);
   }
 }
@@ -59,14 +59,14 @@ TEST(FarthestPoints, IsTheGreedyHeuristicNotTheOptimum) {
   for (TokenIndex a = 0; a < 8; ++a) {
     for (TokenIndex b = a + 1; b < 8; ++b) {
       for (TokenIndex c = b + 1; c < 8; ++c) {
-        const double least = least_distance(rows, 2, {a, b, c});
+        const double least = min_distance(rows, 2, {a, b, c});
         best = std::max(best, least);
       }
     }
   }
-  EXPECT_NEAR(least_distance(rows, 2, {0, 5, 6}), best, 1e-6);
+  EXPECT_NEAR(min_distance(rows, 2, {0, 5, 6}), best, 1e-6);
   EXPECT_NEAR(best, 0.912844, 1e-6);
-  EXPECT_LT(least_distance(rows, 2, picks(rows, 2, 3)), best);
+  EXPECT_LT(min_distance(rows, 2, picks(rows, 2, 3)), best);
 }
 
 TEST(FarthestPoints, DuplicatesDoNotReturn) {
@@ -107,7 +107,7 @@ TEST(FarthestPoints, EveryPickAttainsTheMaximum) {
     auto order = picks(rows, 5, 12);
     EXPECT_TRUE(is_greedy(rows, 5, order)) << seed;
     std::swap(order[0], order[1]);
-    EXPECT_FALSE(is_greedy(rows, 5, order)) << "planted fault: first two swapped, " << seed;
+    EXPECT_FALSE(is_greedy(rows, 5, order)) << "injected fault: first two swapped, " << seed;
   }
 }
 
@@ -146,7 +146,7 @@ TEST(DivPrune, KeepsThePicksInRasterOrder) {
 }
 
 // Newlines are copies of one vector: where they compete, one of them at most is worth a place.
-TEST(DivPrune, NewlinesCompeteOnlyWhenTold) {
+TEST(DivPrune, NewlinesCompeteOnlyWhenHeard) {
   VisualBlock block = grid_block(1, 11);
   std::vector<double> angles = kAngles;
   for (const std::size_t i : {8u, 9u, 10u}) {
@@ -155,10 +155,10 @@ TEST(DivPrune, NewlinesCompeteOnlyWhenTold) {
   }
   SignalStore store;
   store.add(SignalKind::kEmbeddings, 0, 2, at_degrees(angles));
-  const PrunePlan beside = select_once(DivPrune(), block, store, keep_tokens(2));
-  EXPECT_EQ(beside.kept, (std::vector<TokenIndex>{3, 7, 8, 9, 10}));
+  const PrunePlan next_to = select_once(DivPrune(), block, store, keep_tokens(2));
+  EXPECT_EQ(next_to.kept, (std::vector<TokenIndex>{3, 7, 8, 9, 10}));
   Budget published = keep_tokens(5);
-  published.fate[static_cast<std::size_t>(TokenKind::kNewline)] = Fate::kCompete;
+  published.outcome[static_cast<std::size_t>(TokenKind::kNewline)] = TokenOutcome::kCompete;
   const PrunePlan competing = select_once(DivPrune(), block, store, published);
   EXPECT_EQ(competing.kept.size(), 5u);
   EXPECT_EQ(std::count_if(competing.kept.begin(), competing.kept.end(),

@@ -25,7 +25,7 @@ std::vector<TokenIndex> rounds(const std::vector<float>& features, std::vector<T
 TEST(VisPruner, GoldenRounds) {
   const auto features = at_degrees({0, 5, 30, 33, 90, 95, 180, 181});
   EXPECT_EQ(rounds(features, count_up(8), 4, 2), (std::vector<TokenIndex>{0, 4, 3, 7}));
-  // Planted fault: all four at once is another answer, so the golden tells rounds apart.
+  // Injected fault: all four at once is another answer, so the golden tells rounds apart.
   EXPECT_NE(rounds(features, count_up(8), 4, 4), (std::vector<TokenIndex>{0, 4, 3, 7}));
 }
 
@@ -97,7 +97,7 @@ TEST(VisionZip, GoldenCentresOfTheThreeBudgets) {
     store.add(SignalKind::kClsRow, kLayer, 577, attention);
     store.add(SignalKind::kEncoderKeys, kLayer, 4, noise_list(3, 577 * 4), 2);
     Budget with_cls = keep_tokens(budget);
-    with_cls.fate[static_cast<std::size_t>(TokenKind::kCls)] = Fate::kCompete;
+    with_cls.outcome[static_cast<std::size_t>(TokenKind::kCls)] = TokenOutcome::kCompete;
     const PrunePlan plan = select_once(VisionZip({}), block, store, with_cls);
     std::vector<TokenIndex> want = count_up(dominant);  // CLS and the patches looked at most
     for (std::int64_t c = 0; c < contexts; ++c) want.push_back(dominant + c * stride);

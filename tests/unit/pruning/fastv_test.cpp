@@ -1,5 +1,5 @@
 // FastV: dropping with original ids equals masking, on a small causal transformer written out in
-// double; renumbering does not (the planted fault).
+// double; renumbering does not (the injected fault).
 #include "vision/pruning/fastv.h"
 
 #include <gtest/gtest.h>
@@ -83,8 +83,8 @@ class TinyStack {
   std::vector<std::vector<float>> weights_;
 };
 
-// 3 text tokens, a 3 x 5 picture, 4 text tokens.
-constexpr std::size_t kBefore = 3, kPicture = 15, kAfter = 4, kLength = kBefore + kPicture + kAfter;
+// 3 text tokens, a 3 x 5 image, 4 text tokens.
+constexpr std::size_t kBefore = 3, kImage = 15, kAfter = 4, kLength = kBefore + kImage + kAfter;
 
 struct Prefill {
   TinyStack stack{4};
@@ -107,18 +107,18 @@ struct Prefill {
   PrunePlan plan(std::int64_t keep) const {
     std::vector<float> rows;
     for (std::size_t h = 0; h < kHeads; ++h) {
-      for (std::size_t j = 0; j < kPicture; ++j) {
+      for (std::size_t j = 0; j < kImage; ++j) {
         rows.push_back(static_cast<float>(weights[h][kLength - 1][kBefore + j]));
       }
     }
     SignalStore store;
-    store.add(SignalKind::kAttentionRows, 1, kPicture, rows, kHeads);
+    store.add(SignalKind::kAttentionRows, 1, kImage, rows, kHeads);
     return select_once(FastV({}), block, store, keep_tokens(keep));
   }
 
   // Layers 2 and 3 on the survivors; the last text rows.
   Rows dropped(const PrunePlan& plan, PositionPolicy policy) const {
-    const std::vector<PlacedPlan> placed = {{&plan, kBefore, kPicture}};
+    const std::vector<PlacedPlan> placed = {{&plan, kBefore, kImage}};
     const PrunedSequence sequence = prune_sequence(positions, 1, placed, policy);
     Rows rows;
     for (const std::int64_t i : sequence.rows) rows.push_back(at_two[static_cast<std::size_t>(i)]);
@@ -129,7 +129,7 @@ struct Prefill {
 
   Rows masked(const PrunePlan& plan) const {
     const auto visible = [&](std::size_t, std::size_t j) {
-      if (j < kBefore || j >= kBefore + kPicture) return true;
+      if (j < kBefore || j >= kBefore + kImage) return true;
       return std::binary_search(plan.kept.begin(), plan.kept.end(),
                                 static_cast<TokenIndex>(j - kBefore));
     };
@@ -159,33 +159,33 @@ TEST(FastV, DroppingEqualsMaskingUnderOriginalIds) {
     EXPECT_LT(largest_difference(run.dropped(plan, PositionPolicy::kOriginal), masked), 1e-12);
     if (keep < 14) {
       EXPECT_GT(largest_difference(run.dropped(plan, PositionPolicy::kRenumber), masked), 1e-3)
-          << "planted fault: ids run on";
+          << "injected fault: ids run on";
     }
   }
 }
 
 TEST(FastV, KeepingAllIsTheIdentityBitForBit) {
   const Prefill run;
-  const PrunePlan plan = run.plan(kPicture);
+  const PrunePlan plan = run.plan(kImage);
   EXPECT_EQ(run.dropped(plan, PositionPolicy::kOriginal), run.masked(plan));
-  EXPECT_EQ(plan.kept, count_up(kPicture));
+  EXPECT_EQ(plan.kept, count_up(kImage));
 }
 
 TEST(FastV, KeepsWhatTheLastRowLooksAt) {
   const Prefill run;
   const PrunePlan plan = run.plan(6);
-  std::vector<double> row(kPicture);
-  for (std::size_t j = 0; j < kPicture; ++j) {
+  std::vector<double> row(kImage);
+  for (std::size_t j = 0; j < kImage; ++j) {
     for (std::size_t h = 0; h < kHeads; ++h) row[j] += run.weights[h][kLength - 1][kBefore + j];
   }
-  double least_kept = HUGE_VAL, most_dropped = 0;
-  for (std::size_t j = 0; j < kPicture; ++j) {
+  double min_kept = HUGE_VAL, max_dropped = 0;
+  for (std::size_t j = 0; j < kImage; ++j) {
     const bool kept =
         std::binary_search(plan.kept.begin(), plan.kept.end(), static_cast<TokenIndex>(j));
-    if (kept) least_kept = std::min(least_kept, row[j]);
-    if (!kept) most_dropped = std::max(most_dropped, row[j]);
+    if (kept) min_kept = std::min(min_kept, row[j]);
+    if (!kept) max_dropped = std::max(max_dropped, row[j]);
   }
-  EXPECT_GE(least_kept, most_dropped - 1e-7);
+  EXPECT_GE(min_kept, max_dropped - 1e-7);
 }
 
 TEST(FastV, AsksForTheLayerBeforeAndHalfByDefaultRounding) {

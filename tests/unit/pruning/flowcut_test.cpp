@@ -115,7 +115,7 @@ TEST(FlowCut, ScoresAreAccumulatedOverLayers) {
     if (plan.kept != std::vector<TokenIndex>(single.begin(), single.end())) ++differs;
     EXPECT_EQ(state.values.size(), 4u);
   }
-  EXPECT_GT(differs, 5) << "planted fault: the last layer's score alone is another answer";
+  EXPECT_GT(differs, 5) << "injected fault: the last layer's score alone is another answer";
 }
 
 TEST(FlowCut, WithoutClsTheSubstituteAndNoValueTerm) {
@@ -161,7 +161,7 @@ TEST(FlowCut, UniformAttentionWaitsForTheLastLayer) {
   EXPECT_EQ(std::count(hot.survivors.begin(), hot.survivors.end(), 7u), 1);
 }
 
-TEST(FlowCut, PicturesOfTilesKeepHalfTheBudgetInEachTile) {
+TEST(FlowCut, ImagesOfTilesKeepHalfTheBudgetInEachTile) {
   const VisualBlock block = tiles_block(5, 24, 24);
   for (const std::int64_t budget : {640, 320, 160}) {
     PruneScratch scratch;

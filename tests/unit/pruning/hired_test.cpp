@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tests/support/llava_next_picture.h"
+#include "tests/support/llava_next_image.h"
 #include "tests/support/pruning_chain.h"
 
 namespace tessera {
@@ -39,9 +39,9 @@ PrunePlan run(const VisualBlock& block, const std::vector<float>& first,
   return select_once(Hired(settings), block, store, budget, {.tiles = 5});
 }
 
-// A picture of 2 x 2 tiles without padding and without newlines.
-VisualBlock square_picture() {
-  VisualBlock block = llava_next_picture(672, 672);
+// An image of 2 x 2 tiles without padding and without newlines.
+VisualBlock square_image() {
+  VisualBlock block = llava_next_image(672, 672);
   std::erase_if(block.tokens, [](const VisualToken& t) { return t.kind == TokenKind::kNewline; });
   return block;
 }
@@ -57,7 +57,7 @@ TEST(Hired, WorkedBudgets) {
                          {672, 672, .4, 1152, 576},
                          {1008, 336, .2, 460, 230},
                          {672, 336, .2, 345, 172}}) {
-    VisualBlock block = llava_next_picture(g.width, g.height);
+    VisualBlock block = llava_next_image(g.width, g.height);
     std::erase_if(block.tokens, [](const VisualToken& t) { return t.kind == TokenKind::kNewline; });
     const auto row = std::vector<float>(block.tokens.size(), 1.0f);
     const PrunePlan plan = run(block, row, row, rate(g.rate));
@@ -80,12 +80,12 @@ TEST(Hired, OneTileIsPlainTopK) {
 }
 
 TEST(Hired, TheTileUnderAPatchOfTheView) {
-  const VisualBlock wide = llava_next_picture(640, 480);
+  const VisualBlock wide = llava_next_image(640, 480);
   for (std::int32_t i = 0; i < 24; ++i) {
     EXPECT_EQ(tile_under(wide.grid, i, 0) / 2, i < 12 ? 0 : 1) << "row " << i;
     EXPECT_EQ(tile_under(wide.grid, 0, i) % 2, i < 12 ? 0 : 1) << "column " << i;
   }
-  const VisualBlock banner = llava_next_picture(1000, 300);
+  const VisualBlock banner = llava_next_image(1000, 300);
   ASSERT_EQ(banner.grid.columns, 3);
   for (std::int32_t i = 0; i < 24; ++i) {
     EXPECT_EQ(tile_under(banner.grid, i, 0), 0) << "every row in tile row 0";
@@ -96,7 +96,7 @@ TEST(Hired, TheTileUnderAPatchOfTheView) {
 // All early attention in one quadrant: that quadrant's tile gets all. The published strips, kept as
 // an option, give it to the tile at the end of the same band.
 TEST(Hired, AQuadrantOfTheViewFeedsItsTile) {
-  const VisualBlock block = square_picture();
+  const VisualBlock block = square_image();
   const auto last = noise_list(2, block.tokens.size());
   for (std::int32_t quadrant = 0; quadrant < 4; ++quadrant) {
     std::vector<float> first(block.tokens.size());
@@ -110,13 +110,13 @@ TEST(Hired, AQuadrantOfTheViewFeedsItsTile) {
     EXPECT_EQ(kept, want);
     const auto strips =
         kept_by_tile(block, run(block, first, last, rate(0.2), {.parity = true}), 5);
-    EXPECT_NE(strips, want) << "planted fault: strips are not quadrants";
+    EXPECT_NE(strips, want) << "injected fault: strips are not quadrants";
   }
 }
 
 // Parity: the top half of the view's patches, counted in bands of six rows.
 TEST(Hired, ParityCountsOnesInStrips) {
-  const VisualBlock block = square_picture();
+  const VisualBlock block = square_image();
   std::vector<float> first(block.tokens.size());
   for (std::size_t i = 0; i < 576; ++i) {
     const std::size_t row = i / 24;
@@ -130,7 +130,7 @@ TEST(Hired, ParityCountsOnesInStrips) {
 }
 
 TEST(Hired, SumsOfBudgets) {
-  const VisualBlock block = square_picture();
+  const VisualBlock block = square_image();
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     auto first = noise_list(seed, block.tokens.size());
     for (float& value : first) value = std::abs(value);
@@ -145,7 +145,7 @@ TEST(Hired, SumsOfBudgets) {
 }
 
 TEST(Hired, NothingLookedAtIsSplitEvenly) {
-  const VisualBlock block = square_picture();
+  const VisualBlock block = square_image();
   const std::vector<float> zero(block.tokens.size());
   const auto kept =
       kept_by_tile(block, run(block, zero, zero, rate(0.2), {.alpha = 1, .parity = true}), 5);
@@ -155,7 +155,7 @@ TEST(Hired, NothingLookedAtIsSplitEvenly) {
 }
 
 TEST(Hired, PaddingIsNeverKept) {
-  const VisualBlock block = llava_next_picture(640, 480, Padding::kFlagged);
+  const VisualBlock block = llava_next_image(640, 480, Padding::kFlagged);
   std::vector<float> row(block.tokens.size());
   for (std::size_t i = 0; i < row.size(); ++i) {
     row[i] = block.tokens[i].padded ? 5.0f : noise(5, static_cast<std::uint32_t>(i));
@@ -168,8 +168,8 @@ TEST(Hired, PaddingIsNeverKept) {
   EXPECT_LT(parity.chosen, 300) << "the published code loses what it gave to padding";
 }
 
-TEST(Hired, NewlinesAsTold) {
-  const VisualBlock block = llava_next_picture(640, 480);
+TEST(Hired, NewlinesAsHeard) {
+  const VisualBlock block = llava_next_image(640, 480);
   const auto row = noise_list(6, block.tokens.size());
   Budget budget = rate(0.2);
   const auto newlines = [&](const PrunePlan& plan) {
@@ -177,9 +177,9 @@ TEST(Hired, NewlinesAsTold) {
                          [&](TokenIndex i) { return block[i].kind == TokenKind::kNewline; });
   };
   EXPECT_EQ(newlines(run(block, row, row, budget)), 36);
-  budget.fate[static_cast<std::size_t>(TokenKind::kNewline)] = Fate::kDrop;
+  budget.outcome[static_cast<std::size_t>(TokenKind::kNewline)] = TokenOutcome::kDrop;
   EXPECT_EQ(newlines(run(block, row, row, budget)), 0);
-  budget.fate[static_cast<std::size_t>(TokenKind::kNewline)] = Fate::kCompete;
+  budget.outcome[static_cast<std::size_t>(TokenKind::kNewline)] = TokenOutcome::kCompete;
   EXPECT_THROW(run(block, row, row, budget), Error);
 }
 

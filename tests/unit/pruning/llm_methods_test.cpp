@@ -31,7 +31,7 @@ TEST(SparseVlm, PublishedCounts) {
   }
 }
 
-TEST(SparseVlm, RatersAreTheWordsThatThePictureAsksFor) {
+TEST(SparseVlm, RatersAreTheWordsThatTheImageAsksFor) {
   PruneScratch scratch;
   // Two visual tokens along x and y; text: along x, y, against both, and half-way.
   const std::vector<float> visual = {4, 0, 0, 4}, text = {1, 0, 0, 1, -1, -1, .5f, .5f};
@@ -134,7 +134,7 @@ TEST(SparseVlm, RelevanceAgainstPlainLoops) {
   EXPECT_EQ(stage.select({}), stage.plain(true, true));
   EXPECT_EQ(stage.select({.rotation = false}), stage.plain(true, false));
   EXPECT_EQ(stage.select({.heads = 4}), stage.plain(false, true));
-  // Planted faults: without the division, with all heads, the answer is another one.
+  // Injected faults: without the division, with all heads, the answer is another one.
   EXPECT_NE(stage.plain(true, true), stage.plain(true, false));
   EXPECT_NE(stage.plain(true, true), stage.plain(false, true));
 }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tests/support/llava_next_picture.h"
+#include "tests/support/llava_next_image.h"
 #include "tests/support/pruning_chain.h"
 
 namespace tessera {
@@ -81,7 +81,7 @@ TEST(Budget, RefusesNonsense) {
 }
 
 TEST(Budget, GroupsByTileFrameOrAll) {
-  const VisualBlock block = llava_next_picture(640, 480, Padding::kFlagged);
+  const VisualBlock block = llava_next_image(640, 480, Padding::kFlagged);
   PruneScratch scratch;
   Budget budget;
   const auto tiles = group_candidates(block, budget, Scope::kPerTile, scratch);
@@ -98,10 +98,10 @@ TEST(Budget, GroupsByTileFrameOrAll) {
     }
   }
   EXPECT_EQ(group_candidates(block, budget, Scope::kGlobal, scratch).tokens.size(), 2304u);
-  budget.fate[static_cast<std::size_t>(TokenKind::kNewline)] = Fate::kCompete;
+  budget.outcome[static_cast<std::size_t>(TokenKind::kNewline)] = TokenOutcome::kCompete;
   EXPECT_EQ(group_candidates(block, budget, Scope::kGlobal, scratch).tokens.size(), 2340u);
-  const VisualBlock clip = qwen_block(3, 2, 2, QwenStage::kMerged);
-  const auto frames = group_candidates(clip, Budget{}, Scope::kPerFrame, scratch);
+  const VisualBlock video = qwen_block(3, 2, 2, QwenStage::kMerged);
+  const auto frames = group_candidates(video, Budget{}, Scope::kPerFrame, scratch);
   ASSERT_EQ(frames.groups(), 3);
   EXPECT_EQ(frames.group(2).front(), 8);
   EXPECT_EQ(group_candidates(VisualBlock{}, Budget{}, Scope::kPerTile, scratch).groups(), 0);
@@ -162,7 +162,7 @@ TEST(ApplyDeathTest, RefusesPlansThatDoNotFit) {
   EXPECT_DEATH(run({0, 1}, {}, {{2, 0}, {2, 1}}), "once");
 }
 
-// A prompt of text, two pictures and text between and behind.
+// A prompt of text, two images and text between and after.
 TEST(PruneSequence, RenumberedAndOriginalIds) {
   std::vector<std::int32_t> ids(12);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
@@ -180,7 +180,7 @@ TEST(PruneSequence, RenumberedAndOriginalIds) {
   EXPECT_EQ(renumbered.delta, 0);
 }
 
-// Text 0 1 | 2 x 3 merged picture at 2 | text from max + 1 = 5 on.
+// Text 0 1 | 2 x 3 merged image at 2 | text from max + 1 = 5 on.
 TEST(PruneSequence, ThreeRowsOfIdsAndTheirDelta) {
   const VisualBlock block = qwen_block(1, 2, 3, QwenStage::kMerged, 2);
   std::vector<std::int32_t> ids;

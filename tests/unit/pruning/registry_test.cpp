@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/support/llava_next_picture.h"
+#include "tests/support/llava_next_image.h"
 #include "tests/support/pruning_chain.h"
 
 namespace tessera {
@@ -92,7 +92,7 @@ TEST(Registry, OnlyMethodsWithANumberOfTheirOwnAreAdaptive) {
 }
 
 TEST(Registry, PublishedCodeIsFollowedWhereItDiffers) {
-  const VisualBlock block = llava_next_picture(640, 480, Padding::kDropped);
+  const VisualBlock block = llava_next_image(640, 480, Padding::kDropped);
   std::set<std::string_view> differ;
   for (const PrunerRow& row : pruner_table()) {
     const std::vector<PruneOption> parity = {{"parity", 1}};

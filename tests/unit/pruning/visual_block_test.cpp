@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/support/llava_next_picture.h"
+#include "tests/support/llava_next_image.h"
 
 namespace tessera {
 namespace {
@@ -39,7 +39,7 @@ TEST(VisualBlock, LlavaNextCounts) {
                          {1920, 1080, 1948},
                          {1000, 300, 2182},
                          {300, 1000, 2232}}) {
-    EXPECT_EQ(llava_next_picture(g.width, g.height).count(), g.tokens)
+    EXPECT_EQ(llava_next_image(g.width, g.height).count(), g.tokens)
         << g.width << "x" << g.height;
   }
 }
@@ -66,8 +66,8 @@ TEST(VisualBlock, LayoutsHoldAsManyTokensAsTheirPlansSay) {
 }
 
 TEST(VisualBlock, LlavaNextFlagsWhatUnpaddingDrops) {
-  const VisualBlock dropped = llava_next_picture(640, 480);
-  const VisualBlock flagged = llava_next_picture(640, 480, Padding::kFlagged);
+  const VisualBlock dropped = llava_next_image(640, 480);
+  const VisualBlock flagged = llava_next_image(640, 480, Padding::kFlagged);
   EXPECT_EQ(count_kind(flagged, TokenKind::kPatch), 5 * 576);
   EXPECT_EQ(count_kind(flagged, TokenKind::kNewline), 36);
   std::vector<std::array<std::int32_t, 4>> left, right;
@@ -80,8 +80,8 @@ TEST(VisualBlock, LlavaNextFlagsWhatUnpaddingDrops) {
   EXPECT_EQ(flagged.grid.image_rows, 36);
 }
 
-TEST(VisualBlock, LlavaNextTilesAreRowMajorBehindTheBase) {
-  const VisualBlock block = llava_next_picture(672, 672);
+TEST(VisualBlock, LlavaNextTilesAreRowMajorAfterTheBase) {
+  const VisualBlock block = llava_next_image(672, 672);
   std::set<std::int32_t> seen;
   for (const VisualToken& token : block.tokens) {
     if (token.map_row < 0) continue;

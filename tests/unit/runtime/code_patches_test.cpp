@@ -1,5 +1,5 @@
-// Rough colours of codes: what is learned from pictures, what files hold, and how near the bundled
-// model's come to the pictures that it paints.
+// Rough colours of codes: what is learned from images, what files hold, and how near the bundled
+// model's come to the images that it generates.
 #include "apps/runtime/code_patches.h"
 
 #include <gtest/gtest.h>
@@ -90,16 +90,16 @@ TEST(CodePatches, FilesOfAnotherShapeAreRefused) {
   EXPECT_THROW((void)CodePatches::load(folder.path(), 2, 2), Error);
 }
 
-// What is shown while the bundled model paints is near what it will have painted.
-TEST(CodePatches, OfTheBundledModelComeNearItsPictures) {
+// What is shown while the bundled model generates is near what it will have generated.
+TEST(CodePatches, OfTheBundledModelComeNearItsImages) {
   GenerateOptions options;
   options.threads = 1;
   options.method = decode_method("gumbel");
   Runtime runtime;
   GenerateTask task(runtime, options);
   struct Keep final : GenerateListener {
-    void on_image(GeneratedImage&& picture) override { pictures.push_back(std::move(picture)); }
-    std::vector<GeneratedImage> pictures;
+    void on_image(GeneratedImage&& decoded_image) override { images.push_back(std::move(decoded_image)); }
+    std::vector<GeneratedImage> images;
   } keep;
   std::vector<PreparedRequest> requests;
   for (const char* prompt : {"a large red shiny sphere on a gray floor",
@@ -108,14 +108,14 @@ TEST(CodePatches, OfTheBundledModelComeNearItsPictures) {
   }
   task.run(requests, keep);
   const StreamModelConfig& model = task.spec().model;
-  for (const GeneratedImage& picture : keep.pictures) {
+  for (const GeneratedImage& decoded_image : keep.images) {
     const Image drawn =
-        task.code_patches().draw(picture.codes, model.grid_rows, model.grid_cols);
+        task.code_patches().draw(decoded_image.codes, model.grid_rows, model.grid_cols);
     const Image flat = task.code_patches().draw(
-        std::vector<std::int32_t>(picture.codes.size(), picture.codes.front()), model.grid_rows,
+        std::vector<std::int32_t>(decoded_image.codes.size(), decoded_image.codes.front()), model.grid_rows,
         model.grid_cols);
-    EXPECT_GT(psnr(drawn, picture.image), 18) << picture.facts.prompt;
-    EXPECT_GT(psnr(drawn, picture.image), psnr(flat, picture.image) + 5);
+    EXPECT_GT(psnr(drawn, decoded_image.image), 18) << decoded_image.facts.prompt;
+    EXPECT_GT(psnr(drawn, decoded_image.image), psnr(flat, decoded_image.image) + 5);
   }
 }
 

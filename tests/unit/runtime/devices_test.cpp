@@ -60,21 +60,21 @@ void expect_asked(const std::function<void(const char*, CudaOptions)>& open, int
   EXPECT_THROW(open("noting:1", {}), Error);
 }
 
-TEST(Devices, PicturesArePaintedWhereAskedFor) {
+TEST(Devices, ImagesAreGeneratedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
     Runtime runtime;
     GenerateTask(runtime, on_device<GenerateOptions>(device, cuda, "test:tiny"));
   });
 }
 
-TEST(Devices, ClipsArePaintedWhereAskedFor) {
+TEST(Devices, VideosAreGeneratedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
     Runtime runtime;
     VideoTask(runtime, on_device<GenerateOptions>(device, cuda, "test:clip"));
   });
 }
 
-TEST(Devices, PicturesAreDescribedWhereAskedFor) {
+TEST(Devices, ImagesAreDescribedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
     Runtime runtime;
     DescribeTask(runtime, on_device<DescribeOptions>(device, cuda, "test:tiny"));

@@ -28,7 +28,7 @@ ImageFacts sample_facts() {
   facts.backend = "cpu-avx2";
   facts.seed = 7;
   facts.width = facts.height = 64;
-  facts.law = {.guidance = 3.5,
+  facts.dist = {.guidance = 3.5,
                .temperature = 0.1,
                .top_k = 40,
                .top_p = 0.95,
@@ -65,7 +65,7 @@ TEST(Facts, ComeBackFromJson) {
     const ImageFacts back = parse_facts(facts_json(facts).dump(), "x", ErrorKind::kGeneral);
     EXPECT_EQ(facts_json(back), facts_json(facts));
     EXPECT_EQ(back.prompt, prompt);
-    EXPECT_EQ(back.law.temperature, 0.1) << "doubles come back to the last bit";
+    EXPECT_EQ(back.dist.temperature, 0.1) << "doubles come back to the last bit";
   }
 }
 
@@ -88,13 +88,13 @@ TEST(Facts, DecodingMethodsComeBack) {
   }
 }
 
-TEST(Facts, ComeBackFromThePictureFile) {
+TEST(Facts, ComeBackFromTheImageFile) {
   for (const std::string& prompt : hard_prompts()) {
     ImageFacts facts = sample_facts();
     facts.prompt = prompt;
     facts.model = "odd, name: \"x\"";
     facts.negative_prompt = "not " + prompt;
-    const PictureTexts texts = picture_texts(facts, RecordFacts::kAll);
+    const ImageTexts texts = image_texts(facts, RecordFacts::kAll);
     const std::string png = encode_png(Image(1, 1), texts.texts, texts.xmp);
     const PngTexts read = parse_png_texts(png, "x");
     ASSERT_EQ(read.texts.size(), 1u);
@@ -139,7 +139,7 @@ TEST(Facts, ParametersHaveTheUsualForm) {
 }
 
 TEST(Facts, OnlyTheAiMarkWithoutARecord) {
-  const PictureTexts texts = picture_texts(sample_facts(), RecordFacts::kOnlyAiMark);
+  const ImageTexts texts = image_texts(sample_facts(), RecordFacts::kOnlyAiMark);
   EXPECT_TRUE(texts.texts.empty());
   EXPECT_EQ(digital_source_type(texts.xmp), "trainedAlgorithmicMedia");
   EXPECT_EQ(texts.xmp.find("red cube"), std::string::npos);

@@ -13,9 +13,9 @@ namespace {
 
 class Collector : public GenerateListener {
  public:
-  void on_image(GeneratedImage&& picture) override {
-    const std::size_t index = picture.index;
-    EXPECT_TRUE(pictures.emplace(index, std::move(picture)).second) << "handed out twice";
+  void on_image(GeneratedImage&& image) override {
+    const std::size_t index = image.index;
+    EXPECT_TRUE(images.emplace(index, std::move(image)).second) << "emitted twice";
   }
   Flow on_progress(const GenerateProgress& progress) override {
     ++passes;
@@ -25,25 +25,25 @@ class Collector : public GenerateListener {
   }
   std::int64_t preview_rows() const override { return interval; }
   void on_preview(const GenerateProgress& progress, const std::vector<Image>& images) override {
-    EXPECT_EQ(images.size(), progress.pictures);
+    EXPECT_EQ(images.size(), progress.images);
     preview_at.push_back(progress.rows_done);
     last_preview = images.front();
   }
 
-  std::map<std::size_t, GeneratedImage> pictures;
+  std::map<std::size_t, GeneratedImage> images;
   std::vector<std::int64_t> preview_at;
   Image last_preview;
   std::int64_t passes = 0, stop_at = -1, interval = 0;
 };
 
-// Keeps the last trace of every picture.
+// Keeps the last trace of every image.
 class Tracer : public Collector {
  public:
   bool wants_trace() const override { return true; }
-  void on_trace(const GenerateProgress& progress, std::span<const ImageTrace> told) override {
+  void on_trace(const GenerateProgress& progress, std::span<const ImageTrace> heard) override {
     ++calls;
-    EXPECT_EQ(told.size(), progress.pictures);
-    for (const ImageTrace& one : told) {
+    EXPECT_EQ(heard.size(), progress.images);
+    for (const ImageTrace& one : heard) {
       marks[one.index].assign(one.marks.begin(), one.marks.end());
       committed[one.index].assign(one.committed.begin(), one.committed.end());
     }
@@ -64,7 +64,7 @@ GenerateOptions tiny_options(int threads = 2, std::int64_t batch = 1) {
 std::vector<GenerateRequest> requests() {
   std::vector<GenerateRequest> out(7);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i].prompt = "a picture of " + std::string(i * 3 % 5, 'x') + " things";
+    out[i].prompt = "an image of " + std::string(i * 3 % 5, 'x') + " things";
     out[i].seed = 40 + i;
     if (i % 3 == 1) out[i].sampling.set(setting::kTopK, 12);
     if (i % 3 == 2) out[i].negative_prompt = "nothing";
@@ -74,16 +74,16 @@ std::vector<GenerateRequest> requests() {
 }
 
 // What the file of each request holds, by request.
-std::vector<std::string> paint(GenerateTask& task, const std::vector<GenerateRequest>& wanted) {
+std::vector<std::string> generate(GenerateTask& task, const std::vector<GenerateRequest>& wanted) {
   std::vector<PreparedRequest> prepared;
   for (const GenerateRequest& request : wanted) prepared.push_back(task.prepare(request));
   Collector collector;
   EXPECT_TRUE(task.run(prepared, collector));
   std::vector<std::string> files;
-  for (auto& [index, picture] : collector.pictures) {
-    EXPECT_EQ(picture.status, ImageStatus::kDone);
-    const PictureTexts texts = picture_texts(picture.facts, RecordFacts::kAll);
-    files.push_back(encode_png(picture.image, texts.texts, texts.xmp));
+  for (auto& [index, image] : collector.images) {
+    EXPECT_EQ(image.status, ImageStatus::kDone);
+    const ImageTexts texts = image_texts(image.facts, RecordFacts::kAll);
+    files.push_back(encode_png(image.image, texts.texts, texts.xmp));
   }
   return files;
 }
@@ -92,15 +92,15 @@ TEST(GenerateTask, ThreadsBatchAndOrderChangeNoByte) {
   const std::vector<GenerateRequest> wanted = requests();
   Runtime runtime;
   GenerateTask first(runtime, tiny_options(1, 1));
-  const std::vector<std::string> truth = paint(first, wanted);
+  const std::vector<std::string> truth = generate(first, wanted);
   ASSERT_EQ(truth.size(), wanted.size());
   for (std::size_t i = 1; i < truth.size(); ++i) EXPECT_NE(truth[i], truth[0]);
   for (const int threads : {1, 2, 3, 7}) {
     for (const std::int64_t batch : {1, 2, 5}) {
       GenerateTask task(runtime, tiny_options(threads, batch));
-      EXPECT_EQ(paint(task, wanted), truth) << threads << " threads, batch " << batch;
+      EXPECT_EQ(generate(task, wanted), truth) << threads << " threads, batch " << batch;
       const std::vector<GenerateRequest> turned(wanted.rbegin(), wanted.rend());
-      const std::vector<std::string> backwards = paint(task, turned);
+      const std::vector<std::string> backwards = generate(task, turned);
       EXPECT_TRUE(std::equal(truth.begin(), truth.end(), backwards.rbegin(), backwards.rend()))
           << threads << " threads, batch " << batch << ", turned";
     }
@@ -125,21 +125,21 @@ TEST(GenerateTask, TracesTellEveryCodeAndChangeNoByte) {
       ASSERT_TRUE(task.run(prepared, with));
       EXPECT_EQ(with.calls, with.passes);
       const auto controls = static_cast<std::size_t>(task.spec().model.image_tokens()) -
-                            with.pictures[0].codes.size();
+                            with.images[0].codes.size();
       for (std::size_t i = 0; i < prepared.size(); ++i) {
-        const GeneratedImage& picture = with.pictures[i];
-        ASSERT_EQ(picture.image.rgb, without.pictures[i].image.rgb) << model << " " << name;
-        ASSERT_EQ(with.marks[i].size(), picture.codes.size()) << model << " " << name;
+        const GeneratedImage& image = with.images[i];
+        ASSERT_EQ(image.image.rgb, without.images[i].image.rgb) << model << " " << name;
+        ASSERT_EQ(with.marks[i].size(), image.codes.size()) << model << " " << name;
         double entropy = 0;
-        for (std::size_t at = 0; at < picture.codes.size(); ++at) {
-          EXPECT_EQ(with.marks[i][at].id, picture.codes[at]) << model << " " << name << " " << at;
+        for (std::size_t at = 0; at < image.codes.size(); ++at) {
+          EXPECT_EQ(with.marks[i][at].id, image.codes[at]) << model << " " << name << " " << at;
           entropy += static_cast<double>(with.marks[i][at].entropy);
         }
-        EXPECT_NEAR(entropy, picture.meters.entropy, 1e-3) << "a control id has no entropy";
+        EXPECT_NEAR(entropy, image.meters.entropy, 1e-3) << "a control id has no entropy";
         std::size_t tokens = 0;
         for (const std::int32_t count : with.committed[i])
           tokens += static_cast<std::size_t>(count);
-        EXPECT_EQ(tokens, picture.codes.size() + controls);
+        EXPECT_EQ(tokens, image.codes.size() + controls);
       }
     }
   }
@@ -156,17 +156,17 @@ TEST(GenerateTask, SeedAndPromptMatter) {
   for (const auto& request : wanted) prepared.push_back(task.prepare(request));
   Collector collector;
   task.run(prepared, collector);
-  EXPECT_NE(collector.pictures[0].codes, collector.pictures[1].codes);
-  EXPECT_NE(collector.pictures[0].codes, collector.pictures[2].codes);
-  EXPECT_EQ(collector.pictures[0].image.rgb, collector.pictures[3].image.rgb);
+  EXPECT_NE(collector.images[0].codes, collector.images[1].codes);
+  EXPECT_NE(collector.images[0].codes, collector.images[2].codes);
+  EXPECT_EQ(collector.images[0].image.rgb, collector.images[3].image.rgb);
 }
 
-TEST(GenerateTask, NegativePromptChangesGuidedPictures) {
+TEST(GenerateTask, NegativePromptChangesGuidedImages) {
   Runtime runtime;
   GenerateTask task(runtime, tiny_options());
   GenerateRequest plain{.prompt = "one", .seed = 1}, steered = plain;
   steered.negative_prompt = "two";
-  const auto files = paint(task, {plain, steered});
+  const auto files = generate(task, {plain, steered});
   EXPECT_NE(files[0], files[1]);
 }
 
@@ -175,10 +175,10 @@ TEST(GenerateTask, FactsTellWhatRan) {
   GenerateTask task(runtime, tiny_options());
   Collector collector;
   task.run(std::vector{task.prepare({.prompt = "one", .seed = 9})}, collector);
-  const ImageFacts& facts = collector.pictures[0].facts;
+  const ImageFacts& facts = collector.images[0].facts;
   EXPECT_EQ(facts.tokens, task.spec().model.image_tokens());
   EXPECT_EQ(facts.passes, facts.tokens);
-  EXPECT_EQ(facts.width, collector.pictures[0].image.width);
+  EXPECT_EQ(facts.width, collector.images[0].image.width);
   EXPECT_EQ(facts.seed, 9u);
   EXPECT_EQ(facts.model, "test:tiny");
   EXPECT_TRUE(facts.preserves_distribution);
@@ -196,26 +196,26 @@ TEST(GenerateTask, StoppingHandsOutThePartialOnlyWithPreview) {
     collector.interval = interval;
     collector.stop_at = 20;  // of 64 tokens in rows of 8
     EXPECT_FALSE(task.run(prepared, collector));
-    ASSERT_EQ(collector.pictures.size(), 2u) << "the batch that ran, no other";
-    EXPECT_EQ(collector.pictures[0].status, ImageStatus::kStopped);
-    EXPECT_EQ(collector.pictures[0].rows_done, 2);
-    EXPECT_EQ(collector.pictures[0].image.rgb.empty(), interval == 0);
+    ASSERT_EQ(collector.images.size(), 2u) << "the batch that ran, no other";
+    EXPECT_EQ(collector.images[0].status, ImageStatus::kStopped);
+    EXPECT_EQ(collector.images[0].rows_done, 2);
+    EXPECT_EQ(collector.images[0].image.rgb.empty(), interval == 0);
   }
 }
 
-TEST(GenerateTask, PreviewsComeEveryFewRowsAndEndInThePicture) {
+TEST(GenerateTask, PreviewsComeEveryFewRowsAndEndInTheImage) {
   Runtime runtime;
   GenerateTask task(runtime, tiny_options());
   Collector collector;
   collector.interval = 3;
   task.run(std::vector{task.prepare({.prompt = "one"})}, collector);
   EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{3, 6}));
-  EXPECT_EQ(collector.last_preview.width, collector.pictures[0].image.width);
-  EXPECT_EQ(task.decode_codes(collector.pictures[0].codes).rgb, collector.pictures[0].image.rgb);
+  EXPECT_EQ(collector.last_preview.width, collector.images[0].image.width);
+  EXPECT_EQ(task.decode_codes(collector.images[0].codes).rgb, collector.images[0].image.rgb);
 }
 
-// Row ends and the image end are tokens of the stream, never of the picture.
-TEST(GenerateTask, RowEndsAreNoPartOfThePicture) {
+// Row ends and the image end are tokens of the stream, never of the image.
+TEST(GenerateTask, RowEndsAreNoPartOfTheImage) {
   for (const char* decode : {"plain", "gumbel", "sjd"}) {
     GenerateOptions options = tiny_options();
     options.model = "test:rows";
@@ -226,24 +226,24 @@ TEST(GenerateTask, RowEndsAreNoPartOfThePicture) {
     Collector collector;
     collector.interval = 1;
     ASSERT_TRUE(task.run(prepared, collector));
-    const GeneratedImage& picture = collector.pictures[0];
-    EXPECT_EQ(picture.status, ImageStatus::kDone);
-    EXPECT_EQ(picture.rows_done, 8);
-    EXPECT_EQ(picture.facts.tokens, 73);
-    EXPECT_EQ(picture.meters.tokens, 73);
-    ASSERT_EQ(picture.codes.size(), 64u);
-    for (const std::int32_t code : picture.codes) EXPECT_LT(code, 64);
-    EXPECT_EQ(task.decode_codes(picture.codes).rgb, picture.image.rgb);
+    const GeneratedImage& image = collector.images[0];
+    EXPECT_EQ(image.status, ImageStatus::kDone);
+    EXPECT_EQ(image.rows_done, 8);
+    EXPECT_EQ(image.facts.tokens, 73);
+    EXPECT_EQ(image.meters.tokens, 73);
+    ASSERT_EQ(image.codes.size(), 64u);
+    for (const std::int32_t code : image.codes) EXPECT_LT(code, 64);
+    EXPECT_EQ(task.decode_codes(image.codes).rgb, image.image.rgb);
     if (std::string(decode) != "plain") continue;
     EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
     Collector stopped;
     stopped.interval = 1;
     stopped.stop_at = 26;  // two rows with their ends, and a third without
     EXPECT_FALSE(task.run(prepared, stopped));
-    EXPECT_EQ(stopped.pictures[0].rows_done, 3);
-    EXPECT_EQ(stopped.pictures[0].codes,
-              std::vector<std::int32_t>(picture.codes.begin(), picture.codes.begin() + 24));
-    EXPECT_FALSE(stopped.pictures[0].image.rgb.empty());
+    EXPECT_EQ(stopped.images[0].rows_done, 3);
+    EXPECT_EQ(stopped.images[0].codes,
+              std::vector<std::int32_t>(image.codes.begin(), image.codes.begin() + 24));
+    EXPECT_FALSE(stopped.images[0].image.rgb.empty());
   }
 }
 
@@ -293,10 +293,10 @@ TEST(GenerateTask, SubmissionsOfSeveralTasksAreWrittenTogether) {
   const Ticket first = tiny.submit(prepare_all(tiny), a);
   const Ticket second = tiny.submit(prepare_all(tiny), b);
   const Ticket third = rows.submit(prepare_all(rows), c);
-  EXPECT_TRUE(a.pictures.empty()) << "nothing is written yet";
+  EXPECT_TRUE(a.images.empty()) << "nothing is written yet";
   bool together = false;
   while (runtime.step()) {
-    together = together || (!a.pictures.empty() && !b.pictures.empty() && a.overs + b.overs == 0);
+    together = together || (!a.images.empty() && !b.images.empty() && a.overs + b.overs == 0);
   }
   EXPECT_TRUE(together) << "they share the slots";
   for (const Ticket ticket : {first, second, third}) EXPECT_TRUE(runtime.over(ticket));
@@ -304,10 +304,10 @@ TEST(GenerateTask, SubmissionsOfSeveralTasksAreWrittenTogether) {
        {std::pair{&a, &alone_tiny}, {&b, &alone_tiny}, {&c, &alone_rows}}) {
     EXPECT_EQ(got->overs, 1);
     EXPECT_TRUE(got->whole);
-    ASSERT_EQ(got->pictures.size(), alone->pictures.size());
-    for (const auto& [index, image] : alone->pictures) {
-      EXPECT_EQ(got->pictures.at(index).image.rgb, image.image.rgb);
-      EXPECT_EQ(got->pictures.at(index).facts.passes, image.facts.passes);
+    ASSERT_EQ(got->images.size(), alone->images.size());
+    for (const auto& [index, image] : alone->images) {
+      EXPECT_EQ(got->images.at(index).image.rgb, image.image.rgb);
+      EXPECT_EQ(got->images.at(index).facts.passes, image.facts.passes);
     }
   }
 }
@@ -324,18 +324,18 @@ TEST(GenerateTask, ACancelledSubmissionEmitsWhatWasAtWork) {
   }
   EXPECT_EQ(cancelled.overs, 1);
   EXPECT_FALSE(cancelled.whole);
-  ASSERT_EQ(cancelled.pictures.size(), 2u) << "in turns: two of the three slots";
-  for (const auto& [index, image] : cancelled.pictures) {
+  ASSERT_EQ(cancelled.images.size(), 2u) << "in turns: two of the three slots";
+  for (const auto& [index, image] : cancelled.images) {
     EXPECT_EQ(image.status, ImageStatus::kStopped);
     EXPECT_GT(image.facts.tokens, 0);
   }
   EXPECT_TRUE(other.whole);
-  EXPECT_EQ(other.pictures.size(), requests().size());
+  EXPECT_EQ(other.images.size(), requests().size());
   EXPECT_EQ(task.stats().slots_taken, 0);
 }
 
 // run() is left with the error of another submission: its own is over then.
-TEST(GenerateTask, AnErrorOfAnotherSubmissionLeavesNothingBehind) {
+TEST(GenerateTask, AnErrorOfAnotherSubmissionLeavesNothingAfter) {
   Runtime runtime;
   GenerateTask task(runtime, tiny_options(1, 2)), other(runtime, tiny_options(1, 2));
   struct Thrower final : GenerateListener {
@@ -352,7 +352,7 @@ TEST(GenerateTask, AnErrorOfAnotherSubmissionLeavesNothingBehind) {
   EXPECT_FALSE(runtime.step()) << "nothing is left";
   Overs again;
   EXPECT_TRUE(task.run(prepare_all(task), again));
-  EXPECT_EQ(again.pictures.size(), requests().size());
+  EXPECT_EQ(again.images.size(), requests().size());
 }
 
 ErrorInfo error_of(const std::function<void()>& action) {
@@ -430,7 +430,7 @@ TEST(Memory, PlanGrowsWithWhatIsAskedAndMustFit) {
 
 TEST(Sampling, ChoiceBeatsPreset) {
   const SamplingDefaults preset{.guidance = 4, .temperature = 0.9, .top_k = 50, .top_p = 0.8};
-  const LawSettings own = settle_sampling({}, preset);
+  const DistributionSettings own = settle_sampling({}, preset);
   EXPECT_EQ(own.guidance, 4);
   EXPECT_EQ(own.temperature, 0.9);
   EXPECT_EQ(own.top_k, 50);
@@ -439,7 +439,7 @@ TEST(Sampling, ChoiceBeatsPreset) {
   choice.set(setting::kGuidance, 1);
   choice.set(setting::kTopK, 0);
   choice.set(setting::kMinP, 0.1);
-  const LawSettings chosen = settle_sampling(choice, preset);
+  const DistributionSettings chosen = settle_sampling(choice, preset);
   EXPECT_EQ(chosen.guidance, 1);
   EXPECT_EQ(chosen.top_k, 0);
   EXPECT_EQ(chosen.min_p, 0.1);

@@ -24,7 +24,7 @@ inline Stream small_stream(const TinyRun& tiny, int number) {
                                   .rows = 2 + static_cast<std::size_t>(number % 3),
                                   .columns = 4};
   if (number % 2 == 1) {
-    out.law.guidance = 1;
+    out.dist.guidance = 1;
     out.unconditional = {};
   }
   return out;
@@ -32,7 +32,7 @@ inline Stream small_stream(const TinyRun& tiny, int number) {
 
 inline LoopNeeds needs_of_stream(const Stream& stream) {
   return {.prompt_rows = std::max(stream.prompt.length(), stream.unconditional.length()),
-          .guided = stream.law.guided()};
+          .guided = stream.dist.guided()};
 }
 
 class TinyLaneModel final : public LaneModel {
@@ -48,7 +48,7 @@ class TinyLaneModel final : public LaneModel {
     StreamLimits out = image_limits(tiny_.model, {.items = needs.slots,
                                                   .prompt_rows = needs.prompt_rows,
                                                   .window = method_.window,
-                                                  .laws = keeps_laws(method_),
+                                                  .dists = keeps_dists(method_),
                                                   .shape = method_.shape()});
     out.guided = needs.guided;
     return out;

@@ -385,11 +385,11 @@ struct TwoLanes {
     return ticket;
   }
   // Bytes that the second lane finds free while the first one has a loop, and while it has none.
-  std::uint64_t free_beside = std::uint64_t{1} << 62, free_alone = std::uint64_t{1} << 62;
+  std::uint64_t free_next_to = std::uint64_t{1} << 62, free_alone = std::uint64_t{1} << 62;
 
   TinyLaneModel first_model, second_model;
   Runtime runtime{[this]() -> std::optional<std::uint64_t> {
-    return first.loop() != nullptr ? free_beside : free_alone;
+    return first.loop() != nullptr ? free_next_to : free_alone;
   }};
   StreamLane first{first_model, runtime, {.slots = 2}}, second{second_model, runtime, {.slots = 2}};
 };
@@ -481,7 +481,7 @@ TEST_F(StreamLanes, RoomIsMadeByIdleLanesAndWaitedForWhereOthersWork) {
   }
   ASSERT_NE(both.first.loop(), nullptr);
   both.second_model.bytes_a_slot = std::size_t{1} << 30;
-  both.free_beside = std::uint64_t{1} << 29;
+  both.free_next_to = std::uint64_t{1} << 29;
   both.submit(both.second, tiny(), {1}, b);
   while (both.runtime.step()) {
   }

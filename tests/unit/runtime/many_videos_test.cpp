@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Short and long clips, sliding and not, with first frames and without, guided and not; one is
+// Short and long videos, sliding and not, with first frames and without, guided and not; one is
 // stopped in its middle.
 std::vector<VideoRequest> many_requests() {
   std::vector<VideoRequest> out;
@@ -24,7 +24,7 @@ std::vector<VideoRequest> many_requests() {
   return out;
 }
 
-TEST(ManyClips, EachIsWhatItIsAlone) {
+TEST(ManyVideos, EachIsWhatItIsAlone) {
   constexpr std::size_t kStopped = 3;
   for (const char* method : {"plain", "frames-coupled", "tree"}) {
     std::vector<GeneratedVideo> alone;
@@ -38,14 +38,14 @@ TEST(ManyClips, EachIsWhatItIsAlone) {
       GenerateOptions options = options_for("test:clip-rows", method, 1);
       options.batch_size = batch;
       OwnVideoTask pipeline(options);
-      std::vector<PreparedVideo> clips;
+      std::vector<PreparedVideo> videos;
       std::vector<Frames> frames(truth.size());
       frames[kStopped].stop_at = 8;
-      for (const VideoRequest& one : many_requests()) clips.push_back(pipeline.prepare(one));
+      for (const VideoRequest& one : many_requests()) videos.push_back(pipeline.prepare(one));
       std::vector<VideoOrder> orders;
-      for (std::size_t i = 0; i < clips.size(); ++i) orders.push_back({clips[i], &frames[i]});
+      for (std::size_t i = 0; i < videos.size(); ++i) orders.push_back({videos[i], &frames[i]});
       pipeline.runtime().finish(pipeline.submit(std::move(orders)));
-      for (std::size_t i = 0; i < clips.size(); ++i) {
+      for (std::size_t i = 0; i < videos.size(); ++i) {
         ASSERT_EQ(frames[i].bytes(), truth[i].bytes()) << method << " " << batch << " " << i;
         EXPECT_EQ(frames[i].made.status, alone[i].status) << i;
         EXPECT_EQ(frames[i].made.status == ImageStatus::kStopped, i == kStopped) << i;
@@ -61,7 +61,7 @@ TEST(ManyClips, EachIsWhatItIsAlone) {
 
 // Two tasks and three submissions in one runtime: a cancelled one keeps whole grids of what was in
 // a slot, and nothing of what waited.
-TEST(ManyClips, OfSeveralSubmissionsAreWhatTheyAreAlone) {
+TEST(ManyVideos, OfSeveralSubmissionsAreWhatTheyAreAlone) {
   Runtime runtime;
   GenerateOptions options = options_for("test:clip-rows", "plain", 1);
   options.batch_size = 2;
@@ -95,7 +95,7 @@ TEST(ManyClips, OfSeveralSubmissionsAreWhatTheyAreAlone) {
 }
 
 // Whoever throws ends its own submission.
-TEST(ManyClips, AListenerThatThrowsEndsItsOwnSubmission) {
+TEST(ManyVideos, AListenerThatThrowsEndsItsOwnSubmission) {
   class Broken final : public VideoListener {
     void on_frame(std::int64_t index, const Image&) override {
       if (index == 5) throw Error({.kind = ErrorKind::kStorage, .code = "E_IO_WRITE"});

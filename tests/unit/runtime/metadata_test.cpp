@@ -91,7 +91,7 @@ TEST(ComfyUi, CyclesAndOddShapesEnd) {
   EXPECT_THROW(parse_comfy_graph(std::string(100000, '['), "x"), Error);
 }
 
-PictureMetadata read_with(const std::vector<PngText>& texts) {
+ImageMetadata read_with(const std::vector<PngText>& texts) {
   const TempFolder folder;
   const auto path = folder.path() / "picture.png";
   save_png(path, Image(1, 1), texts, "");
@@ -107,13 +107,13 @@ TEST(Metadata, TellsProgramsApart) {
           .origin,
       MetadataOrigin::kStableDiffusionCpp);
   EXPECT_EQ(read_with({{"prompt", kGraph}, {"workflow", "{}"}}).origin, MetadataOrigin::kComfyUi);
-  const PictureMetadata note = read_with({{"prompt", "not a graph"}});
+  const ImageMetadata note = read_with({{"prompt", "not a graph"}});
   EXPECT_EQ(note.origin, MetadataOrigin::kNone);
   EXPECT_EQ(note.warnings.size(), 1u);
 }
 
 TEST(Metadata, AForgedBlockIsAWarningNotARecord) {
-  const PictureMetadata forged =
+  const ImageMetadata forged =
       read_with({{"parameters", "x\nSteps: 1, Sampler: a, Seed: 2, Tessera: \"{\\\"a\\\":1}\""}});
   EXPECT_EQ(forged.origin, MetadataOrigin::kA1111);
   EXPECT_FALSE(forged.facts);

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-TEST(BlockClips, AreWrittenABlockAPass) {
+TEST(BlockVideos, AreWrittenABlockAPass) {
   OwnVideoTask pipeline(options_for("test:nbp")), other(options_for("test:nbp", "plain", 1));
   Frames frames, same, longer;
   const GeneratedVideo made = pipeline.run(pipeline.prepare(request()), frames);
@@ -32,10 +32,10 @@ TEST(BlockClips, AreWrittenABlockAPass) {
   EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
 }
 
-TEST(BlockClips, GoOnFromFirstFramesWithoutAPrompt) {
+TEST(BlockVideos, GoOnFromFirstFramesWithoutAPrompt) {
   OwnVideoTask pipeline(options_for("test:nbp-frames"));
   EXPECT_FALSE(pipeline.takes_prompts());
-  const auto paint = [&](int shift) {
+  const auto generate = [&](int shift) {
     VideoRequest wanted{.prompt = "", .seed = 5, .first_frames = drawn(8, shift)};
     Frames frames;
     const GeneratedVideo made = pipeline.run(pipeline.prepare(wanted), frames);
@@ -43,14 +43,14 @@ TEST(BlockClips, GoOnFromFirstFramesWithoutAPrompt) {
     EXPECT_EQ(made.facts.passes, 2 * 24 / 6);
     return frames.bytes();
   };
-  const auto clip = paint(0);
-  EXPECT_EQ(paint(0), clip);
-  const auto other = paint(90);
-  EXPECT_NE(std::vector(clip.begin() + 8, clip.end()), std::vector(other.begin() + 8, other.end()));
+  const auto video = generate(0);
+  EXPECT_EQ(generate(0), video);
+  const auto other = generate(90);
+  EXPECT_NE(std::vector(video.begin() + 8, video.end()), std::vector(other.begin() + 8, other.end()));
 }
 
 // What stands is given to a window in whole grids, of which each is whole blocks.
-TEST(BlockClips, GoOnBehindAnyGridAsTheyWouldHave) {
+TEST(BlockVideos, GoOnAfterAnyGridAsTheyWouldHave) {
   for (const char* model : {"test:nbp", "test:nbp-frames"}) {
     OwnVideoTask pipeline(options_for(model));
     for (const std::size_t first_frames : {0u, 8u}) {
@@ -59,26 +59,26 @@ TEST(BlockClips, GoOnBehindAnyGridAsTheyWouldHave) {
       wanted.frames = 30;
       wanted.first_frames = drawn(first_frames);
       if (!pipeline.takes_prompts()) wanted.prompt.clear();
-      const PreparedVideo clip = pipeline.prepare(wanted);
+      const PreparedVideo video = pipeline.prepare(wanted);
       Grids truth;
-      EXPECT_EQ(pipeline.run(clip, truth, {.frames = false}).windows, 3);
+      EXPECT_EQ(pipeline.run(video, truth, {.frames = false}).windows, 3);
       ASSERT_EQ(truth.codes.size(), 8 * pipeline.grid_codes());
-      for (std::int64_t grids = pipeline.given_grids(clip) + 1; grids < 8; ++grids) {
+      for (std::int64_t grids = pipeline.given_grids(video) + 1; grids < 8; ++grids) {
         SCOPED_TRACE(std::string(model) + " " + std::to_string(grids));
-        ASSERT_TRUE(pipeline.can_go_on_at(clip, grids));
-        Grids behind;
-        behind.first = grids;
+        ASSERT_TRUE(pipeline.can_go_on_at(video, grids));
+        Grids after;
+        after.first = grids;
         std::vector<std::int32_t> codes(truth.codes.begin(), truth.codes.begin() + grids * 24);
-        pipeline.run(clip, behind, {.committed = codes, .frames = false});
-        codes.insert(codes.end(), behind.codes.begin(), behind.codes.end());
+        pipeline.run(video, after, {.committed = codes, .frames = false});
+        codes.insert(codes.end(), after.codes.begin(), after.codes.end());
         ASSERT_EQ(codes, truth.codes);
-        EXPECT_EQ(behind.passes.back(), (8 - grids) * 24 / 6) << "only the rest is written";
+        EXPECT_EQ(after.passes.back(), (8 - grids) * 24 / 6) << "only the rest is written";
       }
     }
   }
 }
 
-TEST(BlockClips, RefuseWhatBlocksDoNot) {
+TEST(BlockVideos, RefuseWhatBlocksDoNot) {
   expect_refused(options_for("test:nbp", "frames"), request(), "E_DECODE_CONFLICT");
   expect_refused(options_for("test:nbp"), sliding(40), "E_VIDEO_CONTINUE");
   VideoRequest guided = request();
@@ -90,8 +90,8 @@ TEST(BlockClips, RefuseWhatBlocksDoNot) {
   expect_refused(options_for("test:nbp-frames"), text, "E_PROMPT_TEXT");
 }
 
-// The published models' own clip tokenizer is not read.
-TEST(BlockClips, WithoutAClipTokenizerAreRefused) {
+// The published models' own video tokenizer is not read.
+TEST(BlockVideos, WithoutAVideoTokenizerAreRefused) {
   OpenedModel model = open_model("test:nbp");
   model.spec.movq.reset();
   try {
@@ -137,7 +137,7 @@ std::string write_features(const TempFolder& folder, std::int64_t rows, float fa
   return path.string();
 }
 
-GeneratedVideo paint(OwnVideoTask& with, VideoRequest wanted, Frames& frames) {
+GeneratedVideo generate(OwnVideoTask& with, VideoRequest wanted, Frames& frames) {
   return with.run(with.prepare(std::move(wanted)), frames);
 }
 
@@ -147,7 +147,7 @@ TEST(VideoFromFrames, OneGridIsOneFrameAndEachFurtherOneEight) {
   EXPECT_EQ(plain.max_first_frames(), 9);
   EXPECT_EQ(plain.rate(), 25);
   Frames nine;
-  const GeneratedVideo made = paint(plain, going_on(9), nine);
+  const GeneratedVideo made = generate(plain, going_on(9), nine);
   EXPECT_EQ(made.status, ImageStatus::kDone);
   EXPECT_EQ(made.frames, 17);
   EXPECT_EQ(made.first_frames, 9);
@@ -156,7 +156,7 @@ TEST(VideoFromFrames, OneGridIsOneFrameAndEachFurtherOneEight) {
   EXPECT_EQ(nine.images[0].width, 48);
   EXPECT_EQ(nine.images[16].height, 32);
   Frames one;
-  EXPECT_EQ(paint(plain, going_on(1), one).first_frames, 1);
+  EXPECT_EQ(generate(plain, going_on(1), one).first_frames, 1);
   ASSERT_EQ(one.images.size(), 17u);
   EXPECT_EQ(one.bytes()[0], nine.bytes()[0]) << "nothing looks ahead";
   EXPECT_NE(one.bytes()[16], nine.bytes()[16]);
@@ -166,20 +166,20 @@ TEST(VideoFromFrames, OneGridIsOneFrameAndEachFurtherOneEight) {
   VideoRequest more = going_on(0);
   more.first_frames = twelve;
   Frames same;
-  paint(plain, more, same);
+  generate(plain, more, same);
   EXPECT_EQ(same.bytes(), nine.bytes());
 }
 
-TEST(VideoFromFrames, MethodsAndThreadsGiveOneClip) {
+TEST(VideoFromFrames, MethodsAndThreadsGiveOneVideo) {
   OwnVideoTask plain(options_for("test:cosmos"));
   Frames truth, another;
-  paint(plain, going_on(1), truth);
-  paint(plain, going_on(1, 77), another);
+  generate(plain, going_on(1), truth);
+  generate(plain, going_on(1, 77), another);
   EXPECT_NE(truth.bytes(), another.bytes());
   for (const char* method : {"frames", "gumbel", "auto", "gumbel-tree"}) {
     OwnVideoTask other(options_for("test:cosmos", method, 1));
     Frames frames;
-    paint(other, going_on(1), frames);
+    generate(other, going_on(1), frames);
     EXPECT_EQ(frames.bytes(), truth.bytes()) << method;
   }
 }
@@ -187,23 +187,23 @@ TEST(VideoFromFrames, MethodsAndThreadsGiveOneClip) {
 TEST(VideoFromFrames, AFewFramesAreTheFirstOnes) {
   OwnVideoTask plain(options_for("test:cosmos"));
   Frames whole, some;
-  paint(plain, going_on(1), whole);
+  generate(plain, going_on(1), whole);
   VideoRequest shorter = going_on(1);
   shorter.frames = 5;
-  EXPECT_EQ(paint(plain, shorter, some).frames, 5);
+  EXPECT_EQ(generate(plain, shorter, some).frames, 5);
   const auto all = whole.bytes(), few = some.bytes();
   ASSERT_EQ(few.size(), 5u);
   EXPECT_TRUE(std::equal(few.begin(), few.end(), all.begin()));
 }
 
-TEST(VideoFromFrames, RowsOfATextLeadTheClip) {
+TEST(VideoFromFrames, RowsOfATextLeadTheVideo) {
   const TempFolder folder;
   OwnVideoTask pipeline(options_for("test:cosmos-text"));
   const auto with = [&](const std::string& file) {
     VideoRequest wanted = going_on(1);
     wanted.text_features = file;
     Frames frames;
-    EXPECT_EQ(paint(pipeline, wanted, frames).frames, 17);
+    EXPECT_EQ(generate(pipeline, wanted, frames).frames, 17);
     return frames.bytes();
   };
   const auto first = with(write_features(folder, 400));

@@ -1,5 +1,5 @@
-// The video task on the seeded clip models: frames depend on the request alone, whatever the
-// method; they leave in order, as soon as they stand; a clip goes on from first frames and beyond
+// The video task on the seeded video models: frames depend on the request alone, whatever the
+// method; they leave in order, as soon as they stand; a video goes on from first frames and beyond
 // the model's own length.
 
 #include "apps/runtime/generate_task.h"
@@ -10,7 +10,7 @@
 #include <map>
 
 #include "engine/families/test_models.h"
-#include "tests/support/clip_model.h"
+#include "tests/support/video_model.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/video_listeners.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 class VideoModels : public testing::TestWithParam<const char*> {};
 
-TEST_P(VideoModels, MethodsAndThreadsGiveOneClip) {
+TEST_P(VideoModels, MethodsAndThreadsGiveOneVideo) {
   OwnVideoTask plain(options_for(GetParam()));
   EXPECT_EQ(plain.own_frames(), 16);
   EXPECT_EQ(plain.max_first_frames(), 12);
@@ -71,8 +71,8 @@ TEST(VideoTask, FewerFramesAreTheFirstOnes) {
   EXPECT_LT(some.passes, whole.passes);
 }
 
-TEST(VideoTask, LongerClipsGoOnInWindows) {
-  OwnVideoTask plain(options_for("test:clip")), guessed(options_for("test:clip", "frames"));
+TEST(VideoTask, LongerVideosGoOnInWindows) {
+  OwnVideoTask plain(options_for("test:clip")), drafted(options_for("test:clip", "frames"));
   Frames whole, longer, same;
   plain.run(plain.prepare(request()), whole);
   VideoRequest long_request = request();
@@ -84,13 +84,13 @@ TEST(VideoTask, LongerClipsGoOnInWindows) {
   const auto all = longer.bytes(), first = whole.bytes();
   EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
   EXPECT_NE(all[16], all[24]) << "windows have noise of their own";
-  guessed.run(guessed.prepare(long_request), same);
+  drafted.run(drafted.prepare(long_request), same);
   EXPECT_EQ(same.bytes(), all);
 }
 
 // --- windows that slide -------------------------------------------------------------------------
 
-TEST(SlidingClips, EveryMethodThatKeepsThePlainClipKeepsItThere) {
+TEST(SlidingVideos, EveryMethodThatKeepsThePlainVideoKeepsItThere) {
   for (const char* model : {"test:clip", "test:clip-rows"}) {
     OwnVideoTask plain(options_for(model));
     Frames truth;
@@ -106,9 +106,9 @@ TEST(SlidingClips, EveryMethodThatKeepsThePlainClipKeepsItThere) {
   }
 }
 
-// The first window is the same; from there on another clip, with one row a branch and window in the
+// The first window is the same; from there on another video, with one row a branch and window in the
 // place of prompt and kept grids.
-TEST(SlidingClips, DifferFromRecomputedOnesAndPrefillNothing) {
+TEST(SlidingVideos, DifferFromRecomputedOnesAndPrefillNothing) {
   OwnVideoTask pipeline(options_for("test:clip"));
   Frames slid, anew;
   const GeneratedVideo made = pipeline.run(pipeline.prepare(sliding(40)), slid);
@@ -129,19 +129,19 @@ TEST(SlidingClips, DifferFromRecomputedOnesAndPrefillNothing) {
 }
 
 // One layer's keys and values know their own token alone: there both continuations are one.
-TEST(SlidingClips, OfOneLayerAreTheRecomputedOnes) {
-  const auto paint = [](Continuation how) {
-    OwnVideoTask pipeline(options_for("one layer"), clip_model(1), "one layer");
+TEST(SlidingVideos, OfOneLayerAreTheRecomputedOnes) {
+  const auto generate = [](Continuation how) {
+    OwnVideoTask pipeline(options_for("one layer"), video_model(1), "one layer");
     VideoRequest wanted = sliding(48, how);
     wanted.sampling.set(setting::kTemperature, 0);
     Frames frames;
     EXPECT_EQ(pipeline.run(pipeline.prepare(wanted), frames).windows, 5);
     return frames.bytes();
   };
-  EXPECT_EQ(paint(Continuation::kSinks), paint(Continuation::kRecompute));
+  EXPECT_EQ(generate(Continuation::kSinks), generate(Continuation::kRecompute));
 }
 
-TEST(SlidingClips, GoOnFromFirstFramesWithoutEndAndStop) {
+TEST(SlidingVideos, GoOnFromFirstFramesWithoutEndAndStop) {
   OwnVideoTask pipeline(options_for("test:clip", "frames"));
   VideoRequest endless = sliding(0);
   endless.endless = true;
@@ -172,9 +172,9 @@ TEST(VideoTask, StopKeepsWholeGrids) {
                          [](const Image& a, const Image& b) { return a.rgb == b.rgb; }));
 }
 
-TEST(VideoTask, FirstFramesBeginTheClipAndAreRead) {
-  OwnVideoTask pipeline(options_for("test:clip")), guessed(options_for("test:clip", "frames"));
-  const auto paint = [](OwnVideoTask& with, std::vector<Image> first,
+TEST(VideoTask, FirstFramesBeginTheVideoAndAreRead) {
+  OwnVideoTask pipeline(options_for("test:clip")), drafted(options_for("test:clip", "frames"));
+  const auto generate = [](OwnVideoTask& with, std::vector<Image> first,
                         GeneratedVideo* out = nullptr) {
     VideoRequest wanted = request();
     wanted.first_frames = std::move(first);
@@ -185,23 +185,23 @@ TEST(VideoTask, FirstFramesBeginTheClipAndAreRead) {
     return frames.bytes();
   };
   GeneratedVideo made;
-  const auto clip = paint(pipeline, drawn(8), &made);
+  const auto video = generate(pipeline, drawn(8), &made);
   EXPECT_EQ(made.first_frames, 8);
   EXPECT_EQ(made.facts.tokens, 2 * 24);
-  const auto other = paint(pipeline, drawn(8, 90));
-  EXPECT_NE(std::vector(clip.begin() + 8, clip.end()), std::vector(other.begin() + 8, other.end()));
-  EXPECT_EQ(paint(guessed, drawn(8)), clip);
+  const auto other = generate(pipeline, drawn(8, 90));
+  EXPECT_NE(std::vector(video.begin() + 8, video.end()), std::vector(other.begin() + 8, other.end()));
+  EXPECT_EQ(generate(drafted, drawn(8)), video);
   // Whole grids of the last frames: of 11 the last 8.
   std::vector<Image> eleven = drawn(3, 50);
   for (Image& frame : drawn(8)) eleven.push_back(std::move(frame));
-  EXPECT_EQ(paint(pipeline, eleven), clip);
-  // One picture stands for four frames of it.
-  EXPECT_EQ(paint(pipeline, drawn(1)), paint(pipeline, std::vector<Image>(4, drawn(1)[0])));
+  EXPECT_EQ(generate(pipeline, eleven), video);
+  // One image stands for four frames of it.
+  EXPECT_EQ(generate(pipeline, drawn(1)), generate(pipeline, std::vector<Image>(4, drawn(1)[0])));
 }
 
-// A clip of three windows and a part of a grid, stopped behind each grid and gone on with from its
+// A video of three windows and a part of a grid, stopped after each grid and gone on with from its
 // codes: what it becomes is what it would have become.
-TEST(VideoTask, GoingOnFromAnyGridWritesTheSameClip) {
+TEST(VideoTask, GoingOnFromAnyGridWritesTheSameVideo) {
   for (const char* model : {"test:clip", "test:clip-rows"}) {
     for (const char* method : {"plain", "frames", "gumbel", "auto", "gumbel-tree"}) {
       SCOPED_TRACE(std::string(model) + " " + method);
@@ -210,32 +210,32 @@ TEST(VideoTask, GoingOnFromAnyGridWritesTheSameClip) {
         VideoRequest wanted = request();
         wanted.frames = 30;
         wanted.first_frames = drawn(first_frames);
-        const PreparedVideo clip = pipeline.prepare(wanted);
-        ASSERT_EQ(pipeline.grids_of(clip), 8);
-        EXPECT_EQ(pipeline.given_grids(clip), static_cast<std::int64_t>(first_frames) / 4);
+        const PreparedVideo video = pipeline.prepare(wanted);
+        ASSERT_EQ(pipeline.grids_of(video), 8);
+        EXPECT_EQ(pipeline.given_grids(video), static_cast<std::int64_t>(first_frames) / 4);
         Grids truth;
-        const GeneratedVideo made = pipeline.run(clip, truth, {.frames = false});
+        const GeneratedVideo made = pipeline.run(video, truth, {.frames = false});
         ASSERT_EQ(truth.codes.size(), 8 * pipeline.grid_codes());
         EXPECT_EQ(truth.frames, 0);
         EXPECT_EQ(made.frames, 30);
         EXPECT_EQ(made.windows, 3);
-        for (std::int64_t grids = pipeline.given_grids(clip) + 1; grids < 8; ++grids) {
+        for (std::int64_t grids = pipeline.given_grids(video) + 1; grids < 8; ++grids) {
           SCOPED_TRACE(grids);
-          ASSERT_TRUE(pipeline.can_go_on_at(clip, grids));
-          Grids before, behind;
-          before.stop_behind = grids;
-          const GeneratedVideo stopped = pipeline.run(clip, before, {.frames = false});
+          ASSERT_TRUE(pipeline.can_go_on_at(video, grids));
+          Grids before, after;
+          before.stop_after = grids;
+          const GeneratedVideo stopped = pipeline.run(video, before, {.frames = false});
           EXPECT_EQ(stopped.status, ImageStatus::kStopped);
           EXPECT_EQ(before.codes.size(), static_cast<std::size_t>(grids) * 24);
-          behind.first = grids;
+          after.first = grids;
           const GeneratedVideo rest =
-              pipeline.run(clip, behind, {.committed = before.codes, .frames = false});
+              pipeline.run(video, after, {.committed = before.codes, .frames = false});
           EXPECT_EQ(rest.status, ImageStatus::kDone);
           EXPECT_EQ(rest.frames, 30);
-          before.codes.insert(before.codes.end(), behind.codes.begin(), behind.codes.end());
+          before.codes.insert(before.codes.end(), after.codes.begin(), after.codes.end());
           ASSERT_EQ(before.codes, truth.codes);
           // Each window may end with tokens of its own.
-          EXPECT_LE(behind.passes.back(), pipeline.tokens_of(8 - grids) + 2 * rest.windows)
+          EXPECT_LE(after.passes.back(), pipeline.tokens_of(8 - grids) + 2 * rest.windows)
               << "only the rest is written";
         }
       }
@@ -248,44 +248,44 @@ TEST(VideoTask, CodesShowTheFramesThatWereHandedOut) {
   VideoRequest wanted = request();
   wanted.frames = 22;
   wanted.first_frames = drawn(4);
-  const PreparedVideo clip = pipeline.prepare(wanted);
+  const PreparedVideo video = pipeline.prepare(wanted);
   Frames truth, shown, gone_on;
   Grids grids;
-  pipeline.run(clip, truth);
-  pipeline.run(clip, grids, {.frames = false});
+  pipeline.run(video, truth);
+  pipeline.run(video, grids, {.frames = false});
   ASSERT_EQ(truth.images.size(), 22u);
   OwnVideoTask other(options_for("test:clip"));  // which never wrote a token
-  other.show(clip, grids.codes, shown);
+  other.show(video, grids.codes, shown);
   EXPECT_EQ(shown.bytes(), truth.bytes());
   const std::vector<std::int32_t> some(grids.codes.begin(), grids.codes.begin() + 3 * 24);
-  pipeline.run(clip, gone_on, {.committed = some, .frames = true});
+  pipeline.run(video, gone_on, {.committed = some, .frames = true});
   EXPECT_EQ(gone_on.bytes(), truth.bytes());
 }
 
-// Where draws depend on what was guessed before them, only the end of a window is such a place.
+// Where draws depend on what was drafted before them, only the end of a window is such a place.
 TEST(VideoTask, OtherMethodsGoOnBetweenWindows) {
   OwnVideoTask pipeline(options_for("test:clip", "frames-coupled", 1));
   VideoRequest wanted = request();
   wanted.frames = 32;
-  const PreparedVideo clip = pipeline.prepare(wanted);
+  const PreparedVideo video = pipeline.prepare(wanted);
   Grids truth;
-  pipeline.run(clip, truth, {.frames = false});
+  pipeline.run(video, truth, {.frames = false});
   std::vector<std::int64_t> places;
   for (std::int64_t grids = 1; grids < 8; ++grids) {
-    if (!pipeline.can_go_on_at(clip, grids)) continue;
+    if (!pipeline.can_go_on_at(video, grids)) continue;
     places.push_back(grids);
-    Grids behind;
-    behind.first = grids;
+    Grids after;
+    after.first = grids;
     std::vector<std::int32_t> codes(truth.codes.begin(), truth.codes.begin() + grids * 24);
-    pipeline.run(clip, behind, {.committed = codes, .frames = false});
-    codes.insert(codes.end(), behind.codes.begin(), behind.codes.end());
+    pipeline.run(video, after, {.committed = codes, .frames = false});
+    codes.insert(codes.end(), after.codes.begin(), after.codes.end());
     EXPECT_EQ(codes, truth.codes) << grids;
   }
   EXPECT_EQ(places, (std::vector<std::int64_t>{4, 6}));
 }
 
 // What a window keeps of grids that went is in no codes.
-TEST(VideoTask, SlidingClipsAreNotGoneOnWith) {
+TEST(VideoTask, SlidingVideosAreNotGoneOnWith) {
   const OwnVideoTask pipeline(options_for("test:clip"));
   const PreparedVideo slides = pipeline.prepare(sliding(32));
   const PreparedVideo anew = pipeline.prepare(sliding(32, Continuation::kRecompute));
@@ -314,7 +314,7 @@ TEST(VideoTask, RefusesWhatItCannotDo) {
   expect_refused(sized, request(), "E_GEOMETRY");
 }
 
-// config.json, model.safetensors and tokenizer.json are all that a model of clips needs.
+// config.json, model.safetensors and tokenizer.json are all that a model of videos needs.
 TEST(VideoTask, AFolderOfThreeFilesIsAModel) {
   const TempFolder folder;
   const OpenedModel made_up = open_model("test:clip");
@@ -337,18 +337,18 @@ TEST(VideoTask, AFolderOfThreeFilesIsAModel) {
   put_file(folder / "emu3.tiktoken", "x");
   try {
     frames_of(folder.path().string());
-    FAIL() << "a model without tokenizer.json painted";
+    FAIL() << "a model without tokenizer.json generated";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_TOKENIZER_TIKTOKEN");
   }
 }
 
-TEST(VideoTask, PicturesAreNoBusinessOfAClipModel) {
+TEST(VideoTask, ImagesAreNoBusinessOfAVideoModel) {
   Runtime runtime;
   GenerateTask task(runtime, options_for("test:clip"));
   try {
     task.prepare({"a red cube", std::nullopt, {}, 1});
-    FAIL() << "a clip model painted a picture";
+    FAIL() << "a video model generated an image";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_MODEL_CLIPS");
   }

@@ -1,4 +1,4 @@
-// The grammar of a picture's stream against a stream written out token by token, and the law of its
+// The grammar of an image's stream against a stream written out token by token, and the distribution of its
 // positions.
 #include "engine/sampling/grammar.h"
 
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 
 namespace tessera {
 namespace {
@@ -92,7 +92,7 @@ TEST(Grammar, IsTheStreamWrittenOut) {
 
 // The comparison must be able to fail: a row end that trades places with a neighbour.
 TEST(Grammar, ARowEndOneOffIsSeen) {
-  int planted = 0;
+  int injected = 0;
   for (const VocabularyGrammar& grammar : grammars()) {
     const std::vector<Place> stream = written_out(grammar);
     for (std::size_t i = 0; i + 1 < stream.size(); ++i) {
@@ -100,13 +100,13 @@ TEST(Grammar, ARowEndOneOffIsSeen) {
       std::vector<Place> shifted = stream;
       std::swap(shifted[i], shifted[i + 1]);
       EXPECT_GT(differences(grammar, shifted), 0u);
-      ++planted;
+      ++injected;
     }
   }
-  EXPECT_GT(planted, 50);
+  EXPECT_GT(injected, 50);
 }
 
-// As published for pictures of 768 pixels: 2352 tokens and the image end.
+// As published for images of 768 pixels: 2352 tokens and the image end.
 TEST(Grammar, OfAPublishedModel) {
   const VocabularyGrammar grammar{
       .codes = 8192, .rows = 48, .columns = 48, .row_end = true, .image_end = true};
@@ -119,31 +119,31 @@ TEST(Grammar, OfAPublishedModel) {
   EXPECT_EQ(grammar.forced(2352), 8193);
 }
 
-TEST(Grammar, PictureCodesDropWhatIsForced) {
+TEST(Grammar, ImageCodesDropWhatIsForced) {
   for (const VocabularyGrammar& grammar : grammars()) {
     const std::vector<Place> stream = written_out(grammar);
     std::vector<std::int32_t> tokens, codes;
     for (const Place& place : stream) {
-      EXPECT_EQ(grammar.picture_codes(tokens), codes);
+      EXPECT_EQ(grammar.image_codes(tokens), codes);
       tokens.push_back(place.control >= 0 ? place.control : (place.row * 5 + place.column) % 7);
       if (place.control < 0) codes.push_back(tokens.back());
     }
-    EXPECT_EQ(grammar.picture_codes(tokens), codes);
+    EXPECT_EQ(grammar.image_codes(tokens), codes);
     EXPECT_EQ(codes.size(), grammar.rows * grammar.columns);
   }
 }
 
 template <typename Real>
-void expect_law_of_positions() {
+void expect_dist_of_positions() {
   const VocabularyGrammar grammar{
       .codes = 3, .rows = 2, .columns = 2, .row_end = true, .image_end = true};
   const std::vector<Real> cond = {Real{0.5}, Real{2}, Real{-1}},
                           uncond = {Real{1}, Real{0}, Real{3}};
   const std::vector<Real> broken(3, std::numeric_limits<Real>::quiet_NaN());
-  for (const LawSettings& settings :
-       {LawSettings{}, LawSettings{.guidance = 3, .temperature = 0.7, .top_k = 2},
-        LawSettings{.temperature = 0}, LawSettings{.top_p = 0.6}, LawSettings{.min_p = 0.3}}) {
-    LawPipeline<Real> along(settings, grammar), alone(settings, 3);
+  for (const DistributionSettings& settings :
+       {DistributionSettings{}, DistributionSettings{.guidance = 3, .temperature = 0.7, .top_k = 2},
+        DistributionSettings{.temperature = 0}, DistributionSettings{.top_p = 0.6}, DistributionSettings{.min_p = 0.3}}) {
+    DistributionPipeline<Real> along(settings, grammar), alone(settings, 3);
     alone.process(cond, uncond);
     std::vector<Real> free(alone.probabilities().begin(), alone.probabilities().end());
     free.resize(5);
@@ -152,10 +152,10 @@ void expect_law_of_positions() {
       // A row that nothing reads may hold anything.
       const bool forced = row_end || image_end;
       along.process_at(position, forced ? broken : cond, forced ? broken : uncond);
-      const std::span<const Real> law = along.probabilities();
+      const std::span<const Real> dist = along.probabilities();
       std::vector<Real> want = free;
       if (forced) want = {0, 0, 0, row_end ? Real{1} : Real{0}, image_end ? Real{1} : Real{0}};
-      EXPECT_TRUE(std::equal(law.begin(), law.end(), want.begin(), want.end())) << position;
+      EXPECT_TRUE(std::equal(dist.begin(), dist.end(), want.begin(), want.end())) << position;
       if (forced) {
         ASSERT_EQ(along.support().size(), 1u);
         EXPECT_EQ(along.support()[0], row_end ? 3 : 4);
@@ -164,8 +164,8 @@ void expect_law_of_positions() {
   }
 }
 
-TEST(Grammar, LawOfPositionsInDouble) { expect_law_of_positions<double>(); }
-TEST(Grammar, LawOfPositionsInFloat) { expect_law_of_positions<float>(); }
+TEST(Grammar, DistributionOfPositionsInDouble) { expect_dist_of_positions<double>(); }
+TEST(Grammar, DistributionOfPositionsInFloat) { expect_dist_of_positions<float>(); }
 
 }  // namespace
 }  // namespace tessera

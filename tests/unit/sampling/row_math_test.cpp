@@ -109,7 +109,7 @@ TYPED_TEST(RowMath, SoftmaxOfAListIsThatOfItsRow) {
   }
 }
 
-// The order of its sum is part of the promise that a seed keeps its picture.
+// The order of its sum is part of the guarantee that a seed keeps its image.
 TYPED_TEST(RowMath, SoftmaxKeepsItsBits) {
   std::uint64_t hash = 1469598103934665603ull;
   for (const std::size_t n : {1000u, 1003u}) {

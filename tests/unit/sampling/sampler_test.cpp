@@ -1,4 +1,4 @@
-// The drawing: fixed functions are accurate and fixed, draws follow the law (chi-squared), noise is
+// The drawing: fixed functions are accurate and fixed, draws follow the distribution (chi-squared), noise is
 // addressed by seed, item, position and id alone, and wrong noise is noticed.
 #include "engine/sampling/sampler.h"
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/sampling/law.h"
+#include "engine/sampling/dist.h"
 #include "engine/sampling/randomness.h"
 
 namespace tessera {
@@ -67,7 +67,7 @@ TEST(FixedMath, ExponentialInSinglePrecisionIsAccurate) {
   EXPECT_EQ(fixed_exp(100.0f), INFINITY);
 }
 
-// The bits themselves are part of the promise that a seed keeps its picture.
+// The bits themselves are part of the guarantee that a seed keeps its image.
 TEST(FixedMath, BitsDoNotChange) {
   std::uint64_t hash = 1469598103934665603ull;
   const auto mix = [&](double value) {
@@ -91,7 +91,7 @@ struct Fit {
   double statistic = 0, limit = 0;
 };
 
-// 10^5 draws at 10^5 positions under a law of 37 ids, sharpened by top-k and top-p.
+// 10^5 draws at 10^5 positions under a distribution of 37 ids, sharpened by top-k and top-p.
 template <typename MakeNoise>
 Fit draw_and_compare(MakeNoise make_noise) {
   constexpr int kIds = 37;
@@ -100,15 +100,15 @@ Fit draw_and_compare(MakeNoise make_noise) {
     cond[i] = static_cast<float>(std::sin(i * 1.7) * 1.3);
     uncond[i] = static_cast<float>(std::cos(i * 0.9));
   }
-  LawPipeline<float> law({.guidance = 1.5, .temperature = 0.9, .top_k = 30, .top_p = 0.97}, kIds);
-  law.process(cond, uncond);
-  const std::vector<float> p(law.probabilities().begin(), law.probabilities().end());
+  DistributionPipeline<float> dist({.guidance = 1.5, .temperature = 0.9, .top_k = 30, .top_p = 0.97}, kIds);
+  dist.process(cond, uncond);
+  const std::vector<float> p(dist.probabilities().begin(), dist.probabilities().end());
   std::vector<double> counts(kIds, 0);
   constexpr std::uint32_t kDraws = 100000;
   for (std::uint32_t position = 0; position < kDraws; ++position) {
     auto noise = make_noise(position);
     const std::int32_t drawn =
-        gumbel_argmax(law.support(), law.support_logits(), noise, GumbelNoise::kLargest);
+        gumbel_argmax(dist.support(), dist.support_logits(), noise, GumbelNoise::kLargest);
     counts[static_cast<std::size_t>(drawn)] += 1;
   }
   Fit fit;
@@ -127,7 +127,7 @@ Fit draw_and_compare(MakeNoise make_noise) {
   return fit;
 }
 
-TEST(Sampler, DrawsFollowTheLaw) {
+TEST(Sampler, DrawsFollowTheDistribution) {
   for (const std::uint64_t seed : {0ull, 1ull, 123456789ull, ~0ull}) {
     const Fit by_position =
         draw_and_compare([&](std::uint32_t position) { return GumbelNoise(seed, 0, position); });
@@ -164,17 +164,17 @@ TEST(Sampler, WrongNoiseIsNoticed) {
 
 TEST(Sampler, PassingOverHopelessIdsChangesNothing) {
   std::vector<float> logits(500);
-  LawPipeline<float> law({}, 500);
+  DistributionPipeline<float> dist({}, 500);
   for (std::uint32_t position = 0; position < 2000; ++position) {
     for (std::size_t i = 0; i < logits.size(); ++i) {
       logits[i] = static_cast<float>(30 * std::sin(static_cast<double>(i * i + position)));
     }
-    law.process(logits, {});
+    dist.process(logits, {});
     GumbelNoise quick(3, 4, position), quicker(3, 4, position), full(3, 4, position);
-    const std::int32_t want = gumbel_argmax(law.support(), law.support_logits(), full, 1e300);
-    EXPECT_EQ(gumbel_argmax(law.support(), law.support_logits(), quick, GumbelNoise::kLargest),
+    const std::int32_t want = gumbel_argmax(dist.support(), dist.support_logits(), full, 1e300);
+    EXPECT_EQ(gumbel_argmax(dist.support(), dist.support_logits(), quick, GumbelNoise::kLargest),
               want);
-    EXPECT_EQ(gumbel_argmax(law.support(), law.support_logits(), quicker), want);
+    EXPECT_EQ(gumbel_argmax(dist.support(), dist.support_logits(), quicker), want);
   }
 }
 
@@ -231,16 +231,16 @@ TEST(Sampler, FirstClockAtTheEndsOfItsRange) {
     GivenBits noise{std::move(bits)};
     return first_clock<double>(ids, weights, noise);
   };
-  constexpr std::uint32_t kMost = 0xffffffffu;
+  constexpr std::uint32_t kMax = 0xffffffffu;
   // Ties go to the lowest id, whoever is heaviest first.
   EXPECT_EQ(first({5, 5, 5}, {1, 1, 1}), 0);
-  EXPECT_EQ(first({kMost, kMost, kMost}, {0.5, 2, 2}), 1);
+  EXPECT_EQ(first({kMax, kMax, kMax}, {0.5, 2, 2}), 1);
   // -log(u) at most bits is 2^-33: it beats a time of 1 from weights above 2^-33 on, not below.
   const std::uint32_t one = 1580030168u;  // u = 1 / e
-  EXPECT_EQ(first({kMost, one, 0}, {0x1.1p-33, 1, 0}), 0);
-  EXPECT_EQ(first({kMost, one, 0}, {0x1.fp-34, 1, 0}), 1);
+  EXPECT_EQ(first({kMax, one, 0}, {0x1.1p-33, 1, 0}), 0);
+  EXPECT_EQ(first({kMax, one, 0}, {0x1.fp-34, 1, 0}), 1);
   // What has no weight never rings, however late the others.
-  EXPECT_EQ(first({kMost, 0, kMost}, {0, 1e-310, 0}), 1);
+  EXPECT_EQ(first({kMax, 0, kMax}, {0, 1e-310, 0}), 1);
 }
 
 TEST(Sampler, BitsBelowTheTableGiveLessNoise) {
@@ -271,7 +271,7 @@ TEST(Sampler, ClocksAndGumbelNoiseAgree) {
   EXPECT_LE(differing, 1);
 }
 
-TEST(Sampler, DrawsByWeightFollowTheLaw) {
+TEST(Sampler, DrawsByWeightFollowTheDistribution) {
   const std::vector<std::int32_t> ids{2, 3, 5, 8, 13, 21};
   const std::vector<float> weights{1.0f, 0.5f, 0.0f, 3.0f, 0.01f, 2.0f};
   constexpr std::uint32_t kDraws = 200000;

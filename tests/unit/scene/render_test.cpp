@@ -29,7 +29,7 @@ TEST(Render, BytesAreThoseTheModelsWereTrainedOn) {
             0x5a57cdaa53a6c904u);
 }
 
-TEST(Render, OneChangedAttributeChangesThePicture) {
+TEST(Render, OneChangedAttributeChangesTheImage) {
   const Scene scene = sample_scene(2, SceneSplit::kVal, 5);
   const std::uint64_t plain = hash_of(render_scene(scene, 64).rgb);
   Scene other = scene;
@@ -46,24 +46,24 @@ TEST(Render, ThreadsChangeNothing) {
   std::vector<Scene> scenes;
   for (int i = 0; i < 48; ++i) scenes.push_back(sample_scene(5, SceneSplit::kTrain, i));
   ThreadPool one(1);
-  const std::vector<ScenePicture> wanted = render_scenes(scenes, 64, one);
+  const std::vector<SceneImage> wanted = render_scenes(scenes, 64, one);
   for (const int threads : {2, 3, 7}) {
     ThreadPool pool(threads);
-    const std::vector<ScenePicture> pictures = render_scenes(scenes, 64, pool);
+    const std::vector<SceneImage> images = render_scenes(scenes, 64, pool);
     for (std::size_t i = 0; i < scenes.size(); ++i) {
-      EXPECT_EQ(pictures[i].rgb, wanted[i].rgb) << threads << " threads, scene " << i;
+      EXPECT_EQ(images[i].rgb, wanted[i].rgb) << threads << " threads, scene " << i;
     }
   }
 }
 
 // The rectangles that spare rays against it must be wide enough: every solid for every ray gives
 // the same bytes.
-ScenePicture render_without_masks(const Scene& scene, int size) {
+SceneImage render_without_masks(const Scene& scene, int size) {
   using world::Vec;
   const world::PosedScene posed = world::pose(scene);
   const world::Camera view = world::camera();
   const float scale = 2.0f * world::kTanHalfView / static_cast<float>(size);
-  ScenePicture picture{size, size, {}};
+  SceneImage image{size, size, {}};
   for (int y = 0; y < size; ++y) {
     for (int x = 0; x < size; ++x) {
       Vec sum;
@@ -77,11 +77,11 @@ ScenePicture render_without_masks(const Scene& scene, int size) {
       }
       for (const float channel : {sum.x, sum.y, sum.z}) {
         const float mean = std::clamp(channel * 0.25f, 0.0f, 1.0f);
-        picture.rgb.push_back(static_cast<std::uint8_t>(std::sqrt(mean) * 255.0f + 0.5f));
+        image.rgb.push_back(static_cast<std::uint8_t>(std::sqrt(mean) * 255.0f + 0.5f));
       }
     }
   }
-  return picture;
+  return image;
 }
 
 TEST(Render, SparedRaysWouldHaveHitNothing) {
@@ -177,12 +177,12 @@ TEST(Visibility, IdBufferAgreesWithShares) {
   }
 }
 
-TEST(ContactSheet, EveryPictureLiesWhereItShould) {
-  std::vector<ScenePicture> pictures;
+TEST(ContactSheet, EveryImageLiesWhereItShould) {
+  std::vector<SceneImage> images;
   for (int i = 0; i < 5; ++i) {
-    pictures.push_back({2, 2, std::vector<std::uint8_t>(12, static_cast<std::uint8_t>(10 * i))});
+    images.push_back({2, 2, std::vector<std::uint8_t>(12, static_cast<std::uint8_t>(10 * i))});
   }
-  const ScenePicture sheet = contact_sheet(pictures, 3, 1);
+  const SceneImage sheet = contact_sheet(images, 3, 1);
   EXPECT_EQ(sheet.width, 10);
   EXPECT_EQ(sheet.height, 7);
   const auto at = [&](int x, int y) { return sheet.rgb[(y * sheet.width + x) * 3]; };
@@ -192,7 +192,7 @@ TEST(ContactSheet, EveryPictureLiesWhereItShould) {
   EXPECT_EQ(at(3, 1), 225);
   EXPECT_EQ(at(1, 4), 30);
   EXPECT_EQ(at(5, 5), 40);
-  EXPECT_EQ(at(7, 4), 225) << "no sixth picture";
+  EXPECT_EQ(at(7, 4), 225) << "no sixth image";
 }
 
 }  // namespace

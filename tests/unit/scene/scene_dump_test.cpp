@@ -9,7 +9,7 @@
 #include <string>
 
 #include "engine/core/error.h"
-#include "vision/scene/clip_set.h"
+#include "vision/scene/video_set.h"
 
 namespace tessera {
 namespace {
@@ -41,21 +41,21 @@ TEST(SceneDump, WritesTheRecordsInOrder) {
     ASSERT_EQ(outcome.output.substr(at, line.size()), line);
     at += line.size();
     const std::string pixels = outcome.output.substr(at, 32 * 32 * 3);
-    ASSERT_EQ(pixels, std::string(record.picture.rgb.begin(), record.picture.rgb.end()));
+    ASSERT_EQ(pixels, std::string(record.image.rgb.begin(), record.image.rgb.end()));
     at += pixels.size();
   }
   EXPECT_EQ(at, outcome.output.size());
 }
 
-TEST(SceneDump, WritesClipsFrameByFrame) {
+TEST(SceneDump, WritesVideosFrameByFrame) {
   const Outcome outcome = run("--seed 4 --split val --start 7 --count 3 --size 16 --frames 5");
   ASSERT_EQ(outcome.exit_code, 0);
   std::string expected;
   for (std::uint64_t index = 7; index < 10; ++index) {
-    const ClipRecord record =
-        make_clip_record({.seed = 4, .split = SceneSplit::kVal, .size = 16}, 5, index);
+    const VideoRecord record =
+        make_video_record({.seed = 4, .split = SceneSplit::kVal, .size = 16}, 5, index);
     expected += record_to_json(record) + "\n";
-    for (const ScenePicture& frame : record.pictures) {
+    for (const SceneImage& frame : record.images) {
       expected.append(frame.rgb.begin(), frame.rgb.end());
     }
   }

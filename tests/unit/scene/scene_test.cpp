@@ -197,7 +197,7 @@ TEST(Sample, SolidsStandApartInOrderAndNoTwoAreAlike) {
       for (std::size_t b = a + 1; b < scene.solids.size(); ++b) {
         const Solid& left = scene.solids[a];
         const Solid& right = scene.solids[b];
-        // 8 pixels of a picture 64 wide, less rounding.
+        // 8 pixels of an image 64 wide, less rounding.
         EXPECT_GE(world::screen_x(right) - world::screen_x(left), 0.25f);
         EXPECT_TRUE(world::apart_on_ground(left, right, world::kGroundGap));
         EXPECT_FALSE(left.kind == right.kind && left.colour == right.colour &&

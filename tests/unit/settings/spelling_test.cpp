@@ -62,7 +62,7 @@ std::vector<std::string> identifiers_of(const std::string& name) {
   return out;
 }
 
-// `word` with nothing behind it that would make it another one.
+// `word` with nothing after it that would make it another one.
 bool has_word(const std::string& text, const std::string& word) {
   for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
     const char next = at + word.size() < text.size() ? text[at + word.size()] : ' ';
@@ -104,7 +104,7 @@ constexpr Use kMore[] = {
     {"decode", "apps/runtime/video_model.cpp", "refused for blocks"},
     {"accept", "apps/runtime/caption_method.cpp", "refused for texts"},
     {"drafter", "apps/runtime/caption_method.cpp", "refused for texts"},
-    {"drafter", "apps/runtime/generate_task.cpp", "asked for beside a draft model"},
+    {"drafter", "apps/runtime/generate_task.cpp", "asked for next to a draft model"},
     {"drafter", "apps/runtime/video_model.cpp", "asked for with a draft model"},
     {"window", "apps/cli/caption.cpp", "the row of texts"},
     {"window", "engine/families/memory_plan.cpp", "what would fit into memory"},
@@ -194,7 +194,7 @@ TEST(Spelling, NoNameOfAMethodIsComparedOutsideItsFile) {
   };
   add(method_names());
   add(drafter_choices());
-  add(tail_names());
+  add(redraft_names());
   add(rule_names());
   add(tree_choices());
   for (const PrunerRow& row : pruner_table()) names.emplace(row.name);

@@ -1,5 +1,5 @@
 // Every setting of every table through all of its doors: flag, method, record in a PNG, back,
-// viewer, record, job field, flag. A value is the same behind each door, or it is refused at each,
+// viewer, record, job field, flag. A value is the same after each door, or it is refused at each,
 // with the same range.
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ ErrorInfo error_of(const std::function<void()>& act) {
   return {};
 }
 
-ImageFacts facts_with(const LawSettings& law, const DecodeMethod& method) {
+ImageFacts facts_with(const DistributionSettings& dist, const DecodeMethod& method) {
   ImageFacts facts;
   facts.program = "tessera 0";
   facts.prompt = "p";
@@ -78,28 +78,28 @@ ImageFacts facts_with(const LawSettings& law, const DecodeMethod& method) {
   facts.dtype = "f32";
   facts.backend = "b";
   facts.width = facts.height = 64;
-  facts.law = law;
+  facts.dist = dist;
   facts.method = method;
   if (needs_of(method).draft_model) facts.draft_model = "small";
   facts.tokens = facts.passes = 16;
   return facts;
 }
 
-// What a picture of these facts says when its file is read.
+// What an image of these facts says when its file is read.
 ImageFacts through_file(const ImageFacts& facts, const TempFolder& folder) {
   const auto path = folder.path() / "a.png";
-  const PictureTexts texts = picture_texts(facts, RecordFacts::kAll);
+  const ImageTexts texts = image_texts(facts, RecordFacts::kAll);
   put_file(path, encode_png(Image(1, 1), texts.texts, texts.xmp));
-  const PictureMetadata read = read_metadata(path);
+  const ImageMetadata read = read_metadata(path);
   EXPECT_TRUE(read.warnings.empty()) << (read.warnings.empty() ? "" : read.warnings.front());
   return read.facts.value();
 }
 
 // What the viewer would record of its own settings.
-ImageFacts painted_again(const ImageFacts& facts) {
-  const PaintSettings settings = settings_of(facts);
+ImageFacts generated_again(const ImageFacts& facts) {
+  const GenerateSettings settings = settings_of(facts);
   ImageFacts out = facts;
-  out.law = settle_law({}, settings.sampling);
+  out.dist = settle_dist({}, settings.sampling);
   out.method = settings.method;
   out.draft_model = settings.draft_model;
   out.width = settings.width;
@@ -107,7 +107,7 @@ ImageFacts painted_again(const ImageFacts& facts) {
   return out;
 }
 
-// Flags beside which a row of the group is read.
+// Flags next to which a row of the group is read.
 Words base_of(const SettingGroup& group, const Setting& row) {
   if (&row == &setting::kDecode) return {};
   if (&row == &setting::kRowLead) return {"--decode", "rows"};
@@ -170,15 +170,15 @@ struct Walk {
     }
     DecodeMethod method = method_of(flags.decode);
     if (!flagged) method.set(row, value);
-    ImageFacts facts = facts_with(settle_law({}, flags.sampling), method);
+    ImageFacts facts = facts_with(settle_dist({}, flags.sampling), method);
     for (const auto& bound : ImageFacts::rows()) {
       if (bound.row == &row) assign(facts, bound, value);
     }
     const ImageFacts read = through_file(facts, folder);
     EXPECT_EQ(facts_json(read), facts_json(facts)) << what(value);
     EXPECT_EQ(read.method, facts.method) << what(value);
-    EXPECT_EQ(values_of(read.law), values_of(facts.law)) << what(value);
-    const ImageFacts again = painted_again(read);
+    EXPECT_EQ(values_of(read.dist), values_of(facts.dist)) << what(value);
+    const ImageFacts again = generated_again(read);
     EXPECT_EQ(facts_json(again), facts_json(facts)) << what(value);
     EXPECT_EQ(method_of(values_of(again.method)), method) << what(value);
     // The value itself is in the record.
@@ -197,9 +197,9 @@ struct Walk {
   }
 
   JobList job(const std::string& value) const {
-    const bool clip = find_job_field(row.name)->of_clips;
+    const bool video = find_job_field(row.name)->of_videos;
     MemorySource source("{\"prompt\":\"p\",\"" + std::string(row.name) + "\":" + value +
-                        (clip ? ",\"kind\":\"video\"}" : "}"));
+                        (video ? ",\"kind\":\"video\"}" : "}"));
     return read_job(source, "job.jsonl", JobForm::kJsonLines);
   }
 
@@ -264,7 +264,7 @@ struct Walk {
   }
 };
 
-TEST(SettingsWalk, EveryValueIsTheSameBehindEveryDoor) {
+TEST(SettingsWalk, EveryValueIsTheSameAfterEveryDoor) {
   int recorded = 0, fields = 0, texts = 0, refused = 0;
   const TempFolder folder;
   for (const SettingGroup& group : setting_groups()) {

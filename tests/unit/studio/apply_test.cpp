@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-Painting painting(std::uint64_t number, PaintState state) {
-  Painting out;
+Generation generation(std::uint64_t number, GenerateState state) {
+  Generation out;
   out.number = number;
   out.state = state;
   return out;
@@ -17,70 +17,70 @@ Painting painting(std::uint64_t number, PaintState state) {
 
 TEST(Apply, PaintingsAreReplacedByNumber) {
   Snapshot snapshot;
-  apply(snapshot, PaintingEvent{painting(1, PaintState::kQueued)});
-  apply(snapshot, PaintingEvent{painting(2, PaintState::kQueued)});
+  apply(snapshot, GenerationEvent{generation(1, GenerateState::kQueued)});
+  apply(snapshot, GenerationEvent{generation(2, GenerateState::kQueued)});
   EXPECT_EQ(snapshot.running(), nullptr);
-  Painting moved = painting(1, PaintState::kPainting);
+  Generation moved = generation(1, GenerateState::kGeneration);
   moved.rows_done = 3;
-  apply(snapshot, PaintingEvent{moved});
+  apply(snapshot, GenerationEvent{moved});
   EXPECT_EQ(snapshot.revision, 3u);
-  ASSERT_EQ(snapshot.paintings.size(), 2u);
-  EXPECT_EQ(snapshot.paintings[0].rows_done, 3);
+  ASSERT_EQ(snapshot.generations.size(), 2u);
+  EXPECT_EQ(snapshot.generations[0].rows_done, 3);
   ASSERT_NE(snapshot.running(), nullptr);
   EXPECT_EQ(snapshot.running()->number, 1u);
-  apply(snapshot, PaintingDroppedEvent{1});
-  EXPECT_EQ(snapshot.painting(1), nullptr);
-  EXPECT_NE(snapshot.painting(2), nullptr);
+  apply(snapshot, GenerationDroppedEvent{1});
+  EXPECT_EQ(snapshot.generation(1), nullptr);
+  EXPECT_NE(snapshot.generation(2), nullptr);
 }
 
-TEST(Apply, OtherProgramsPicturesAreNotOurRunningOne) {
+TEST(Apply, OtherProgramsImagesAreNotOurRunningOne) {
   Snapshot snapshot;
-  Painting other = painting(1, PaintState::kPainting);
+  Generation other = generation(1, GenerateState::kGeneration);
   other.from = "127.0.0.1:9";
-  apply(snapshot, PaintingEvent{other});
+  apply(snapshot, GenerationEvent{other});
   EXPECT_EQ(snapshot.running(), nullptr);
 }
 
-TEST(Apply, OldFinishedPicturesGoButNotThoseThatAreCompared) {
+TEST(Apply, OldFinishedImagesGoButNotThoseThatAreCompared) {
   Snapshot snapshot;
-  apply(snapshot, PaintingEvent{painting(1, PaintState::kDone)});
+  apply(snapshot, GenerationEvent{generation(1, GenerateState::kDone)});
   apply(snapshot, CompareEvent{1, 0});
-  apply(snapshot, PaintingEvent{painting(2, PaintState::kQueued)});
-  for (std::uint64_t number = 3; number < 3 + 2 * kKeptPaintings; ++number) {
-    apply(snapshot, PaintingEvent{painting(number, PaintState::kDone)});
+  apply(snapshot, GenerationEvent{generation(2, GenerateState::kQueued)});
+  for (std::uint64_t number = 3; number < 3 + 2 * kKeptGenerations; ++number) {
+    apply(snapshot, GenerationEvent{generation(number, GenerateState::kDone)});
   }
-  EXPECT_EQ(snapshot.paintings.size(), kKeptPaintings + 2);
-  EXPECT_NE(snapshot.painting(1), nullptr) << "compared";
-  EXPECT_NE(snapshot.painting(2), nullptr) << "queued";
-  EXPECT_EQ(snapshot.painting(3), nullptr);
-  apply(snapshot, PaintingDroppedEvent{1});
+  EXPECT_EQ(snapshot.generations.size(), kKeptGenerations + 2);
+  EXPECT_NE(snapshot.generation(1), nullptr) << "compared";
+  EXPECT_NE(snapshot.generation(2), nullptr) << "queued";
+  EXPECT_EQ(snapshot.generation(3), nullptr);
+  apply(snapshot, GenerationDroppedEvent{1});
   EXPECT_EQ(snapshot.compare_left, 0u);
 }
 
-TEST(Apply, OtherProgramsPicturesPushNoneOfOursOut) {
+TEST(Apply, OtherProgramsImagesPushNoneOfOursOut) {
   Snapshot snapshot;
-  apply(snapshot, PaintingEvent{painting(1, PaintState::kDone)});
-  for (std::uint64_t number = 100; number < 100 + 2 * kKeptPaintings; ++number) {
-    Painting other = painting(number, PaintState::kDone);
+  apply(snapshot, GenerationEvent{generation(1, GenerateState::kDone)});
+  for (std::uint64_t number = 100; number < 100 + 2 * kKeptGenerations; ++number) {
+    Generation other = generation(number, GenerateState::kDone);
     other.from = "127.0.0.1:9";
-    apply(snapshot, PaintingEvent{other});
+    apply(snapshot, GenerationEvent{other});
   }
-  EXPECT_NE(snapshot.painting(1), nullptr);
-  EXPECT_EQ(snapshot.paintings.size(), kKeptPaintings + 1);
+  EXPECT_NE(snapshot.generation(1), nullptr);
+  EXPECT_EQ(snapshot.generations.size(), kKeptGenerations + 1);
 }
 
 TEST(Apply, ReceivedImagesKeepToTheirBytes) {
   Snapshot snapshot;
   const auto image = std::make_shared<const Image>(4096, 2048);  // 24 MiB
   for (std::uint64_t number = 1; number <= 20; ++number) {
-    Painting one = painting(number, PaintState::kDone);
+    Generation one = generation(number, GenerateState::kDone);
     one.image = image;
     if (number > 2) one.from = "127.0.0.1:9";
-    apply(snapshot, PaintingEvent{std::move(one)});
+    apply(snapshot, GenerationEvent{std::move(one)});
     if (number == 3) apply(snapshot, CompareEvent{3, 0});
   }
-  ASSERT_EQ(snapshot.paintings.size(), 20u);
-  for (const Painting& one : snapshot.paintings) {
+  ASSERT_EQ(snapshot.generations.size(), 20u);
+  for (const Generation& one : snapshot.generations) {
     EXPECT_EQ(one.image != nullptr, one.number <= 3 || one.number > 10) << one.number;
   }
 }
@@ -101,7 +101,7 @@ TEST(Apply, GalleryOfAFolderThatWasLeftChangesNothing) {
   EXPECT_TRUE(snapshot.gallery.empty());
 }
 
-TEST(Apply, OpenedPicturesAndRecallsCountUp) {
+TEST(Apply, OpenedImagesAndRecallsCountUp) {
   Snapshot snapshot;
   for (int i = 0; i < 20; ++i) {
     apply(snapshot, OpenedEvent{{.path = "p" + std::to_string(i)}, std::nullopt, {}});
@@ -109,7 +109,7 @@ TEST(Apply, OpenedPicturesAndRecallsCountUp) {
   EXPECT_EQ(snapshot.opened.size(), kKeptOpened);
   EXPECT_EQ(snapshot.opened.back().path, "p19");
   EXPECT_FALSE(snapshot.recalled);
-  PaintSettings settings;
+  GenerateSettings settings;
   settings.prompt = "x";
   apply(snapshot, OpenedEvent{{.path = "p15"}, settings, {"w"}});
   EXPECT_EQ(snapshot.opened.size(), kKeptOpened) << "the same file once";
@@ -119,8 +119,8 @@ TEST(Apply, OpenedPicturesAndRecallsCountUp) {
   EXPECT_EQ(snapshot.recalled->request, 7u);
   EXPECT_EQ(snapshot.recalled->path, "p15");
   EXPECT_EQ(snapshot.recalled->settings, settings);
-  apply(snapshot, OpenedEvent{{.path = "p16"}, PaintSettings{}, {}});
-  EXPECT_EQ(snapshot.recalled->request, 7u) << "a picture that is only opened answers nobody";
+  apply(snapshot, OpenedEvent{{.path = "p16"}, GenerateSettings{}, {}});
+  EXPECT_EQ(snapshot.recalled->request, 7u) << "an image that is only opened answers nobody";
   EXPECT_TRUE(snapshot.problems.empty());
   apply(snapshot, OpenedEvent{{.path = "p15"}, std::nullopt, {"a damaged record"}, 8});
   EXPECT_EQ(snapshot.recalled->request, 8u);
@@ -129,7 +129,7 @@ TEST(Apply, OpenedPicturesAndRecallsCountUp) {
   EXPECT_EQ(snapshot.problems[0].found, "a damaged record");
 }
 
-TEST(Apply, OpenedPicturesKeepToTheirBytes) {
+TEST(Apply, OpenedImagesKeepToTheirBytes) {
   Snapshot snapshot;
   const auto image = std::make_shared<const Image>(8192, 8192);  // 192 MiB
   for (const char* path : {"1", "2", "3", "4"}) {
@@ -143,18 +143,18 @@ TEST(Apply, WhatIsComparedStays) {
   Snapshot snapshot;
   const auto image = std::make_shared<const Image>(8192, 8192);  // 192 MiB
   apply(snapshot, KeepEvent{{{1}, {"a", "b"}}});
-  apply(snapshot, PaintingEvent{painting(1, PaintState::kDone)});
-  for (std::uint64_t number = 2; number < 2 + 2 * kKeptPaintings; ++number) {
-    apply(snapshot, PaintingEvent{painting(number, PaintState::kDone)});
+  apply(snapshot, GenerationEvent{generation(1, GenerateState::kDone)});
+  for (std::uint64_t number = 2; number < 2 + 2 * kKeptGenerations; ++number) {
+    apply(snapshot, GenerationEvent{generation(number, GenerateState::kDone)});
   }
-  EXPECT_NE(snapshot.painting(1), nullptr);
-  EXPECT_EQ(snapshot.painting(2), nullptr);
+  EXPECT_NE(snapshot.generation(1), nullptr);
+  EXPECT_EQ(snapshot.generation(2), nullptr);
   for (const char* path : {"a", "b"}) {
     apply(snapshot, OpenedEvent{{.path = path, .image = image, .problem = {}}, {}, {}});
   }
   const auto has = [&](const std::string& path) {
     return std::any_of(snapshot.opened.begin(), snapshot.opened.end(),
-                       [&](const OpenedPicture& one) { return one.path == path && one.image; });
+                       [&](const OpenedImage& one) { return one.path == path && one.image; });
   };
   for (int i = 0; i < 20; ++i) {
     const auto more = i == 10 ? image : std::make_shared<const Image>(2, 2);

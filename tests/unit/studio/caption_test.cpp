@@ -1,4 +1,4 @@
-// Describing pictures without a window, on the seeded tiny captioner: texts that grow, tokens that
+// Describing images without a window, on the seeded tiny captioner: texts that grow, tokens that
 // were kept, bad files and bad settings that fail alone.
 #include <algorithm>
 
@@ -36,13 +36,13 @@ CaptionEntry described(StudioRun& run, const std::filesystem::path& path) {
   return out;
 }
 
-TEST(StudioCaptions, QueuedPicturesAreDescribedOneBadOneFailsAlone) {
+TEST(StudioCaptions, QueuedImagesAreDescribedOneBadOneFailsAlone) {
   StudioRun run(captioning());
   save_png(run.folder / "a.png", gradient(0));
   put_file(run.folder / "b.png", "bad");
   save_png(run.folder / "c.png", gradient(99));
   run.studio.post(CaptionCommand{
-      .pictures = {run.folder / "a.png", run.folder / "b.png", run.folder / "c.png"}});
+      .images = {run.folder / "a.png", run.folder / "b.png", run.folder / "c.png"}});
   ASSERT_EQ(run.studio.snapshot().captions.size(), 3u) << "shown at once";
   bool grew = false;
   run.until([&](const Snapshot& now) {
@@ -70,7 +70,7 @@ TEST(StudioCaptions, KeptTokensAndTheirScores) {
   StudioRun run(captioning());
   save_png(run.folder / "a.png", gradient(3));
   run.studio.post(CaptionCommand{
-      .pictures = {run.folder / "a.png"}, .prune_method = "visionzip", .prune_rate = 0.5});
+      .images = {run.folder / "a.png"}, .prune_method = "visionzip", .prune_rate = 0.5});
   const CaptionEntry entry = described(run, run.folder / "a.png");
   ASSERT_EQ(entry.state, CaptionState::kDone) << format_error(entry.error);
   EXPECT_EQ(entry.prune, "visionzip");
@@ -91,17 +91,17 @@ TEST(StudioCaptions, KeptTokensAndTheirScores) {
   EXPECT_GT(kept / left, pruned / gone);
 }
 
-TEST(StudioCaptions, BadSettingsFailTheirPicturesOnly) {
+TEST(StudioCaptions, BadSettingsFailTheirImagesOnly) {
   StudioRun run(captioning());
   save_png(run.folder / "a.png", gradient(3));
   save_png(run.folder / "b.png", gradient(5));
-  run.studio.post(CaptionCommand{.pictures = {run.folder / "a.png"}, .model = "no-such-captioner"});
-  run.studio.post(CaptionCommand{.pictures = {run.folder / "b.png"}});
+  run.studio.post(CaptionCommand{.images = {run.folder / "a.png"}, .model = "no-such-captioner"});
+  run.studio.post(CaptionCommand{.images = {run.folder / "b.png"}});
   EXPECT_EQ(described(run, run.folder / "a.png").error.code, "E_MODEL_MISSING");
   EXPECT_EQ(described(run, run.folder / "b.png").state, CaptionState::kDone);
   EXPECT_EQ(run.studio.snapshot().problems.size(), 1u);
   run.studio.post(
-      CaptionCommand{.pictures = {run.folder / "a.png"}, .prune_method = "no-such-method"});
+      CaptionCommand{.images = {run.folder / "a.png"}, .prune_method = "no-such-method"});
   run.until([&](const Snapshot& now) {
     return now.captions[0].state == CaptionState::kFailed &&
            now.captions[0].error.code != "E_MODEL_MISSING";
@@ -110,13 +110,13 @@ TEST(StudioCaptions, BadSettingsFailTheirPicturesOnly) {
 
 TEST(StudioCaptions, StoppingTakesOutWhatNobodyBeganWith) {
   StudioRun run(captioning());
-  std::vector<std::filesystem::path> pictures;
+  std::vector<std::filesystem::path> images;
   for (int i = 0; i < 40; ++i) {
-    pictures.push_back(run.folder / (std::to_string(i) + ".png"));
-    save_png(pictures.back(), gradient(i));
+    images.push_back(run.folder / (std::to_string(i) + ".png"));
+    save_png(images.back(), gradient(i));
   }
-  run.studio.post(CaptionCommand{.pictures = pictures});
-  described(run, pictures[0]);
+  run.studio.post(CaptionCommand{.images = images});
+  described(run, images[0]);
   run.studio.post(StopCaptionsCommand{});
   run.until([](const Snapshot& now) {
     return std::none_of(now.captions.begin(), now.captions.end(), [](const CaptionEntry& one) {
@@ -124,16 +124,16 @@ TEST(StudioCaptions, StoppingTakesOutWhatNobodyBeganWith) {
     });
   });
   EXPECT_LT(run.studio.snapshot().captions.size(), 40u);
-  run.studio.post(CaptionCommand{.pictures = {pictures[39]}});
-  EXPECT_EQ(described(run, pictures[39]).state, CaptionState::kDone) << "and goes on afterwards";
+  run.studio.post(CaptionCommand{.images = {images[39]}});
+  EXPECT_EQ(described(run, images[39]).state, CaptionState::kDone) << "and goes on afterwards";
 }
 
 // Whether a text at work was left when its worker ended right after the first words.
-bool left_behind(const std::filesystem::path& picture) {
+bool left_after(const std::filesystem::path& image) {
   EventQueue events(64);
   {
     CaptionWorker worker({.model = "test:tiny", .threads = 1, .storage = {}, .helper = {}}, events);
-    worker.queue(CaptionCommand{.pictures = {picture}});
+    worker.queue(CaptionCommand{.images = {image}});
     for (int i = 0; i < 60000; ++i) {
       for (const Event& event : events.take()) {
         const auto* text = std::get_if<CaptionEvent>(&event);
@@ -154,27 +154,27 @@ TEST(CaptionWorker, AnEndLeavesTheTextAtWork) {
   TempFolder folder;
   save_png(folder / "a.png", gradient(3));
   int left = 0;  // the tiny model is quick: the end may come too late
-  for (int i = 0; i < 20 && left == 0; ++i) left += left_behind(folder / "a.png") ? 1 : 0;
+  for (int i = 0; i < 20 && left == 0; ++i) left += left_after(folder / "a.png") ? 1 : 0;
   EXPECT_EQ(left, 1);
 }
 
-// A queue without room holds the first text's end, while the next pictures are read ahead.
+// A queue without room holds the first text's end, while the next images are read ahead.
 TEST(CaptionWorker, AStopFinishesTheTextAtWorkAlone) {
   TempFolder folder;
-  std::vector<std::filesystem::path> pictures;
+  std::vector<std::filesystem::path> images;
   for (int i = 0; i < 8; ++i) {
-    pictures.push_back(folder / (std::to_string(i) + ".png"));
-    save_png(pictures.back(), gradient(i));
+    images.push_back(folder / (std::to_string(i) + ".png"));
+    save_png(images.back(), gradient(i));
   }
   EventQueue events(1);
   ASSERT_TRUE(events.push(ProblemEvent{}));
   CaptionWorker worker({.model = "test:tiny", .threads = 1, .storage = {}, .helper = {}}, events);
-  ASSERT_TRUE(worker.queue(CaptionCommand{.pictures = pictures}));
+  ASSERT_TRUE(worker.queue(CaptionCommand{.images = images}));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   worker.stop();
-  ASSERT_TRUE(worker.queue(CaptionCommand{.pictures = {pictures.back()}}));
+  ASSERT_TRUE(worker.queue(CaptionCommand{.images = {images.back()}}));
   std::vector<std::filesystem::path> done;
-  for (int i = 0; i < 30000 && (done.empty() || done.back() != pictures.back()); ++i) {
+  for (int i = 0; i < 30000 && (done.empty() || done.back() != images.back()); ++i) {
     for (const Event& event : events.take()) {
       const auto* text = std::get_if<CaptionEvent>(&event);
       if (text != nullptr && is_final(text->entry.state)) done.push_back(text->entry.path);
@@ -182,12 +182,12 @@ TEST(CaptionWorker, AStopFinishesTheTextAtWorkAlone) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   ASSERT_FALSE(done.empty());
-  EXPECT_EQ(done.back(), pictures.back()) << "and goes on afterwards";
+  EXPECT_EQ(done.back(), images.back()) << "and goes on afterwards";
   EXPECT_LE(done.size(), 2u);
   events.close();
 }
 
-// More pictures than the gallery shows: all are described, but those that have a text already, be
+// More images than the gallery shows: all are described, but those that have a text already, be
 // it a file or of this run; the captioner's queue never holds more than a few of them.
 TEST(StudioCaptions, AWholeFolderBeyondWhatIsShown) {
   constexpr std::int64_t kAll = 520;
@@ -198,7 +198,7 @@ TEST(StudioCaptions, AWholeFolderBeyondWhatIsShown) {
   for (std::int64_t i = 0; i < kAll; ++i) put_file(name(i), "bad");  // quick to be done with
   for (const std::int64_t i : {3, 4}) save_png(name(i), gradient(static_cast<int>(i)));
   put_file(folder / "5.txt", "a text");
-  run.studio.post(CaptionCommand{.pictures = {name(3)}});
+  run.studio.post(CaptionCommand{.images = {name(3)}});
   ASSERT_EQ(described(run, name(3)).state, CaptionState::kDone);
   const auto left = [](const Snapshot& now) {
     return std::count_if(now.captions.begin(), now.captions.end(),
@@ -240,8 +240,8 @@ TEST(StudioCaptions, AllTextsAreSavedAtOnce) {
   StudioRun run(captioning());
   CaptionCommand command;
   for (int i = 0; i < kAll; ++i) {
-    command.pictures.push_back(run.folder / (std::to_string(i) + ".png"));
-    save_png(command.pictures.back(), gradient(i));
+    command.images.push_back(run.folder / (std::to_string(i) + ".png"));
+    save_png(command.images.back(), gradient(i));
   }
   run.studio.post(command);
   run.until([](const Snapshot& now) {
@@ -269,7 +269,7 @@ TEST(StudioCaptions, AStopBeforeTheFolderIsListedHolds) {
   save_png(run.folder / "pictures" / "a.png", gradient(1));
   ASSERT_TRUE(run.studio.post(CaptionFolderCommand{}));
   run.studio.post(StopCaptionsCommand{});
-  run.studio.post(OpenCommand{run.folder / "pictures" / "a.png"});  // behind it in the queue
+  run.studio.post(OpenCommand{run.folder / "pictures" / "a.png"});  // after it in the queue
   run.until([](const Snapshot& now) { return now.opened.size() == 1; });
   EXPECT_TRUE(run.studio.snapshot().captions.empty());
 }
@@ -277,24 +277,24 @@ TEST(StudioCaptions, AStopBeforeTheFolderIsListedHolds) {
 TEST(StudioCaptions, TheQueueIsBounded) {
   StudioRun run(captioning());
   CaptionCommand command;
-  for (std::size_t i = 0; i <= CaptionWorker::kMostQueued; ++i) {
-    command.pictures.push_back(run.folder / (std::to_string(i) + ".png"));
+  for (std::size_t i = 0; i <= CaptionWorker::kMaxQueued; ++i) {
+    command.images.push_back(run.folder / (std::to_string(i) + ".png"));
   }
   EXPECT_FALSE(run.studio.post(command));
   EXPECT_TRUE(run.studio.snapshot().captions.empty()) << "all or nothing";
-  command.pictures.pop_back();
+  command.images.pop_back();
   EXPECT_TRUE(run.studio.post(command));
-  EXPECT_EQ(run.studio.snapshot().captions.size(), CaptionWorker::kMostQueued);
+  EXPECT_EQ(run.studio.snapshot().captions.size(), CaptionWorker::kMaxQueued);
   run.studio.post(StopCaptionsCommand{});
 }
 
-TEST(StudioCaptions, PaintingAndDescribingAtOnce) {
+TEST(StudioCaptions, GenerationAndDescribingAtOnce) {
   StudioRun run(captioning());
   save_png(run.folder / "a.png", gradient(3));
-  run.studio.post(PaintCommand{tiny_settings("x", 1), SeedMode::kPlusOne, 4});
-  run.studio.post(CaptionCommand{.pictures = {run.folder / "a.png"}});
+  run.studio.post(GenerateCommand{tiny_settings("x", 1), SeedMode::kPlusOne, 4});
+  run.studio.post(CaptionCommand{.images = {run.folder / "a.png"}});
   EXPECT_EQ(described(run, run.folder / "a.png").state, CaptionState::kDone);
-  EXPECT_EQ(run.finished(4).state, PaintState::kDone);
+  EXPECT_EQ(run.finished(4).state, GenerateState::kDone);
 }
 
 }  // namespace

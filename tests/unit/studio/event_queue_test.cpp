@@ -11,27 +11,27 @@
 namespace tessera {
 namespace {
 
-Event painting(std::uint64_t number, PaintState state, std::int64_t passes = 0) {
-  Painting out;
+Event generation(std::uint64_t number, GenerateState state, std::int64_t passes = 0) {
+  Generation out;
   out.number = number;
   out.state = state;
   out.facts.passes = passes;
-  return PaintingEvent{out};
+  return GenerationEvent{out};
 }
-const Painting& of(const Event& event) { return std::get<PaintingEvent>(event).painting; }
+const Generation& of(const Event& event) { return std::get<GenerationEvent>(event).generation; }
 
 TEST(EventQueue, NewerProgressTakesTheOlderOnesPlace) {
   EventQueue queue(4);
   for (int pass = 1; pass <= 100; ++pass) {
-    EXPECT_TRUE(queue.push(painting(1, PaintState::kPainting, pass)));
+    EXPECT_TRUE(queue.push(generation(1, GenerateState::kGeneration, pass)));
   }
-  EXPECT_TRUE(queue.push(painting(2, PaintState::kPainting, 7)));
-  EXPECT_TRUE(queue.push(painting(1, PaintState::kDone, 101)));
-  EXPECT_TRUE(queue.push(painting(1, PaintState::kPainting, 102))) << "a final one stays";
+  EXPECT_TRUE(queue.push(generation(2, GenerateState::kGeneration, 7)));
+  EXPECT_TRUE(queue.push(generation(1, GenerateState::kDone, 101)));
+  EXPECT_TRUE(queue.push(generation(1, GenerateState::kGeneration, 102))) << "a final one stays";
   const std::vector<Event> events = queue.take();
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(of(events[0]).facts.passes, 101);
-  EXPECT_EQ(of(events[0]).state, PaintState::kDone);
+  EXPECT_EQ(of(events[0]).state, GenerateState::kDone);
   EXPECT_EQ(of(events[1]).number, 2u);
   EXPECT_EQ(of(events[2]).facts.passes, 102);
   EXPECT_TRUE(queue.take().empty());
@@ -39,9 +39,9 @@ TEST(EventQueue, NewerProgressTakesTheOlderOnesPlace) {
 
 TEST(EventQueue, ProgressIsLeftOutWhenThereIsNoRoom) {
   EventQueue queue(2);
-  EXPECT_TRUE(queue.push(painting(1, PaintState::kDone)));
-  EXPECT_TRUE(queue.push(painting(2, PaintState::kDone)));
-  EXPECT_FALSE(queue.push(painting(3, PaintState::kPainting)));  // returns: nobody waits
+  EXPECT_TRUE(queue.push(generation(1, GenerateState::kDone)));
+  EXPECT_TRUE(queue.push(generation(2, GenerateState::kDone)));
+  EXPECT_FALSE(queue.push(generation(3, GenerateState::kGeneration)));  // returns: nobody waits
   EXPECT_EQ(queue.size(), 2u);
 }
 
@@ -51,9 +51,9 @@ TEST(EventQueue, FinalEventsWaitForASlowReader) {
   std::thread worker([&] {
     for (std::uint64_t number = 1; number <= 50; ++number) {
       for (int pass = 0; pass < 5; ++pass) {
-        queue.push(painting(number, PaintState::kPainting, pass));
+        queue.push(generation(number, GenerateState::kGeneration, pass));
       }
-      EXPECT_TRUE(queue.push(painting(number, PaintState::kDone)));
+      EXPECT_TRUE(queue.push(generation(number, GenerateState::kDone)));
     }
   });
   std::vector<std::uint64_t> done;
@@ -68,19 +68,19 @@ TEST(EventQueue, FinalEventsWaitForASlowReader) {
   for (std::size_t i = 0; i < done.size(); ++i) EXPECT_EQ(done[i], i + 1);
 }
 
-// Other programs' pictures end one after the other: our own progress finds room all the time.
+// Other programs' images end one after the other: our own progress finds room all the time.
 TEST(EventQueue, ReceivedEndsLeaveRoomForProgress) {
   EventQueue queue(8);
   std::thread receiver([&] {
     for (std::uint64_t number = 1; number <= 20; ++number) {
-      Event event = painting(number, PaintState::kDone);
-      std::get<PaintingEvent>(event).painting.from = "somebody";
+      Event event = generation(number, GenerateState::kDone);
+      std::get<GenerationEvent>(event).generation.from = "somebody";
       EXPECT_TRUE(queue.push(std::move(event)));
     }
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_LE(queue.size(), 2u);
-  EXPECT_TRUE(queue.push(painting(1000, PaintState::kPainting)));
+  EXPECT_TRUE(queue.push(generation(1000, GenerateState::kGeneration)));
   std::size_t ended = 0;
   while (ended < 20) {
     for (const Event& event : queue.take()) ended += is_final(of(event).state) ? 1 : 0;
@@ -94,12 +94,12 @@ TEST(EventQueue, ReceivedEndsWaitForTheirBytes) {
   const auto image = std::make_shared<const Image>(4096, 4096);  // 48 MiB
   std::thread receiver([&] {
     for (std::uint64_t number = 1; number <= 12; ++number) {
-      Painting one;
+      Generation one;
       one.number = number;
-      one.state = PaintState::kDone;
+      one.state = GenerateState::kDone;
       one.from = "somebody";
       one.image = image;
-      queue.push(PaintingEvent{one});
+      queue.push(GenerationEvent{one});
     }
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -122,7 +122,7 @@ TEST(EventQueue, ClosingSetsWhoeverWaitsFree) {
   queue.close();
   worker.join();
   EXPECT_EQ(result, 0);
-  EXPECT_FALSE(queue.push(painting(1, PaintState::kPainting)));
+  EXPECT_FALSE(queue.push(generation(1, GenerateState::kGeneration)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Clips that are damaged behind a single key frame, strips that follow a clip's length, and clips
+// Videos that are damaged after a single key frame, strips that follow a video's length, and videos
 // that are closed while their processes work.
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "tests/unit/studio/film_run.h"
 #include "tests/unit/video/packets.h"
 #include "video/frame_reader.h"
-#include "vision/image/picture_reader.h"
+#include "vision/image/image_reader.h"
 
 namespace tessera {
 namespace {
@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kFrames = 320, kDamaged = 170;
 
-void put_clip(const fs::path& path, const MemoryFile& file) {
+void put_video(const fs::path& path, const MemoryFile& file) {
   put_file(path, std::string(file.bytes.begin(), file.bytes.end()));
 }
 
-// All frames behind one key frame.
+// All frames after one key frame.
 MemoryFile one_group() {
   std::vector<std::int64_t> ticks(kFrames);
   std::iota(ticks.begin(), ticks.end(), 0);
@@ -37,7 +37,7 @@ void damage(MemoryFile& file, std::size_t number) {
 
 // The real process, counted by a line in a file for each.
 fs::path counted_helper(const TempFolder& folder) {
-  const fs::path real = helper_beside_program().parent_path() / "tessera-video";
+  const fs::path real = helper_next_to_program().parent_path() / "tessera-video";
   put_file(folder / "counted", "#!/bin/sh\necho >> '" + (folder / "starts").string() + "'\nexec '" +
                                    real.string() + "' \"$@\"\n");
   fs::permissions(folder / "counted", fs::perms::owner_all);
@@ -51,18 +51,18 @@ std::vector<VideoFrame> frames_of(const fs::path& path) {
   return out;
 }
 
-TEST(FilmDamage, ASeekBehindItFindsItInFewSteps) {
+TEST(FilmDamage, ASeekAfterItFindsItInFewSteps) {
   TempFolder helpers;
   StudioOptions options;
-  options.clip_helper = counted_helper(helpers);
+  options.video_helper = counted_helper(helpers);
   FilmRun run(options);
   MemoryFile file = one_group();
-  put_clip(run.folder / "whole.mp4", file);
+  put_video(run.folder / "whole.mp4", file);
   const std::vector<VideoFrame> whole = frames_of(run.folder / "whole.mp4");
   ASSERT_EQ(whole.size(), static_cast<std::size_t>(kFrames));
   damage(file, kDamaged);
   const fs::path path = run.folder / "damaged.mp4";
-  put_clip(path, file);
+  put_video(path, file);
   run.open(path);
   EXPECT_EQ(run.film().frames(), kFrames);
 
@@ -71,7 +71,7 @@ TEST(FilmDamage, ASeekBehindItFindsItInFewSteps) {
   ASSERT_TRUE(run.until([&](const Snapshot& now) {
     const Film& film = *now.film;
     if (film.search) {
-      EXPECT_EQ(film.error.code, "E_VIDEO_DATA") << "it is told what is looked for";
+      EXPECT_EQ(film.error.code, "E_VIDEO_DATA") << "it is notified what is looked for";
       EXPECT_GE(film.search->good, good);
       EXPECT_LT(film.search->good, film.search->bad);
       EXPECT_EQ(film.frame, film.search->good) << "what is whole is shown meanwhile";
@@ -83,13 +83,13 @@ TEST(FilmDamage, ASeekBehindItFindsItInFewSteps) {
   EXPECT_LE(run.film().probes, 9) << "halves of 320";
   EXPECT_EQ(run.film().state, FilmState::kPaused);
   EXPECT_EQ(run.film().error.code, "E_VIDEO_DATA");
-  EXPECT_EQ(run.film().frames(), kDamaged) << "the clip ends before its damage";
+  EXPECT_EQ(run.film().frames(), kDamaged) << "the video ends before its damage";
   EXPECT_EQ(run.film().frame, kDamaged - 1);
   EXPECT_EQ(run.film().image->rgb, whole[kDamaged - 1].rgb);
   ASSERT_EQ(run.studio.snapshot().problems.size(), 1u) << "told once";
   EXPECT_EQ(run.studio.snapshot().problems[0].file, path.string());
 
-  // The small pictures are those of what is left.
+  // The small images are those of what is left.
   run.until(strip_is_whole);
   ASSERT_EQ(run.film().strip.size(), kFilmThumbnails);
   for (std::size_t i = 0; i < kFilmThumbnails; ++i) {
@@ -103,14 +103,14 @@ TEST(FilmDamage, ASeekBehindItFindsItInFewSteps) {
 }
 
 // A wish that comes while it looks is heard.
-TEST(FilmDamage, AnotherWishEndsTheSearch) {
+TEST(FilmDamage, AnotherStopRequestEndsTheSearch) {
   FilmRun run;
   const fs::path path = run.folder / "damaged.mp4";
   MemoryFile file = one_group();
-  put_clip(path, file);
+  put_video(path, file);
   const std::vector<VideoFrame> whole = frames_of(path);
   damage(file, kDamaged);
-  put_clip(path, file);
+  put_video(path, file);
   for (int i = 0; i < 5; ++i) {
     run.open(path);
     run.studio.post(FilmSeekCommand{kFrames - 1});
@@ -125,9 +125,9 @@ TEST(FilmDamage, AnotherWishEndsTheSearch) {
   EXPECT_EQ(run.film().frames(), kDamaged);
 }
 
-TEST(FilmDamage, AClosedClipKeepsNoFrames) {
+TEST(FilmDamage, AClosedVideoKeepsNoFrames) {
   FilmRun run;
-  run.open(run.clip("a.mkv", 40, 4));
+  run.open(run.video("a.mkv", 40, 4));
   const std::weak_ptr<const Image> first = run.film().image;
   for (std::int64_t i = 1; i < 4; ++i) {
     run.studio.post(FilmStepCommand{1});
@@ -148,7 +148,7 @@ TEST(FilmDamage, ClosingWaitsForNoAnswer) {
   const double start = monotonic_seconds();
   for (int i = 0; i < 3; ++i) {
     StudioOptions options;
-    options.clip_helper = folder / "hang";
+    options.video_helper = folder / "hang";
     StudioRun run(options);
     ASSERT_TRUE(run.studio.post(OpenFilmCommand{folder / "a.mkv"}));
     std::this_thread::sleep_for(std::chrono::milliseconds(i * 40));
@@ -162,7 +162,7 @@ TEST(FilmDamage, AnInterruptedReaderEndsItsAnswer) {
   put_file(folder / "hang", "#!/bin/sh\nexec sleep 100\n");
   fs::permissions(folder / "hang", fs::perms::owner_all);
   FrameReaderOptions options;
-  options.process.interrupt = std::make_shared<ClipInterrupt>();
+  options.process.interrupt = std::make_shared<VideoInterrupt>();
   FrameReader healthy(folder / "a.mkv", options);
   EXPECT_TRUE(healthy.next());
   options.process.program = folder / "hang";

@@ -1,5 +1,5 @@
-// What clips may cost: processes that die or hang, memory that does not grow with the length,
-// events that pile up; and clips in the gallery.
+// What videos may cost: processes that die or hang, memory that does not grow with the length,
+// events that pile up; and videos in the gallery.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a process that never answers costs: its own clip.
+// What a process that never answers costs: its own video.
 TEST(FilmLimits, AProcessThatHangsHoldsNobodyUp) {
   TempFolder folder;
   write_film(folder / "a.mkv", 5, 4);
@@ -38,7 +38,7 @@ TEST(FilmLimits, AProcessThatHangsHoldsNobodyUp) {
     const double start = monotonic_seconds();
     const bool opened = films.open(film);
     EXPECT_LT(monotonic_seconds() - start, 0.5) << "the drawing thread waits for nobody";
-    EXPECT_LE(films.leaving(), FilmWorker::kMostLeaving);
+    EXPECT_LE(films.leaving(), FilmWorker::kMaxLeaving);
     if (opened) apply(snapshot, FilmOpenedEvent{film});
     return opened;
   };
@@ -61,7 +61,7 @@ TEST(FilmLimits, AProcessThatHangsHoldsNobodyUp) {
 
 TEST(FilmLimits, AProcessThatDiesIsAProblem) {
   StudioOptions options;
-  options.clip_helper = "/bin/false";
+  options.video_helper = "/bin/false";
   StudioRun run(options);
   write_film(run.folder / "a.mkv", 5, 4);
   run.studio.post(OpenFilmCommand{run.folder / "a.mkv"});
@@ -70,7 +70,7 @@ TEST(FilmLimits, AProcessThatDiesIsAProblem) {
   EXPECT_NE(run.studio.snapshot().film->error.file.find("a.mkv"), std::string::npos);
 }
 
-// A clip whose frames are four times what may be kept, played, sought through and stepped back.
+// A video whose frames are four times what may be kept, played, sought through and stepped back.
 TEST(FilmLimits, MemoryIsBounded) {
   TempFolder folder;
   write_film(folder / "a.mkv", 80, 1, 160, 120);
@@ -121,11 +121,11 @@ TEST(FilmLimits, MemoryIsBounded) {
   events.close();
 }
 
-TEST(FilmLimits, TheGalleryShowsClipsByTheirFirstFrame) {
+TEST(FilmLimits, TheGalleryShowsVideosByTheirFirstFrame) {
   FilmRun run;
   fs::create_directory(run.folder / "pictures");
-  run.clip("pictures/a.MKV.tmp", 3, 4);
-  run.clip("pictures/b.mkv", 3, 4);
+  run.video("pictures/a.MKV.tmp", 3, 4);
+  run.video("pictures/b.mkv", 3, 4);
   put_file(run.folder / "pictures/bad.mp4", "nothing of the kind");
   put_file(run.folder / "pictures/notes.txt", "x");
   save_png(run.folder / "pictures/c.png", Image(4, 4));
@@ -135,19 +135,19 @@ TEST(FilmLimits, TheGalleryShowsClipsByTheirFirstFrame) {
                        [](const auto& one) { return one.thumbnail || !one.problem.empty(); });
   });
   for (const GalleryEntry& one : run.studio.snapshot().gallery) {
-    EXPECT_EQ(one.clip, one.path.extension() != ".png") << one.path;
+    EXPECT_EQ(one.video, one.path.extension() != ".png") << one.path;
     EXPECT_EQ(one.problem.empty(), one.path.filename() != "bad.mp4") << one.problem;
     if (one.path.filename() != "b.mkv") continue;
-    EXPECT_EQ(one.thumbnail->rgb, film_picture(64, 48, 0).rgb);
+    EXPECT_EQ(one.thumbnail->rgb, film_image(64, 48, 0).rgb);
     EXPECT_EQ(one.width, 64);
   }
-  EXPECT_EQ(undescribed_pictures(run.folder / "pictures").pictures.size(), 1u)
-      << "a clip is no picture to be described";
+  EXPECT_EQ(undescribed_images(run.folder / "pictures").images.size(), 1u)
+      << "a video is no image to be described";
   for (const char* name : {"a.mp4", "a.MOV", "a.mkv", "a.webm", "a.avi"}) {
-    EXPECT_TRUE(is_clip_name(name)) << name;
+    EXPECT_TRUE(is_video_name(name)) << name;
   }
   for (const char* name : {"a.png", ".a.mp4", "mp4", "a.mp4.txt", ""}) {
-    EXPECT_FALSE(is_clip_name(name)) << name;
+    EXPECT_FALSE(is_video_name(name)) << name;
   }
 }
 
@@ -165,9 +165,9 @@ TEST(FrameRing, KeepsWhatIsAroundWithinItsBytes) {
   EXPECT_EQ(ring.get(50), nullptr);
   const FrameWindow playing = ring.window(50, 100, true, false);
   const FrameWindow still = ring.window(50, 100, false, false);
-  EXPECT_EQ(playing.ahead + playing.behind + 1, 9);
-  EXPECT_GT(playing.ahead, playing.behind);
-  EXPECT_GT(still.behind, still.ahead);
+  EXPECT_EQ(playing.ahead + playing.after + 1, 9);
+  EXPECT_GT(playing.ahead, playing.after);
+  EXPECT_GT(still.after, still.ahead);
   // Larger frames make room for themselves.
   ring.put(99, image(40), ring.window(99, 100, false, false), false);
   EXPECT_LE(ring.size(), 2u);
@@ -178,7 +178,7 @@ TEST(FrameRing, KeepsWhatIsAroundWithinItsBytes) {
 }
 
 TEST(FrameRing, RoundAndRoundTheFirstFollowsTheLast) {
-  FrameWindow window{.at = 8, .count = 10, .ahead = 3, .behind = 1, .round = true};
+  FrameWindow window{.at = 8, .count = 10, .ahead = 3, .after = 1, .round = true};
   std::set<std::int64_t> held;
   for (std::int64_t i = -3; i < 13; ++i) {
     if (window.holds(i)) held.insert(i);
@@ -187,7 +187,7 @@ TEST(FrameRing, RoundAndRoundTheFirstFollowsTheLast) {
   window.round = false;
   EXPECT_FALSE(window.holds(0));
   EXPECT_TRUE(window.holds(9));
-  window = {.at = 0, .count = 10, .ahead = 1, .behind = 2, .round = true};
+  window = {.at = 0, .count = 10, .ahead = 1, .after = 2, .round = true};
   EXPECT_TRUE(window.holds(9));
   EXPECT_TRUE(window.holds(8));
   EXPECT_FALSE(window.holds(7));
@@ -221,7 +221,7 @@ TEST(FilmEvents, OnlyTheNewestOpeningCounts) {
   EXPECT_FALSE(snapshot.film);
 }
 
-TEST(FilmEvents, OneOfAClipWaitsAtMostAndTheLastIsNeverLost) {
+TEST(FilmEvents, OneOfAVideoWaitsAtMostAndTheLastIsNeverLost) {
   EventQueue queue(2);
   for (std::int64_t frame = 0; frame < 50; ++frame) {
     const bool plays = frame % 2 == 0;

@@ -1,9 +1,9 @@
-// A studio that watches clips which the test writes, and what is to be asked of what it shows.
+// A studio that watches videos which the test writes, and what is to be asked of what it shows.
 #pragma once
 
 #include <algorithm>
 
-#include "tests/support/film_clips.h"
+#include "tests/support/film_videos.h"
 #include "tests/unit/studio/studio_run.h"
 
 namespace tessera {
@@ -13,7 +13,7 @@ inline bool shows(const Snapshot& now, std::int64_t frame) {
 }
 inline bool is_frame(const Film& film, std::int64_t number) {
   return film.image != nullptr &&
-         film.image->rgb == film_picture(film.image->width, film.image->height, number).rgb;
+         film.image->rgb == film_image(film.image->width, film.image->height, number).rgb;
 }
 inline bool strip_is_whole(const Snapshot& now) {
   return now.film && !now.film->strip.empty() &&
@@ -24,7 +24,7 @@ inline bool strip_is_whole(const Snapshot& now) {
 struct FilmRun : StudioRun {
   using StudioRun::StudioRun;
 
-  std::filesystem::path clip(const std::string& name, std::int64_t frames, std::int64_t each) {
+  std::filesystem::path video(const std::string& name, std::int64_t frames, std::int64_t each) {
     write_film(folder / name, frames, each);
     return folder / name;
   }

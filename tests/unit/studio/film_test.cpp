@@ -1,4 +1,4 @@
-// Clips that are watched: exact frames by number, steps both ways, times of their own, round and
+// Videos that are watched: exact frames by number, steps both ways, times of their own, round and
 // round; another one in their place; broken files.
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Processes that this one started and that read clips.
-int clip_processes() {
+// Processes that this one started and that read videos.
+int video_processes() {
   int count = 0;
   for (const auto& task : fs::directory_iterator("/proc/self/task")) {
     std::ifstream children(task.path() / "children");
@@ -29,7 +29,7 @@ int clip_processes() {
 
 TEST(Film, OpensWithItsFirstFrameItsTimesAndAStrip) {
   FilmRun run;
-  run.open(run.clip("a.mkv", 40, 10));
+  run.open(run.video("a.mkv", 40, 10));
   EXPECT_EQ(run.film().state, FilmState::kPaused);
   EXPECT_TRUE(is_frame(run.film(), 0));
   EXPECT_EQ(run.film().frames(), 40);
@@ -48,14 +48,14 @@ TEST(Film, OpensWithItsFirstFrameItsTimesAndAStrip) {
     const double middle = (static_cast<double>(i) + 0.5) / kFilmThumbnails * 4.0;
     EXPECT_EQ(cell.frame, run.film().frame_at(middle)) << i;
     ASSERT_TRUE(cell.image) << cell.problem;
-    EXPECT_EQ(cell.image->rgb, film_picture(64, 48, cell.frame).rgb) << "small already: as it is";
+    EXPECT_EQ(cell.image->rgb, film_image(64, 48, cell.frame).rgb) << "small already: as it is";
   }
   EXPECT_TRUE(run.studio.snapshot().problems.empty());
 }
 
 TEST(Film, SeeksEveryFrameExactly) {
   FilmRun run;
-  run.open(run.clip("a.mkv", 90, 4));
+  run.open(run.video("a.mkv", 90, 4));
   std::int64_t frame = 7;
   for (int i = 0; i < 60; ++i) {
     frame = (frame * 37 + 11) % 90;
@@ -72,7 +72,7 @@ TEST(Film, SeeksEveryFrameExactly) {
 
 TEST(Film, StepsOneFrameBothWaysAndStopsAtTheEnds) {
   FilmRun run;
-  run.open(run.clip("a.mkv", 30, 4));
+  run.open(run.video("a.mkv", 30, 4));
   const auto step = [&](std::int64_t by, std::int64_t to) {
     ASSERT_TRUE(run.studio.post(FilmStepCommand{by}));
     ASSERT_TRUE(run.until([&](const Snapshot& now) { return shows(now, to); })) << to;
@@ -92,7 +92,7 @@ TEST(Film, StepsOneFrameBothWaysAndStopsAtTheEnds) {
 
 TEST(Film, PlaysToTheEndAndBeginsAnew) {
   FilmRun run;
-  run.open(run.clip("a.mkv", 25, 2));  // half a second
+  run.open(run.video("a.mkv", 25, 2));  // half a second
   ASSERT_TRUE(run.studio.post(FilmLoopCommand{false}));
   const double start = monotonic_seconds();
   ASSERT_TRUE(run.studio.post(FilmPlayCommand{}));
@@ -118,7 +118,7 @@ TEST(Film, PlaysToTheEndAndBeginsAnew) {
 
 TEST(Film, GoesRoundAndRound) {
   FilmRun run;
-  run.open(run.clip("a.mkv", 12, 2));
+  run.open(run.video("a.mkv", 12, 2));
   EXPECT_TRUE(run.film().loop);
   run.studio.post(FilmPlayCommand{true});
   int rounds = 0;
@@ -130,9 +130,9 @@ TEST(Film, GoesRoundAndRound) {
     return rounds == 4;
   }));
   EXPECT_TRUE(is_frame(run.film(), run.film().frame));
-  // What is wanted of one clip holds for the next.
+  // What is wanted of one video holds for the next.
   run.studio.post(FilmLoopCommand{});
-  run.open(run.clip("b.mkv", 3, 2));
+  run.open(run.video("b.mkv", 3, 2));
   EXPECT_FALSE(run.film().loop);
 }
 
@@ -166,7 +166,7 @@ TEST(Film, FramesOfVariableRateStayTheirOwnTimes) {
 
 TEST(Film, SpeedsAreTheNearestThatThereIs) {
   FilmRun run;
-  run.open(run.clip("a.mkv", 100, 1));
+  run.open(run.video("a.mkv", 100, 1));
   run.studio.post(FilmLoopCommand{false});
   run.studio.post(FilmSpeedCommand{0.3});
   run.until([](const Snapshot& now) { return now.film->speed == 0.25; });
@@ -181,13 +181,13 @@ TEST(Film, SpeedsAreTheNearestThatThereIs) {
 
 TEST(Film, AnotherOneStopsTheOneThatPlaysAtOnce) {
   FilmRun run;
-  const fs::path first = run.clip("a.mkv", 200, 2);
-  const fs::path second = run.clip("b.mkv", 5, 2);
+  const fs::path first = run.video("a.mkv", 200, 2);
+  const fs::path second = run.video("b.mkv", 5, 2);
   for (int i = 0; i < 5; ++i) {
     run.open(first);
     run.studio.post(FilmPlayCommand{true});
     run.until([](const Snapshot& now) { return now.film->frame > 2; });
-    EXPECT_GE(clip_processes(), 1);
+    EXPECT_GE(video_processes(), 1);
     ASSERT_TRUE(run.studio.post(OpenFilmCommand{second}));
     EXPECT_EQ(run.film().path, second) << "at once";
     EXPECT_EQ(run.film().image, nullptr);
@@ -200,13 +200,13 @@ TEST(Film, AnotherOneStopsTheOneThatPlaysAtOnce) {
   }
   ASSERT_TRUE(run.studio.post(CloseFilmCommand{}));
   EXPECT_FALSE(run.studio.snapshot().film);
-  for (int i = 0; i < 5000 && clip_processes() > 0; ++i) {
+  for (int i = 0; i < 5000 && video_processes() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_EQ(clip_processes(), 0) << "no process is left behind";
+  EXPECT_EQ(video_processes(), 0) << "no process is left over";
   run.studio.update();
   EXPECT_FALSE(run.studio.snapshot().film);
-  // Nobody minds orders without a clip.
+  // Nobody minds orders without a video.
   EXPECT_TRUE(run.studio.post(FilmPlayCommand{}));
   EXPECT_TRUE(run.studio.post(FilmSeekCommand{3}));
   EXPECT_TRUE(run.studio.post(CloseFilmCommand{}));
@@ -215,8 +215,8 @@ TEST(Film, AnotherOneStopsTheOneThatPlaysAtOnce) {
 // Whatever is asked for in whatever order: a frame is always the one that its number says.
 TEST(Film, AThousandOrdersInAnyOrder) {
   FilmRun run;
-  const fs::path clips[] = {run.clip("a.mkv", 40, 1), run.clip("b.mkv", 3, 2),
-                            run.clip("c.mkv", 120, 1)};
+  const fs::path videos[] = {run.video("a.mkv", 40, 1), run.video("b.mkv", 3, 2),
+                            run.video("c.mkv", 120, 1)};
   std::uint32_t lot = 12345;
   const auto draw = [&lot](std::uint32_t most) {
     lot = lot * 1664525u + 1013904223u;
@@ -227,8 +227,8 @@ TEST(Film, AThousandOrdersInAnyOrder) {
   for (int i = 0; i < 1000; ++i) {
     const auto one = draw(40);
     if (i % 150 == 0) {  // one while the other still opens
-      run.studio.post(OpenFilmCommand{clips[draw(3)]});
-      ASSERT_TRUE(run.studio.post(OpenFilmCommand{clips[draw(3)]}));
+      run.studio.post(OpenFilmCommand{videos[draw(3)]});
+      ASSERT_TRUE(run.studio.post(OpenFilmCommand{videos[draw(3)]}));
       run.until([](const Snapshot& now) { return now.film->frame >= 0; });
     } else if (i % 400 == 399) {
       run.studio.post(CloseFilmCommand{});
@@ -252,14 +252,14 @@ TEST(Film, AThousandOrdersInAnyOrder) {
   }
   EXPECT_GT(frames, 20) << "how many depends on the machine";
   EXPECT_TRUE(run.studio.snapshot().problems.empty());
-  run.open(clips[2]);
+  run.open(videos[2]);
 }
 
 TEST(Film, BrokenFilesAreProblemsThatNameThem) {
   FilmRun run;
-  put_file(run.folder / "text.mp4", "no clip at all, whatever its name says");
+  put_file(run.folder / "text.mp4", "no video at all, whatever its name says");
   put_file(run.folder / "empty.mkv", "");
-  run.clip("cut.mkv", 40, 4);
+  run.video("cut.mkv", 40, 4);
   fs::resize_file(run.folder / "cut.mkv", 300);
   std::size_t problems = 0;
   for (const char* name : {"text.mp4", "empty.mkv", "cut.mkv", "missing.webm"}) {
@@ -273,14 +273,14 @@ TEST(Film, BrokenFilesAreProblemsThatNameThem) {
     EXPECT_NE(format_error(all.back()).find(name), std::string::npos) << format_error(all.back());
     EXPECT_TRUE(run.studio.post(FilmPlayCommand{})) << "a failed one hears nothing";
   }
-  run.open(run.clip("good.mkv", 3, 4));
+  run.open(run.video("good.mkv", 3, 4));
   EXPECT_TRUE(is_frame(run.film(), 0));
 }
 
 // The frames before the damage are whole: they play, and can be gone through after it was met.
-TEST(Film, AClipEndsBeforeItsDamage) {
+TEST(Film, AVideoEndsBeforeItsDamage) {
   FilmRun run;
-  const fs::path path = run.clip("a.mkv", 60, 3);
+  const fs::path path = run.video("a.mkv", 60, 3);
   std::string bytes = get_file(path);
   const std::size_t at = bytes.size() * 2 / 3;
   for (std::size_t i = 0; i < 40; ++i) bytes[at + i] = static_cast<char>(~bytes[at + i]);
@@ -312,7 +312,7 @@ TEST(Film, AClipEndsBeforeItsDamage) {
 
 TEST(Film, ACutFileShowsTheFramesThatAreWhole) {
   FilmRun run;
-  const fs::path path = run.clip("cut.mkv", 60, 3);
+  const fs::path path = run.video("cut.mkv", 60, 3);
   fs::resize_file(path, fs::file_size(path) / 2);
   run.open(path);
   EXPECT_EQ(run.film().error.code, "E_VIDEO_CUT");
@@ -331,7 +331,7 @@ TEST(Film, ACutFileShowsTheFramesThatAreWhole) {
 // The file stays readable while it is open; opened anew it is a problem.
 TEST(Film, AFileThatVanishesPlaysOnAndDoesNotOpenAgain) {
   FilmRun run;
-  const fs::path path = run.clip("a.mkv", 50, 3);
+  const fs::path path = run.video("a.mkv", 50, 3);
   run.open(path);
   run.until(strip_is_whole);
   fs::remove(path);

@@ -1,5 +1,5 @@
-// The gallery and opened pictures: newest first, bounded, noticed when they change; a whole museum
-// of bad files becomes as many problems; what a picture records is recalled.
+// The gallery and opened pictures: newest first, bounded, noticed when they change; a whole corpus of bad files
+// of bad files becomes as many problems; what an image records is recalled.
 #include "apps/studio/gallery.h"
 #include "apps/studio/event.h"
 
@@ -14,8 +14,8 @@
 #include "apps/studio/visual_tiles.h"
 #include "engine/core/io.h"
 #include "engine/decoding/rules/grouped_rule.h"
-#include "tests/museum/picture_exhibit.h"
-#include "tests/support/picture_files.h"
+#include "tests/museum/image_bad_sample.h"
+#include "tests/support/image_files.h"
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
@@ -88,7 +88,7 @@ TEST(Gallery, ShowsTheNewestOfManyAndCountsTheRest) {
   }
   Gallery gallery(folder.path());
   gallery.poll();
-  EXPECT_EQ(gallery.entries().size(), Gallery::kMostShown);
+  EXPECT_EQ(gallery.entries().size(), Gallery::kMaxShown);
   EXPECT_EQ(gallery.left_out(), 20);
   EXPECT_EQ(names_of(gallery).front(), "519.png");
   EXPECT_EQ(names_of(gallery).back(), "20.png");
@@ -117,7 +117,7 @@ TEST(Gallery, ThumbnailsTextsAndFilesThatChangeInPlace) {
   EXPECT_EQ(read_caption_file(folder / "wide.png"), "");
   put_file(folder / "wide.txt", std::string(65536, 'x'));
   EXPECT_EQ(read_caption_file(folder / "wide.png").size(), 65536u);
-  put_file(folder / "wide.png", "no picture any more");
+  put_file(folder / "wide.png", "no image any more");
   gallery.poll();
   const auto again = gallery.read_next(reader);
   ASSERT_TRUE(again);
@@ -127,36 +127,36 @@ TEST(Gallery, ThumbnailsTextsAndFilesThatChangeInPlace) {
   EXPECT_EQ(thumbnail_of(coloured(4000, 1, 0)).height, 1);
 }
 
-TEST(StudioGallery, ATextNeverTakesItsPicturesPlace) {
+TEST(StudioGallery, ATextNeverTakesItsImagesPlace) {
   StudioRun run;
-  put_file(run.folder / "x.txt", "a picture");
+  put_file(run.folder / "x.txt", "an image");
   run.studio.post(SaveCaptionCommand{run.folder / "x.txt", "a text"});
   run.until([](const Snapshot& now) { return !now.problems.empty(); });
   EXPECT_EQ(run.studio.snapshot().problems[0].code, "E_CAPTION_FILE");
-  EXPECT_EQ(get_file(run.folder / "x.txt"), "a picture");
+  EXPECT_EQ(get_file(run.folder / "x.txt"), "an image");
 }
 
-// Hundreds of hostile files beside two good ones: each its own problem, and the good ones are read.
-TEST(StudioGallery, AMuseumOfBadFilesIsAsManyProblems) {
-  TempFolder museum;
-  std::vector<PictureExhibit> exhibits;
-  for (const auto& room : {png_exhibits(), jpeg_exhibits(), webp_exhibits(), gif_exhibits(),
-                           bmp_exhibits(), stranger_exhibits()}) {
-    exhibits.insert(exhibits.end(), room.begin(), room.end());
+// Hundreds of hostile files next to two good ones: each its own problem, and the good ones are read.
+TEST(StudioGallery, ABadFilesOfBadFilesIsAsManyProblems) {
+  TempFolder bad_files;
+  std::vector<ImageBadSample> bad_samples;
+  for (const auto& room : {png_bad_samples(), jpeg_bad_samples(), webp_bad_samples(), gif_bad_samples(),
+                           bmp_bad_samples(), stranger_bad_samples()}) {
+    bad_samples.insert(bad_samples.end(), room.begin(), room.end());
   }
-  ASSERT_GE(exhibits.size(), 100u);
+  ASSERT_GE(bad_samples.size(), 100u);
   std::set<fs::path> refused;
-  for (std::size_t i = 0; i < exhibits.size(); ++i) {
-    const fs::path path = museum / (std::to_string(i) + ".png");
-    put_file(path, exhibits[i].file);
-    if (!exhibits[i].code.empty()) refused.insert(path);
+  for (std::size_t i = 0; i < bad_samples.size(); ++i) {
+    const fs::path path = bad_files / (std::to_string(i) + ".png");
+    put_file(path, bad_samples[i].file);
+    if (!bad_samples[i].code.empty()) refused.insert(path);
   }
-  save_png(museum / "good1.png", coloured(3, 2, 1));
-  save_png(museum / "good2.png", coloured(2, 3, 2));
+  save_png(bad_files / "good1.png", coloured(3, 2, 1));
+  save_png(bad_files / "good2.png", coloured(2, 3, 2));
   StudioOptions options;
-  options.folder = museum.path();
+  options.folder = bad_files.path();
   StudioRun run(options);
-  const std::size_t all = std::min(exhibits.size() + 2, Gallery::kMostShown);
+  const std::size_t all = std::min(bad_samples.size() + 2, Gallery::kMaxShown);
   run.until([&](const Snapshot& now) {
     const auto known = std::count_if(
         now.gallery.begin(), now.gallery.end(),
@@ -180,37 +180,37 @@ TEST(StudioGallery, AMuseumOfBadFilesIsAsManyProblems) {
   std::printf("%zu bad files, %zu read\n", problems, good);
 }
 
-TEST(StudioGallery, PaintedPicturesComeByThemselves) {
+TEST(StudioGallery, GeneratedImagesComeByThemselves) {
   StudioRun run;
-  run.studio.post(PaintCommand{tiny_settings("seen", 4)});
-  const Painting painted = run.finished(1);
+  run.studio.post(GenerateCommand{tiny_settings("seen", 4)});
+  const Generation generated = run.finished(1);
   run.until([&](const Snapshot& now) {
     return now.gallery.size() == 1 && now.gallery[0].thumbnail && now.gallery[0].facts;
   });
   const GalleryEntry& entry = run.studio.snapshot().gallery[0];
-  EXPECT_EQ(entry.path, painted.file);
+  EXPECT_EQ(entry.path, generated.file);
   EXPECT_EQ(entry.facts->prompt, "seen");
   run.until([](const Snapshot& now) { return now.models_known; });
   run.until([](const Snapshot& now) { return now.status.resident_bytes > (1u << 20); });
   for (const FoundModel& model : run.studio.snapshot().models) EXPECT_GT(model.width, 0);
-  run.studio.post(SaveCaptionCommand{painted.file, "a text\xc3\xa9"});
+  run.studio.post(SaveCaptionCommand{generated.file, "a text\xc3\xa9"});
   run.until([](const Snapshot& now) { return now.gallery[0].caption == "a text\xc3\xa9"; });
-  EXPECT_EQ(get_file(caption_file_of(painted.file)), "a text\xc3\xa9\n");
-  run.studio.post(SaveCaptionCommand{painted.file, "\xff"});
+  EXPECT_EQ(get_file(caption_file_of(generated.file)), "a text\xc3\xa9\n");
+  run.studio.post(SaveCaptionCommand{generated.file, "\xff"});
   run.until([](const Snapshot& now) { return !now.problems.empty(); });
   EXPECT_EQ(run.studio.snapshot().problems[0].code, "E_CAPTION_TEXT");
   run.studio.post(FolderCommand{run.folder / "elsewhere"});
   EXPECT_TRUE(run.studio.snapshot().gallery.empty());
-  run.studio.post(PaintCommand{tiny_settings("there", 4)});
+  run.studio.post(GenerateCommand{tiny_settings("there", 4)});
   EXPECT_EQ(run.finished(2).file.parent_path(), run.folder / "elsewhere");
 }
 
-// A dropped picture: whole pixels, and settings that paint the very same file.
-TEST(StudioOpen, RecallsEveryFieldAndPaintsTheSameBytes) {
+// A dropped picture: whole pixels, and settings that generate the very same file.
+TEST(StudioOpen, RecallsEveryFieldAndGeneratesTheSameBytes) {
   StudioRun run;
-  PaintSettings settings = tiny_settings("recall \xc3\xa9\n\x1b[31m", 12);
+  GenerateSettings settings = tiny_settings("recall \xc3\xa9\n\x1b[31m", 12);
   settings.negative_prompt = "not this";
-  settings.sampling = values_of(LawSettings{.guidance = 2.5,
+  settings.sampling = values_of(DistributionSettings{.guidance = 2.5,
                                             .temperature = 0.9,
                                             .top_k = 20,
                                             .top_p = 0.95,
@@ -220,9 +220,9 @@ TEST(StudioOpen, RecallsEveryFieldAndPaintsTheSameBytes) {
   settings.method.window = 5;
   settings.method.set(setting::kGroupSize, 3);
   settings.storage = DType::kBF16;
-  run.studio.post(PaintCommand{settings});
-  const Painting first = run.finished(1);
-  ASSERT_EQ(first.state, PaintState::kDone) << format_error(first.error);
+  run.studio.post(GenerateCommand{settings});
+  const Generation first = run.finished(1);
+  ASSERT_EQ(first.state, GenerateState::kDone) << format_error(first.error);
   run.studio.post(OpenCommand{first.file, 5});
   run.until([](const Snapshot& now) { return now.recalled.has_value(); });
   const Snapshot& now = run.studio.snapshot();
@@ -231,7 +231,7 @@ TEST(StudioOpen, RecallsEveryFieldAndPaintsTheSameBytes) {
   EXPECT_EQ(now.recalled->request, 5u);
   EXPECT_EQ(now.recalled->path, first.file);
   ASSERT_TRUE(now.recalled->settings);
-  PaintSettings got = *now.recalled->settings;
+  GenerateSettings got = *now.recalled->settings;
   EXPECT_EQ(got.prompt, settings.prompt);
   EXPECT_EQ(got.negative_prompt, settings.negative_prompt);
   EXPECT_EQ(got.sampling, settings.sampling);
@@ -240,7 +240,7 @@ TEST(StudioOpen, RecallsEveryFieldAndPaintsTheSameBytes) {
   EXPECT_EQ(got.seed, settings.seed);
   EXPECT_EQ(got.model, "test:tiny");
   EXPECT_EQ(got.width, first.image->width);
-  run.studio.post(PaintCommand{got});
+  run.studio.post(GenerateCommand{got});
   EXPECT_EQ(get_file(run.finished(2).file), get_file(first.file));
 }
 
@@ -248,9 +248,9 @@ TEST(StudioOpen, RecallsEveryFieldAndPaintsTheSameBytes) {
 // not; the newest answer stands.
 TEST(StudioOpen, AnswersCarryTheNumberOfTheirQuestion) {
   StudioRun run;
-  run.studio.post(PaintCommand{tiny_settings("x", 12)});
-  const Painting first = run.finished(1);
-  put_file(run.folder / "good.jpg", golden_picture("exif1.jpg"));
+  run.studio.post(GenerateCommand{tiny_settings("x", 12)});
+  const Generation first = run.finished(1);
+  put_file(run.folder / "good.jpg", golden_image("exif1.jpg"));
   run.studio.post(OpenCommand{first.file, 1});
   run.studio.post(OpenCommand{run.folder / "good.jpg", 2});
   run.studio.post(OpenCommand{first.file});
@@ -271,7 +271,7 @@ TEST(StudioOpen, NamesThatAreNoUtf8) {
   std::filesystem::create_directory(run.folder / "pictures");
   save_png(odd, Image(4, 4));
   run.studio.post(OpenCommand{odd, 1});
-  run.studio.post(CaptionCommand{.pictures = {odd}});
+  run.studio.post(CaptionCommand{.images = {odd}});
   run.until([&](const Snapshot& now) {
     return now.opened.size() == 1 && now.gallery.size() == 1 && now.gallery[0].width == 4 &&
            !now.captions.empty() && is_final(now.captions[0].state);
@@ -287,7 +287,7 @@ TEST(StudioOpen, NamesThatAreNoUtf8) {
 TEST(StudioOpen, StrangersFilesOpenOrSayWhyNot) {
   StudioRun run;
   put_file(run.folder / "bad.png", "nothing of the kind");
-  put_file(run.folder / "good.jpg", golden_picture("exif1.jpg"));
+  put_file(run.folder / "good.jpg", golden_image("exif1.jpg"));
   run.studio.post(OpenCommand{run.folder / "bad.png"});
   run.studio.post(OpenCommand{run.folder / "missing.png"});
   run.studio.post(OpenCommand{run.folder / "good.jpg"});
@@ -312,7 +312,7 @@ TEST(VisualTiles, KeptScoresAndPlaces) {
   EXPECT_EQ(tiles[0].scores, scores);
   EXPECT_EQ(tiles[0].width, 1.0);
   EXPECT_TRUE(std::isnan(visual_tiles(whole, kept, {})[0].scores[0]));
-  // A base view and 1 x 2 tiles, the picture padded by one column on the left.
+  // A base view and 1 x 2 tiles, the image padded by one column on the left.
   const TileGrid grid{.rows = 1,
                       .columns = 2,
                       .first_tile = 1,

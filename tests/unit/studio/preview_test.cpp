@@ -1,4 +1,4 @@
-// Pictures from one program to another over the loopback: the frames, what a stranger may send, and
+// Images from one program to another over the loopback: the frames, what a stranger may send, and
 // senders and viewers that are slow, silent or gone.
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -18,8 +18,8 @@
 namespace tessera {
 namespace {
 
-PreviewBegin a_picture(std::uint64_t id = 1) {
-  return {.picture = id,
+PreviewBegin a_image(std::uint64_t id = 1) {
+  return {.image = id,
           .seed = 77,
           .width = 8,
           .height = 6,
@@ -30,7 +30,7 @@ PreviewBegin a_picture(std::uint64_t id = 1) {
 }
 
 PreviewRows some_rows(std::uint32_t first, std::uint32_t rows, bool last, std::uint64_t id = 1) {
-  PreviewRows out{.picture = id,
+  PreviewRows out{.image = id,
                   .first = first,
                   .rows = rows,
                   .last = last,
@@ -71,9 +71,9 @@ std::string refusal_of(const std::string& bytes) {
 
 TEST(PreviewWire, MessagesComeThroughInPiecesOfAnySize) {
   const std::vector<PreviewMessage> sent = {
-      a_picture(), some_rows(0, 2, false), some_rows(2, 4, true),
-      PreviewRows{.picture = 1, .rows_done = 3, .passes = 9},
-      PreviewEnd{.picture = 1, .state = PreviewState::kStopped}};
+      a_image(), some_rows(0, 2, false), some_rows(2, 4, true),
+      PreviewRows{.image = 1, .rows_done = 3, .passes = 9},
+      PreviewEnd{.image = 1, .state = PreviewState::kStopped}};
   std::string bytes;
   for (const PreviewMessage& message : sent) bytes += encode_preview(message);
   for (const std::size_t piece :
@@ -116,7 +116,7 @@ TEST(PreviewWire, GarbageIsRefused) {
   EXPECT_EQ(refusal_of(std::string("TSV1\x02\x01\0\x10\0", 9)), "E_PREVIEW_FRAME");
   EXPECT_EQ(refusal_of(std::string("TSV1\x02\0\0\x10\0", 9)), "");
   EXPECT_EQ(refusal_of(std::string("TSV1\x02\xff\xff\xff\xff", 9)), "E_PREVIEW_FRAME");
-  const std::string begin = encode_preview(a_picture());
+  const std::string begin = encode_preview(a_image());
   const std::size_t width = 16, height = 20, rows = 24, model = 32;
   EXPECT_EQ(refusal_of(changed(begin, width, 0, 4)), "E_PREVIEW_FRAME");
   EXPECT_EQ(refusal_of(changed(begin, width, 16385, 4)), "E_PREVIEW_FRAME");
@@ -138,7 +138,7 @@ TEST(PreviewWire, GarbageIsRefused) {
 
 TEST(PreviewDesk, PutsAnImageTogether) {
   PreviewDesk desk("someone");
-  Painting now = desk.take(a_picture(), 40);
+  Generation now = desk.take(a_image(), 40);
   EXPECT_EQ(now.number, 40u);
   EXPECT_EQ(now.from, "someone");
   EXPECT_EQ(now.settings.seed, 77u);
@@ -153,7 +153,7 @@ TEST(PreviewDesk, PutsAnImageTogether) {
   EXPECT_EQ(now.rows_done, 2);
   EXPECT_EQ(now.facts.tokens, 8);
   now = desk.take(PreviewEnd{1, PreviewState::kDone}, 0);
-  EXPECT_EQ(now.state, PaintState::kDone);
+  EXPECT_EQ(now.state, GenerateState::kDone);
   EXPECT_TRUE(desk.close().empty());
 }
 
@@ -161,14 +161,14 @@ TEST(PreviewDesk, RefusesWhatDoesNotFollow) {
   const auto after_begin = [](PreviewMessage message) {
     return code_of([&] {
       PreviewDesk desk("x");
-      desk.take(a_picture(), 1);
+      desk.take(a_image(), 1);
       desk.take(std::move(message), 2);
     });
   };
   EXPECT_EQ(after_begin(some_rows(0, 2, true)), "");
   EXPECT_EQ(after_begin(some_rows(0, 2, true, 9)), "E_PREVIEW_ORDER") << "nobody began it";
   EXPECT_EQ(after_begin(PreviewEnd{9}), "E_PREVIEW_ORDER");
-  EXPECT_EQ(after_begin(a_picture()), "E_PREVIEW_ORDER") << "twice";
+  EXPECT_EQ(after_begin(a_image()), "E_PREVIEW_ORDER") << "twice";
   EXPECT_EQ(after_begin(some_rows(2, 2, true)), "E_PREVIEW_ORDER") << "a gap";
   EXPECT_EQ(after_begin(some_rows(0, 7, true)), "E_PREVIEW_ORDER") << "too many rows";
   PreviewRows wide = some_rows(0, 2, true);
@@ -178,10 +178,10 @@ TEST(PreviewDesk, RefusesWhatDoesNotFollow) {
   beyond.rows_done = 4;
   EXPECT_EQ(after_begin(beyond), "E_PREVIEW_ORDER");
   PreviewDesk desk("x");
-  for (std::uint64_t id = 0; id < PreviewDesk::kMostPictures; ++id) desk.take(a_picture(id), id);
-  EXPECT_EQ(code_of([&] { desk.take(a_picture(99), 99); }), "E_PREVIEW_ORDER");
-  EXPECT_EQ(desk.close().size(), PreviewDesk::kMostPictures);
-  PreviewBegin large = a_picture(1), more = a_picture(2);
+  for (std::uint64_t id = 0; id < PreviewDesk::kMaxImages; ++id) desk.take(a_image(id), id);
+  EXPECT_EQ(code_of([&] { desk.take(a_image(99), 99); }), "E_PREVIEW_ORDER");
+  EXPECT_EQ(desk.close().size(), PreviewDesk::kMaxImages);
+  PreviewBegin large = a_image(1), more = a_image(2);
   large.width = large.height = 4096;
   desk.take(PreviewBegin(large), 1);
   EXPECT_EQ(code_of([&] { desk.take(std::move(more), 2); }), "E_PREVIEW_ORDER") << "16 Mpx in all";
@@ -189,21 +189,21 @@ TEST(PreviewDesk, RefusesWhatDoesNotFollow) {
 
 TEST(PreviewDesk, HoldsNoMoreThanWasPaidFor) {
   PreviewDesk desk("x");
-  PreviewBegin large = a_picture();
+  PreviewBegin large = a_image();
   large.width = 1;
   large.height = 16384;
   desk.take(std::move(large), 1);
-  const Painting now = desk.take(PreviewRows{.picture = 1, .rows = 1, .rgb = {1, 2, 3}}, 1);
+  const Generation now = desk.take(PreviewRows{.image = 1, .rows = 1, .rgb = {1, 2, 3}}, 1);
   EXPECT_EQ(now.image->height, 64) << "one row of sixteen thousand";
   EXPECT_EQ(now.image->rgb.back(), 3);
 }
 
 TEST(PreviewDesk, NamesCannotSpeakToTerminals) {
   PreviewDesk desk("x");
-  PreviewBegin begin = a_picture();
+  PreviewBegin begin = a_image();
   begin.model = "\x1b[31mred";
   begin.prompt = "\x1b]0;title\x07";
-  const Painting now = desk.take(std::move(begin), 1);
+  const Generation now = desk.take(std::move(begin), 1);
   EXPECT_EQ(now.settings.model.find('\x1b'), std::string::npos);
   EXPECT_EQ(now.settings.prompt.find('\x1b'), std::string::npos);
   EXPECT_EQ(now.settings.prompt.find('\x07'), std::string::npos);
@@ -269,51 +269,51 @@ TEST(PreviewReceiver, StrangersAreDroppedAndCostNobodyElse) {
   Receiving here({.frame_seconds = 0.3, .idle_seconds = 3.0});
   const std::uint16_t port = here.receiver.port();
   const int good = connect_to(port);
-  say(good, encode_preview(a_picture()));
+  say(good, encode_preview(a_image()));
   const int garbage = connect_to(port), cut = connect_to(port), slow = connect_to(port);
   const int silent = connect_to(port);
   say(garbage, "GET / HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(is_closed(garbage));
-  say(cut, encode_preview(a_picture()).substr(0, 20));
+  say(cut, encode_preview(a_image()).substr(0, 20));
   ::close(cut);
   const std::string bytes = encode_preview(some_rows(0, 2, true));
-  say(slow, encode_preview(a_picture()));
+  say(slow, encode_preview(a_image()));
   say(slow, bytes.substr(0, 30));  // and no more
   here.until([](const Snapshot& now) {
-    return std::count_if(now.paintings.begin(), now.paintings.end(), [](const Painting& one) {
+    return std::count_if(now.generations.begin(), now.generations.end(), [](const Generation& one) {
              return one.error.code == "E_PREVIEW_GONE";
            }) == 1;
   });
   EXPECT_TRUE(is_closed(slow));
   say(good, bytes);
-  here.until([](const Snapshot& now) { return now.paintings[0].image != nullptr; });
+  here.until([](const Snapshot& now) { return now.generations[0].image != nullptr; });
   EXPECT_TRUE(is_closed(silent));
   say(good, encode_preview(PreviewEnd{1}));
-  here.until([](const Snapshot& now) { return now.paintings[0].state == PaintState::kDone; });
+  here.until([](const Snapshot& now) { return now.generations[0].state == GenerateState::kDone; });
   EXPECT_EQ(here.snapshot.problems.size(), 1u);
   EXPECT_EQ(here.snapshot.problems[0].code, "E_PREVIEW_FRAME");
-  EXPECT_EQ(here.snapshot.paintings.size(), 2u);
+  EXPECT_EQ(here.snapshot.generations.size(), 2u);
   ::close(good);
 }
 
 TEST(PreviewReceiver, TakesEightAtOnce) {
   Receiving here;
   std::vector<int> sockets;
-  for (std::size_t i = 0; i < PreviewReceiver::kMostSenders; ++i) {
+  for (std::size_t i = 0; i < PreviewReceiver::kMaxSenders; ++i) {
     sockets.push_back(connect_to(here.receiver.port()));
-    say(sockets.back(), encode_preview(a_picture()));
+    say(sockets.back(), encode_preview(a_image()));
   }
-  here.until([&](const Snapshot& now) { return now.paintings.size() == sockets.size(); });
+  here.until([&](const Snapshot& now) { return now.generations.size() == sockets.size(); });
   EXPECT_TRUE(is_closed(connect_to(here.receiver.port())));
   ::close(sockets.back());
   sockets.pop_back();
   here.until([](const Snapshot& now) {
-    return std::any_of(now.paintings.begin(), now.paintings.end(),
-                       [](const Painting& one) { return one.state == PaintState::kFailed; });
+    return std::any_of(now.generations.begin(), now.generations.end(),
+                       [](const Generation& one) { return one.state == GenerateState::kFailed; });
   });
   sockets.push_back(connect_to(here.receiver.port()));
-  say(sockets.back(), encode_preview(a_picture()));
-  here.until([&](const Snapshot& now) { return now.paintings.size() == sockets.size() + 1; });
+  say(sockets.back(), encode_preview(a_image()));
+  here.until([&](const Snapshot& now) { return now.generations.size() == sockets.size() + 1; });
   for (const int socket : sockets) ::close(socket);
 }
 
@@ -324,11 +324,11 @@ TEST(PreviewReceiver, ATakenPortIsAnError) {
   EXPECT_EQ(code_of([&] { StudioRun run({.listen = here.receiver.port()}); }), "E_LISTEN");
 }
 
-// ---- a task shows its pictures to a studio that listens
+// ---- a task shows its images to a studio that listens
 
 struct Kept : GenerateListener {
-  void on_image(GeneratedImage&& picture) override { pictures.push_back(std::move(picture)); }
-  std::vector<GeneratedImage> pictures;
+  void on_image(GeneratedImage&& decoded_image) override { images.push_back(std::move(decoded_image)); }
+  std::vector<GeneratedImage> images;
 };
 
 std::vector<PreparedRequest> three_requests(const GenerateTask& task) {
@@ -339,7 +339,7 @@ std::vector<PreparedRequest> three_requests(const GenerateTask& task) {
   return out;
 }
 
-TEST(PreviewTo, WhatIsShownIsWhatWasPainted) {
+TEST(PreviewTo, WhatIsShownIsWhatWasGenerated) {
   StudioRun run({.listen = std::uint16_t{0}});
   run.until([](const Snapshot& now) { return !now.status.listening.empty(); });
   const std::uint16_t port = parse_preview_address(run.studio.snapshot().status.listening);
@@ -359,17 +359,17 @@ TEST(PreviewTo, WhatIsShownIsWhatWasPainted) {
     }
     const auto count = static_cast<std::size_t>(3 * batch);
     run.until([&](const Snapshot& now) {
-      return std::count_if(now.paintings.begin(), now.paintings.end(), [](const Painting& one) {
-               return one.state == PaintState::kDone;
+      return std::count_if(now.generations.begin(), now.generations.end(), [](const Generation& one) {
+               return one.state == GenerateState::kDone;
              }) == static_cast<std::ptrdiff_t>(count);
     });
-    ASSERT_EQ(shown.pictures.size(), 3u);
+    ASSERT_EQ(shown.images.size(), 3u);
     for (std::size_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(shown.pictures[i].image.rgb, plain.pictures[i].image.rgb) << "nothing changes";
-      const Painting& there = run.studio.snapshot().paintings[count - 3 + i];
+      EXPECT_EQ(shown.images[i].image.rgb, plain.images[i].image.rgb) << "nothing changes";
+      const Generation& there = run.studio.snapshot().generations[count - 3 + i];
       EXPECT_EQ(there.settings.seed, i + 1);
-      EXPECT_EQ(there.image->rgb, plain.pictures[i].image.rgb);
-      EXPECT_EQ(there.facts.tokens, plain.pictures[i].facts.tokens);
+      EXPECT_EQ(there.image->rgb, plain.images[i].image.rgb);
+      EXPECT_EQ(there.facts.tokens, plain.images[i].facts.tokens);
       EXPECT_EQ(there.rows_done, there.grid_rows);
       EXPECT_TRUE(there.from.starts_with("127.0.0.1:"));
     }
@@ -394,14 +394,14 @@ TEST(PreviewTo, NobodyThereIsOneNotice) {
     PreviewListener listener(kept, sender, task);
     EXPECT_TRUE(task.run(requests, listener));
     EXPECT_FALSE(sender.connected());
-    listener.on_progress({.pictures = 1, .rows_done = 1, .rows = 9, .seconds = 100});
+    listener.on_progress({.images = 1, .rows_done = 1, .rows = 9, .seconds = 100});
     EXPECT_GT(listener.preview_rows(), 9) << "no image is made for nobody";
   }
   EXPECT_EQ(notices, 1);
-  EXPECT_EQ(kept.pictures.size(), 3u);
+  EXPECT_EQ(kept.images.size(), 3u);
 }
 
-// A viewer that comes late sees the picture from where it is.
+// A viewer that comes late sees the image from where it is.
 TEST(PreviewTo, AViewerMayComeLate) {
   std::uint16_t port = 0;
   {
@@ -409,55 +409,55 @@ TEST(PreviewTo, AViewerMayComeLate) {
     port = here.receiver.port();
   }
   PreviewSender sender(port, [](std::string_view) {});
-  const std::uint64_t picture = sender.begin(a_picture());
-  sender.show(picture, {.rows_done = 1}, nullptr);
+  const std::uint64_t decoded_image = sender.begin(a_image());
+  sender.show(decoded_image, {.rows_done = 1}, nullptr);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   Receiving here({.port = port});
-  sender.end(picture, PreviewState::kDone, {.rows_done = 3},
+  sender.end(decoded_image, PreviewState::kDone, {.rows_done = 3},
              std::make_shared<const Image>(8, 6, some_rows(0, 6, true).rgb));
   here.until([](const Snapshot& now) {
-    return now.paintings.size() == 1 && now.paintings[0].state == PaintState::kDone;
+    return now.generations.size() == 1 && now.generations[0].state == GenerateState::kDone;
   });
-  EXPECT_EQ(here.snapshot.paintings[0].image->rgb, some_rows(0, 6, true).rgb);
+  EXPECT_EQ(here.snapshot.generations[0].image->rgb, some_rows(0, 6, true).rgb);
 }
 
 std::ptrdiff_t done_among(const Snapshot& now) {
-  return std::count_if(now.paintings.begin(), now.paintings.end(),
-                       [](const Painting& one) { return one.state == PaintState::kDone; });
+  return std::count_if(now.generations.begin(), now.generations.end(),
+                       [](const Generation& one) { return one.state == GenerateState::kDone; });
 }
 
 TEST(PreviewTo, NeverMoreAtOnceThanAViewerTakes) {
   Receiving here;
   PreviewSender sender(here.receiver.port(), [](std::string_view text) { ADD_FAILURE() << text; });
-  const auto most = static_cast<std::ptrdiff_t>(PreviewSender::kMostPictures);
+  const auto most = static_cast<std::ptrdiff_t>(PreviewSender::kMaxImages);
   here.until([](const Snapshot& now) { return !now.status.listening.empty(); });
-  std::vector<std::uint64_t> pictures;
-  for (std::ptrdiff_t i = 0; i < most; ++i) pictures.push_back(sender.begin(a_picture()));
-  here.until([&](const Snapshot& now) { return std::ssize(now.paintings) == most; });
-  for (int i = 0; i < 4; ++i) pictures.push_back(sender.begin(a_picture()));
+  std::vector<std::uint64_t> images;
+  for (std::ptrdiff_t i = 0; i < most; ++i) images.push_back(sender.begin(a_image()));
+  here.until([&](const Snapshot& now) { return std::ssize(now.generations) == most; });
+  for (int i = 0; i < 4; ++i) images.push_back(sender.begin(a_image()));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that it would be said
-  for (const std::uint64_t picture : pictures) {
-    sender.show(picture, {.rows_done = 1}, nullptr);
-    sender.end(picture, PreviewState::kDone, {.rows_done = 3}, nullptr);
+  for (const std::uint64_t decoded_image : images) {
+    sender.show(decoded_image, {.rows_done = 1}, nullptr);
+    sender.end(decoded_image, PreviewState::kDone, {.rows_done = 3}, nullptr);
   }
   here.until([&](const Snapshot& now) { return done_among(now) == most; });
   // Nine megapixels each: one after the other, and each of them.
-  PreviewBegin large = a_picture();
+  PreviewBegin large = a_image();
   large.width = large.height = 3000;
   std::vector<std::uint64_t> several;
   for (int i = 0; i < 3; ++i) several.push_back(sender.begin(large));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  for (const std::uint64_t picture : several) {
-    sender.end(picture, PreviewState::kDone, {.rows_done = 3}, nullptr);
+  for (const std::uint64_t decoded_image : several) {
+    sender.end(decoded_image, PreviewState::kDone, {.rows_done = 3}, nullptr);
   }
   here.until([&](const Snapshot& now) { return done_among(now) == most + 3; });
   EXPECT_TRUE(here.snapshot.problems.empty()) << format_error(here.snapshot.problems.front());
-  for (const Painting& one : here.snapshot.paintings) {
-    EXPECT_EQ(one.from, here.snapshot.paintings[0].from) << "one connection";
+  for (const Generation& one : here.snapshot.generations) {
+    EXPECT_EQ(one.from, here.snapshot.generations[0].from) << "one connection";
   }
 }
 
-TEST(PreviewTo, PicturesOfARunThatThrewHaveFailed) {
+TEST(PreviewTo, ImagesOfARunThatThrewHaveFailed) {
   Receiving here;
   PreviewSender sender(here.receiver.port(), [](std::string_view) {});
   GenerateOptions options;
@@ -475,9 +475,9 @@ TEST(PreviewTo, PicturesOfARunThatThrewHaveFailed) {
       },
       std::bad_alloc);
   here.until([](const Snapshot& now) {
-    return now.paintings.size() == 1 && now.paintings[0].state == PaintState::kFailed;
+    return now.generations.size() == 1 && now.generations[0].state == GenerateState::kFailed;
   });
-  EXPECT_EQ(here.snapshot.paintings[0].error.code, "E_PREVIEW_FAILED");
+  EXPECT_EQ(here.snapshot.generations[0].error.code, "E_PREVIEW_FAILED");
 }
 
 // One that accepts and never reads: calls return at once, memory stays bounded.
@@ -494,16 +494,16 @@ TEST(PreviewTo, AViewerThatDoesNotReadCostsNoTime) {
   double longest = 0;
   {
     PreviewSender sender(ntohs(address.sin_port), [](std::string_view) {});
-    PreviewBegin begin = a_picture();
+    PreviewBegin begin = a_image();
     begin.width = begin.height = 1024;
     for (int i = 0; i < 200; ++i) {
       const double before = monotonic_seconds();
-      const std::uint64_t picture = sender.begin(begin);
-      for (int row = 0; row < 5; ++row) sender.show(picture, {.rows_done = row}, image);
-      sender.end(picture, PreviewState::kDone, {}, image);
+      const std::uint64_t decoded_image = sender.begin(begin);
+      for (int row = 0; row < 5; ++row) sender.show(decoded_image, {.rows_done = row}, image);
+      sender.end(decoded_image, PreviewState::kDone, {}, image);
       longest = std::max(longest, monotonic_seconds() - before);
     }
-    EXPECT_LT(image.use_count(), 2 + static_cast<long>(PreviewSender::kMostPictures) + 2);
+    EXPECT_LT(image.use_count(), 2 + static_cast<long>(PreviewSender::kMaxImages) + 2);
   }
   ::close(listener);
   std::printf("longest call %.3f ms\n", longest * 1000);
@@ -534,10 +534,10 @@ TEST(PreviewTo, AViewerThatDripsDoesNotHoldUpTheEnd) {
   double ended = 0;
   {
     PreviewSender sender(ntohs(address.sin_port), [](std::string_view) {});
-    PreviewBegin begin = a_picture();
+    PreviewBegin begin = a_image();
     begin.width = begin.height = 4096;
-    const std::uint64_t picture = sender.begin(begin);
-    sender.end(picture, PreviewState::kDone, {}, std::make_shared<const Image>(4096, 4096));
+    const std::uint64_t decoded_image = sender.begin(begin);
+    sender.end(decoded_image, PreviewState::kDone, {}, std::make_shared<const Image>(4096, 4096));
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ended = monotonic_seconds();
   }

@@ -1,4 +1,4 @@
-// Settings to and from what a picture records; names of files; when previews are worth their time.
+// Settings to and from what an image records; names of files; when previews are worth their time.
 #include "apps/studio/settings.h"
 
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@ namespace tessera {
 namespace {
 
 TEST(Slug, IsShortAndPlain) {
-  EXPECT_EQ(picture_slug("A red ball, on a table!"), "a-red-ball-on-a-table");
-  EXPECT_EQ(picture_slug("207"), "207");
-  EXPECT_EQ(picture_slug("../../etc/passwd"), "etc-passwd");
-  EXPECT_EQ(picture_slug("\x1b[31m\xc3\xa4 \n"), "31m");
-  EXPECT_EQ(picture_slug(""), "picture");
-  EXPECT_EQ(picture_slug("\xe4\xb8\xad\xe6\x96\x87"), "picture");
-  EXPECT_LE(picture_slug(std::string(500, 'x')).size(), 48u);
+  EXPECT_EQ(image_slug("A red ball, on a table!"), "a-red-ball-on-a-table");
+  EXPECT_EQ(image_slug("207"), "207");
+  EXPECT_EQ(image_slug("../../etc/passwd"), "etc-passwd");
+  EXPECT_EQ(image_slug("\x1b[31m\xc3\xa4 \n"), "31m");
+  EXPECT_EQ(image_slug(""), "picture");
+  EXPECT_EQ(image_slug("\xe4\xb8\xad\xe6\x96\x87"), "picture");
+  EXPECT_LE(image_slug(std::string(500, 'x')).size(), 48u);
 }
 
 TEST(Seeds, ByLotAreShortAndDiffer) {
@@ -42,20 +42,20 @@ TEST(Recall, TakesEveryField) {
   facts.seed = 77;
   facts.width = 192;
   facts.height = 96;
-  facts.law.guidance = 2.5;
-  facts.law.temperature = 0.75;
-  facts.law.top_k = 11;
-  facts.law.top_p = 0.875;
-  facts.law.min_p = 0.125;
-  facts.law.typical = 0.5;
+  facts.dist.guidance = 2.5;
+  facts.dist.temperature = 0.75;
+  facts.dist.top_k = 11;
+  facts.dist.top_p = 0.875;
+  facts.dist.min_p = 0.125;
+  facts.dist.typical = 0.5;
   facts.method = decode_method("sjd");
   facts.method.window = 9;
   facts.method.rule = "grouped";
   facts.method.set(setting::kGroupSize, 5);
   facts.method.set(setting::kTvBudget, 0.25);
   facts.draft_model = "small";
-  const PaintSettings settings = settings_of(facts);
-  PaintSettings want;
+  const GenerateSettings settings = settings_of(facts);
+  GenerateSettings want;
   want.model = "tabletop-janus";
   want.prompt = "one";
   want.negative_prompt = "two";
@@ -87,7 +87,7 @@ TEST(PreviewBudget, FirstRowThenItsShare) {
   budget.count(2, 0.02);
   EXPECT_FALSE(budget.allows(3, 2.9));
   EXPECT_TRUE(budget.allows(3, 3.1));
-  // However it goes on: at every preview behind the first, the sum keeps to the share.
+  // However it goes on: at every preview after the first, the sum keeps to the share.
   PreviewBudget run;
   double now = 0;
   for (std::int64_t row = 1; row <= 24; ++row) {

@@ -31,23 +31,23 @@ struct StudioRun {
     ADD_FAILURE() << "nothing came";
     return false;
   }
-  // Waits for the end of a picture; a copy of it.
-  Painting finished(std::uint64_t number) {
+  // Waits for the end of an image; a copy of it.
+  Generation finished(std::uint64_t number) {
     until([&](const Snapshot& now) {
-      const Painting* one = now.painting(number);
-      return one == nullptr || one->state == PaintState::kDone ||
-             one->state == PaintState::kStopped || one->state == PaintState::kFailed;
+      const Generation* one = now.generation(number);
+      return one == nullptr || one->state == GenerateState::kDone ||
+             one->state == GenerateState::kStopped || one->state == GenerateState::kFailed;
     });
-    const Painting* one = studio.snapshot().painting(number);
-    return one == nullptr ? Painting{} : *one;
+    const Generation* one = studio.snapshot().generation(number);
+    return one == nullptr ? Generation{} : *one;
   }
 
   TempFolder folder;
   Studio studio;
 };
 
-inline PaintSettings tiny_settings(const std::string& prompt, std::uint64_t seed) {
-  PaintSettings settings;
+inline GenerateSettings tiny_settings(const std::string& prompt, std::uint64_t seed) {
+  GenerateSettings settings;
   settings.prompt = prompt;
   settings.seed = seed;
   return settings;

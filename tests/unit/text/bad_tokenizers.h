@@ -1,5 +1,5 @@
 // tokenizer.json files that must be refused, each with the code it must be refused by: a small good
-// file with one thing wrong. Also for the museum of bad files.
+// file with one thing wrong. Also for the corpus of bad files of bad files.
 #pragma once
 
 #include <string>

@@ -38,14 +38,14 @@ std::map<std::string, std::vector<ChatTurn>> conversations() {
   return out;
 }
 
-std::vector<PictureLayout> layouts_of(const Json& rows) {
-  std::vector<PictureLayout> out;
+std::vector<ImageLayout> layouts_of(const Json& rows) {
+  std::vector<ImageLayout> out;
   for (const Json& row : rows) out.push_back({row[0], row[1], row[2]});
   return out;
 }
 
-std::vector<PictureLayout> layouts_for(const Prompt& prompt) {
-  std::vector<PictureLayout> out;
+std::vector<ImageLayout> layouts_for(const Prompt& prompt) {
+  std::vector<ImageLayout> out;
   for (const PromptSegment& segment : prompt) {
     if (segment.kind == Kind::kImage) out.push_back({.tokens = 3});
   }
@@ -81,7 +81,7 @@ std::string controls(const Prompt& prompt) {
 }
 
 // Whatever people write, the control segments are those of the same conversation with harmless
-// texts, before and after pictures are expanded.
+// texts, before and after images are expanded.
 TEST(ChatTemplates, TextsNeverBecomeControl) {
   for (const auto& [name, turns] : conversations()) {
     auto harmless = turns;
@@ -140,7 +140,7 @@ TEST(ChatTemplates, RefusesWhatTheyCannotSay) {
               }),
               "E_CHAT_IMAGES");
     const Prompt prompt = chat_prompt(form, {user}, true);
-    const std::vector<PictureLayout> two(2, {.tokens = 1});
+    const std::vector<ImageLayout> two(2, {.tokens = 1});
     EXPECT_EQ(code([&] { expand_images(form, prompt, {}); }), "E_CHAT_IMAGES");
     EXPECT_EQ(code([&] { expand_images(form, prompt, two); }), "E_CHAT_IMAGES");
     EXPECT_EQ(code([&] { expand_images(form, prompt, std::span(two).first(1)); }), "");

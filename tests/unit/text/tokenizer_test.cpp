@@ -159,7 +159,7 @@ constexpr bool kSanitized = false;
 #else
 constexpr bool kSanitized = false;
 #endif
-// The promises in seconds are of the program as it ships on a machine of today, which takes a third
+// The guarantees in seconds are of the program as it ships on a machine of today, which takes a third
 // of them; a slow or crowded one is no defect. With sanitizers the texts are shorter.
 constexpr double kSlower = kSanitized ? 60 : 6;
 constexpr std::size_t kShapeBytes = kSanitized ? std::size_t{1} << 16 : std::size_t{1} << 20;

@@ -14,11 +14,11 @@
 
 #include "engine/core/io.h"
 #include "tests/support/fault_scope.h"
-#include "tests/unit/video/clip_file.h"
+#include "tests/unit/video/video_file.h"
 #include "video/codec/bytes_io.h"
 #include "video/codec/palette.h"
 #include "video/frame_writer.h"
-#include "vision/image/picture_reader.h"
+#include "vision/image/image_reader.h"
 #include "vision/image/xmp.h"
 
 namespace tessera {
@@ -127,7 +127,7 @@ std::vector<Pixels> shown_gif(MemoryFile& file) {
   return out;
 }
 
-// Hundredths of a second that each picture of a GIF stays, from its blocks.
+// Hundredths of a second that each image of a GIF stays, from its blocks.
 std::vector<int> stays_of_gif(const std::vector<std::uint8_t>& bytes) {
   std::vector<int> stays;
   const auto table = [](std::uint8_t flags) {
@@ -167,7 +167,7 @@ double psnr(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
   return 10.0 * std::log10(255.0 * 255.0 * static_cast<double>(a.size()) / std::max(sum, 1e-9));
 }
 
-ClipFormat format_of(ClipContainer container, std::int64_t width = 37, std::int64_t height = 29,
+VideoFormat format_of(VideoContainer container, std::int64_t width = 37, std::int64_t height = 29,
                      Rational tick = {1, 30}) {
   return {.container = container, .width = width, .height = height, .tick = tick};
 }
@@ -175,7 +175,7 @@ ClipFormat format_of(ClipContainer container, std::int64_t width = 37, std::int6
 TEST(AnimatedWebp, EveryPixelAndTimeComesBack) {
   const std::vector<std::int64_t> ticks = {5, 6, 7, 9, 40, 41, 42};  // thirtieths
   const std::vector<std::int64_t> begins = {0, 33, 67, 133, 1167, 1200, 1233};
-  const Film film = shown_webp(written_clip(format_of(ClipContainer::kWebp), ticks, 44).bytes);
+  const Film film = shown_webp(written_video(format_of(VideoContainer::kWebp), ticks, 44).bytes);
   ASSERT_EQ(film.frames.size(), ticks.size());
   for (std::size_t i = 0; i < ticks.size(); ++i) {
     EXPECT_EQ(film.frames[i].rgb, drawn_frame(37, 29, static_cast<int>(i))) << i;
@@ -186,7 +186,7 @@ TEST(AnimatedWebp, EveryPixelAndTimeComesBack) {
 
 TEST(AnimatedWebp, PartsThatChangeAreEnough) {
   MemoryFile file;
-  ClipWriter writer(file, format_of(ClipContainer::kWebp, 64, 48));
+  VideoWriter writer(file, format_of(VideoContainer::kWebp, 64, 48));
   std::vector<Pixels> drawn = {noise(64 * 48, 1)};
   std::mt19937 random(2);
   for (int i = 1; i < 40; ++i) {
@@ -204,17 +204,17 @@ TEST(AnimatedWebp, PartsThatChangeAreEnough) {
 }
 
 TEST(AnimatedWebp, TheCommentIsAnXmpDescription) {
-  ClipFormat format = format_of(ClipContainer::kWebp);
+  VideoFormat format = format_of(VideoContainer::kWebp);
   format.comment = "{\"prompt\":\"a <red> \\\"sphere\\\" & more\"}";
   const std::vector<std::int64_t> ticks = {0};
-  EXPECT_EQ(description_of(xmp_of_webp(written_clip(format, ticks, 1).bytes)), format.comment);
+  EXPECT_EQ(description_of(xmp_of_webp(written_video(format, ticks, 1).bytes)), format.comment);
   format.comment.clear();
-  EXPECT_EQ(xmp_of_webp(written_clip(format, ticks, 1).bytes), "");
+  EXPECT_EQ(xmp_of_webp(written_video(format, ticks, 1).bytes), "");
 }
 
 TEST(AnimatedGif, FewColoursAreKeptAndTimesAreHundredths) {
   const std::vector<std::int64_t> ticks = {5, 6, 7, 9, 40, 41, 42};  // thirtieths
-  MemoryFile file = written_clip(format_of(ClipContainer::kGif, 16, 16), ticks, 44);
+  MemoryFile file = written_video(format_of(VideoContainer::kGif, 16, 16), ticks, 44);
   const std::vector<Pixels> shown = shown_gif(file);
   ASSERT_EQ(shown.size(), ticks.size());
   for (std::size_t i = 0; i < shown.size(); ++i) {
@@ -229,7 +229,7 @@ TEST(AnimatedGif, FewColoursAreKeptAndTimesAreHundredths) {
 
 TEST(AnimatedGif, EachFrameHasItsOwnColours) {
   MemoryFile file;
-  ClipWriter writer(file, format_of(ClipContainer::kGif, 96, 64, {1, 10}));
+  VideoWriter writer(file, format_of(VideoContainer::kGif, 96, 64, {1, 10}));
   std::vector<Pixels> drawn;
   for (int number = 0; number < 5; ++number) {
     Pixels rgb = drawn_frame(96, 64, number);
@@ -264,29 +264,29 @@ TEST(AnimatedGif, PalettesAreFullAndNearest) {
 }
 
 TEST(Animations, TimesThatTheyCannotTellAreRefused) {
-  const auto code_of = [](ClipContainer container, Rational tick, std::vector<std::int64_t> ticks) {
-    return error_of([&] { written_clip(format_of(container, 16, 16, tick), ticks, 1000); }).code;
+  const auto code_of = [](VideoContainer container, Rational tick, std::vector<std::int64_t> ticks) {
+    return error_of([&] { written_video(format_of(container, 16, 16, tick), ticks, 1000); }).code;
   };
-  EXPECT_EQ(code_of(ClipContainer::kGif, {1, 100}, {0, 1}), "E_VIDEO_TIME");
-  EXPECT_EQ(code_of(ClipContainer::kGif, {1, 50}, {0, 1}), "");
-  EXPECT_EQ(code_of(ClipContainer::kGif, {1, 50}, {1, 1}), "E_VIDEO_TIME");
-  EXPECT_EQ(code_of(ClipContainer::kGif, {1, 1}, {0, 656}), "E_VIDEO_TIME");
-  EXPECT_EQ(code_of(ClipContainer::kWebp, {1, 5000}, {0, 1}), "E_VIDEO_TIME");
-  EXPECT_EQ(code_of(ClipContainer::kWebp, {1, 1000}, {0, 1}), "");
-  EXPECT_EQ(code_of(ClipContainer::kWebp, {1, 1000}, {2, 1}), "E_VIDEO_TIME");
-  EXPECT_EQ(code_of(ClipContainer::kWebp, {1, 1}, {0, 16'778}), "E_VIDEO_TIME");
-  EXPECT_EQ(code_of(ClipContainer::kWebp, {1, 1}, {0, INT64_MAX}), "E_VIDEO_TIME");
-  EXPECT_EQ(code_of(ClipContainer::kWebp, {1, 1}, {INT64_MIN, INT64_MAX}), "E_VIDEO_TIME");
+  EXPECT_EQ(code_of(VideoContainer::kGif, {1, 100}, {0, 1}), "E_VIDEO_TIME");
+  EXPECT_EQ(code_of(VideoContainer::kGif, {1, 50}, {0, 1}), "");
+  EXPECT_EQ(code_of(VideoContainer::kGif, {1, 50}, {1, 1}), "E_VIDEO_TIME");
+  EXPECT_EQ(code_of(VideoContainer::kGif, {1, 1}, {0, 656}), "E_VIDEO_TIME");
+  EXPECT_EQ(code_of(VideoContainer::kWebp, {1, 5000}, {0, 1}), "E_VIDEO_TIME");
+  EXPECT_EQ(code_of(VideoContainer::kWebp, {1, 1000}, {0, 1}), "");
+  EXPECT_EQ(code_of(VideoContainer::kWebp, {1, 1000}, {2, 1}), "E_VIDEO_TIME");
+  EXPECT_EQ(code_of(VideoContainer::kWebp, {1, 1}, {0, 16'778}), "E_VIDEO_TIME");
+  EXPECT_EQ(code_of(VideoContainer::kWebp, {1, 1}, {0, INT64_MAX}), "E_VIDEO_TIME");
+  EXPECT_EQ(code_of(VideoContainer::kWebp, {1, 1}, {INT64_MIN, INT64_MAX}), "E_VIDEO_TIME");
 }
 
 TEST(Comments, StandInEveryContainerThatHasThem) {
   const std::string comment = "{\"prompt\":\"a red sphere, <b>bold</b> \xc3\xa9\",\"seed\":7}";
-  for (const ClipContainer container :
-       {ClipContainer::kMp4, ClipContainer::kWebm, ClipContainer::kMatroska}) {
-    ClipFormat format = format_of(container, 32, 32);
+  for (const VideoContainer container :
+       {VideoContainer::kMp4, VideoContainer::kWebm, VideoContainer::kMatroska}) {
+    VideoFormat format = format_of(container, 32, 32);
     format.comment = comment;
     const std::vector<std::int64_t> ticks = {0, 1};
-    MemoryFile file = written_clip(format, ticks, 2);
+    MemoryFile file = written_video(format, ticks, 2);
     Opened opened(file);
     ASSERT_TRUE(opened.input);
     const AVDictionaryEntry* entry = av_dict_get(opened.input->metadata, "comment", nullptr, 0);
@@ -295,12 +295,12 @@ TEST(Comments, StandInEveryContainerThatHasThem) {
   }
 }
 
-class AnimationFile : public testing::TestWithParam<ClipContainer> {
+class AnimationFile : public testing::TestWithParam<VideoContainer> {
  protected:
   fs::path folder =
       fs::temp_directory_path() / ("tessera-animations-" + std::to_string(::getpid()));
   fs::path path = folder / ("a." + std::string(name_of(GetParam())));
-  ClipProcessOptions process{.program = VIDEO_HELPER};
+  VideoProcessOptions process{.program = VIDEO_HELPER};
 
   void SetUp() override {
     fs::remove_all(folder);
@@ -312,19 +312,19 @@ class AnimationFile : public testing::TestWithParam<ClipContainer> {
     MemoryFile file;
     const std::string text = read_file(path, 1 << 24, ErrorKind::kGeneral);
     file.bytes.assign(text.begin(), text.end());
-    return GetParam() == ClipContainer::kWebp ? shown_webp(file.bytes).frames.size()
+    return GetParam() == VideoContainer::kWebp ? shown_webp(file.bytes).frames.size()
                                               : shown_gif(file).size();
   }
 };
 
-TEST_P(AnimationFile, IsWrittenBehindTheWalls) {
-  const ClipAbilities abilities = clip_abilities(process);
+TEST_P(AnimationFile, IsWrittenAfterTheWalls) {
+  const VideoAbilities abilities = video_abilities(process);
   EXPECT_EQ(abilities.confinement, kWholeConfinement);
   EXPECT_EQ(abilities.codecs.size(), 5u);
   FrameWriter writer(path, format_of(container_of(path), 320, 240), process);
   EXPECT_EQ(name_of(writer.codec()), name_of(GetParam()));
   MemoryFile same;
-  ClipWriter here(same, format_of(GetParam(), 320, 240));
+  VideoWriter here(same, format_of(GetParam(), 320, 240));
   for (int i = 0; i < 12; ++i) {
     writer.put(drawn_frame(320, 240, i), i);
     here.put(drawn_frame(320, 240, i), i);
@@ -338,7 +338,7 @@ TEST_P(AnimationFile, IsWrittenBehindTheWalls) {
 
 // Noise has as many colours as pixels, and its encoding sorts and takes much memory; sizes beyond
 // one piece of the wire.
-TEST_P(AnimationFile, NoiseIsWrittenBehindTheWallsToo) {
+TEST_P(AnimationFile, NoiseIsWrittenAfterTheWallsToo) {
   FrameWriter writer(path, format_of(GetParam(), 800, 600), process);
   for (unsigned i = 0; i < 2; ++i) writer.put(noise(800 * 600, i), i);
   EXPECT_TRUE(writer.finish(2));
@@ -373,8 +373,8 @@ TEST_P(AnimationFile, AFullDiskLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AnimationFile,
-                         testing::Values(ClipContainer::kWebp, ClipContainer::kGif),
-                         [](const testing::TestParamInfo<ClipContainer>& tested) {
+                         testing::Values(VideoContainer::kWebp, VideoContainer::kGif),
+                         [](const testing::TestParamInfo<VideoContainer>& tested) {
                            return std::string(name_of(tested.param));
                          });
 

@@ -1,11 +1,11 @@
-// Where scenes of a clip begin: drawn frames and renders of the tabletop world.
+// Where scenes of a video begin: drawn frames and renders of the tabletop world.
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <vector>
 
 #include "video/cuts/cut_finder.h"
-#include "vision/scene/clip.h"
+#include "vision/scene/video.h"
 
 namespace tessera {
 namespace {
@@ -61,7 +61,7 @@ TEST(Cuts, AFlashIsNoScene) {
     return i == 20 ? still({250, 250, 250}, {250, 250, 250}, 20)
                    : still({200, 60, 40}, {20, 20, 200}, static_cast<std::uint32_t>(i));
   };
-  // The flash begins a scene; the two frames behind it are too few for another.
+  // The flash begins a scene; the two frames after it are too few for another.
   EXPECT_EQ(cuts_of(40, flash), (std::vector<std::size_t>{20}));
 }
 
@@ -75,12 +75,12 @@ TEST(Cuts, AFadeIsNoCut) {
 
 TEST(Cuts, ASlowOrbitIsOneScene) {
   for (const std::uint64_t index : {0u, 3u, 8u}) {
-    Clip clip = sample_clip(5, SceneSplit::kVal, index);
-    clip.motions.assign(clip.motions.size(), Motion::kStill);
-    clip.frames = 48;
-    clip.camera = CameraMotion::kOrbit;
+    Video video = sample_video(5, SceneSplit::kVal, index);
+    video.motions.assign(video.motions.size(), Motion::kStill);
+    video.frames = 48;
+    video.camera = CameraMotion::kOrbit;
     const auto frame = [&](std::size_t i) {
-      return render_clip_frame(clip, static_cast<int>(i), 96).rgb;
+      return render_video_frame(video, static_cast<int>(i), 96).rgb;
     };
     EXPECT_TRUE(cuts_of(48, frame, {}, 96, 96).empty()) << index;
   }

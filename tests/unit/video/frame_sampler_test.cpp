@@ -49,7 +49,7 @@ TEST(FrameSampler, ARateTakesWhatIsOnTheScreen) {
   EXPECT_EQ(thinned, (std::vector<std::size_t>{0, 3, 6}));
 }
 
-TEST(FrameSampler, ShortClipsGiveWhatTheyHave) {
+TEST(FrameSampler, ShortVideosGiveWhatTheyHave) {
   const VideoInfo info{.tick = {1, 25}, .rate = {25, 1}};
   EXPECT_EQ(sample_frames({.rule = FrameRule::kQwen, .frames = 768}, constant_times(1), info),
             (std::vector<std::size_t>{0, 0}));

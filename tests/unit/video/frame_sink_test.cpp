@@ -13,7 +13,7 @@
 #include "engine/core/draft_folder.h"
 #include "engine/core/io.h"
 #include "tests/support/fault_scope.h"
-#include "tests/unit/video/clip_file.h"
+#include "tests/unit/video/video_file.h"
 #include "video/frame_reader.h"
 #include "vision/image/png.h"
 
@@ -34,8 +34,8 @@ ErrorInfo error_of(const std::function<void()>& run) {
 class FrameSinkTest : public testing::Test {
  protected:
   fs::path folder = fs::temp_directory_path() / ("tessera-sinks-" + std::to_string(::getpid()));
-  ClipProcessOptions process{.program = VIDEO_HELPER};
-  ClipFormat format{.width = 37, .height = 19, .tick = {3, 24}, .comment = "a \xc3\xa9toile"};
+  VideoProcessOptions process{.program = VIDEO_HELPER};
+  VideoFormat format{.width = 37, .height = 19, .tick = {3, 24}, .comment = "a \xc3\xa9toile"};
 
   void SetUp() override {
     fs::remove_all(folder);
@@ -220,7 +220,7 @@ TEST_F(FrameSinkTest, NamesTellWhatIsWritten) {
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
-TEST_F(FrameSinkTest, ClipsAreWrittenByTheirEnding) {
+TEST_F(FrameSinkTest, VideosAreWrittenByTheirEnding) {
   const std::map<std::string, std::string> codecs = {
       {"a.mkv", "ffv1"}, {"a.webp", "webp"}, {"a.gif", "gif"}};
   for (const auto& [name, codec] : codecs) {

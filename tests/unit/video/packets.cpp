@@ -13,9 +13,9 @@ void check(bool good, const char* what) {
   if (!good) throw std::runtime_error(what);
 }
 
-void drain(AVCodecContext& codec, AVPacket& packet, StoredClip& clip) {
+void drain(AVCodecContext& codec, AVPacket& packet, StoredVideo& video) {
   while (avcodec_receive_packet(&codec, &packet) == 0) {
-    clip.packets.push_back({{packet.data, packet.data + packet.size},
+    video.packets.push_back({{packet.data, packet.data + packet.size},
                             packet.pts,
                             packet.dts,
                             (packet.flags & AV_PKT_FLAG_KEY) != 0,
@@ -47,7 +47,7 @@ std::uint32_t number_at(const std::vector<std::uint8_t>& bytes, std::size_t at) 
 
 }  // namespace
 
-StoredClip encoded(const char* encoder, std::int64_t width, std::int64_t height,
+StoredVideo encoded(const char* encoder, std::int64_t width, std::int64_t height,
                    std::span<const std::int64_t> ticks, const Options& options) {
   ffmpeg::listen();  // the encoders tell their settings otherwise
   const AVCodec* found = avcodec_find_encoder_by_name(encoder);
@@ -68,11 +68,11 @@ StoredClip encoded(const char* encoder, std::int64_t width, std::int64_t height,
   const int opened = avcodec_open2(codec.get(), found, &set);
   av_dict_free(&set);
   check(opened >= 0 && av_frame_get_buffer(frame.get(), 0) >= 0, "an encoder");
-  StoredClip clip;
+  StoredVideo video;
   for (std::size_t i = 0; i < ticks.size(); ++i) {
     check(av_frame_make_writable(frame.get()) >= 0, "a frame");
     const auto rgb = drawn_frame(width, height, static_cast<int>(i));
-    for (int plane = 0; plane < 3; ++plane) {  // not a conversion: three different pictures
+    for (int plane = 0; plane < 3; ++plane) {  // not a conversion: three different images
       const int half = plane == 0 ? 1 : 2;
       for (std::int64_t y = 0; y < height / half; ++y) {
         for (std::int64_t x = 0; x < width / half; ++x) {
@@ -83,32 +83,32 @@ StoredClip encoded(const char* encoder, std::int64_t width, std::int64_t height,
     }
     frame->pts = ticks[i];
     check(avcodec_send_frame(codec.get(), frame.get()) >= 0, "a frame that is taken");
-    drain(*codec, *packet, clip);
+    drain(*codec, *packet, video);
   }
   avcodec_send_frame(codec.get(), nullptr);
-  drain(*codec, *packet, clip);
-  clip.parameters.reset(avcodec_parameters_alloc(),
+  drain(*codec, *packet, video);
+  video.parameters.reset(avcodec_parameters_alloc(),
                         [](AVCodecParameters* old) { avcodec_parameters_free(&old); });
-  avcodec_parameters_from_context(clip.parameters.get(), codec.get());
-  return clip;
+  avcodec_parameters_from_context(video.parameters.get(), codec.get());
+  return video;
 }
 
-StoredClip silence() {
-  StoredClip clip;
-  clip.parameters.reset(avcodec_parameters_alloc(),
+StoredVideo silence() {
+  StoredVideo video;
+  video.parameters.reset(avcodec_parameters_alloc(),
                         [](AVCodecParameters* old) { avcodec_parameters_free(&old); });
-  clip.parameters->codec_type = AVMEDIA_TYPE_AUDIO;
-  clip.parameters->codec_id = AV_CODEC_ID_PCM_S16LE;
-  clip.parameters->format = AV_SAMPLE_FMT_S16;
-  clip.parameters->sample_rate = 8000;
-  av_channel_layout_default(&clip.parameters->ch_layout, 1);
-  clip.parameters->bits_per_coded_sample = 16;
-  clip.parameters->block_align = 2;
-  clip.packets.push_back({std::vector<std::uint8_t>(16000), 0, 0, true, 0});
-  return clip;
+  video.parameters->codec_type = AVMEDIA_TYPE_AUDIO;
+  video.parameters->codec_id = AV_CODEC_ID_PCM_S16LE;
+  video.parameters->format = AV_SAMPLE_FMT_S16;
+  video.parameters->sample_rate = 8000;
+  av_channel_layout_default(&video.parameters->ch_layout, 1);
+  video.parameters->bits_per_coded_sample = 16;
+  video.parameters->block_align = 2;
+  video.packets.push_back({std::vector<std::uint8_t>(16000), 0, 0, true, 0});
+  return video;
 }
 
-MemoryFile muxed(const StoredClip& clip, const char* container,
+MemoryFile muxed(const StoredVideo& video, const char* container,
                  const std::function<void(AVStream&)>& prepare) {
   std::pair<MemoryFile, std::uint64_t> to;
   AVFormatContext* context = nullptr;
@@ -120,20 +120,20 @@ MemoryFile muxed(const StoredClip& clip, const char* container,
   output->flags |= AVFMT_FLAG_CUSTOM_IO | AVFMT_FLAG_BITEXACT;
   output->avoid_negative_ts = 0;
   AVStream* stream = avformat_new_stream(output.get(), nullptr);
-  avcodec_parameters_copy(stream->codecpar, clip.parameters.get());
-  stream->time_base = clip.tick;
+  avcodec_parameters_copy(stream->codecpar, video.parameters.get());
+  stream->time_base = video.tick;
   stream->avg_frame_rate = {25, 1};
   if (prepare) prepare(*stream);
   check(avformat_write_header(output.get(), nullptr) >= 0, "a container that takes the stream");
   ffmpeg::Packet packet(av_packet_alloc());
-  for (const StoredPacket& stored : clip.packets) {
+  for (const StoredPacket& stored : video.packets) {
     check(av_new_packet(packet.get(), static_cast<int>(stored.data.size())) >= 0, "a packet");
     std::copy(stored.data.begin(), stored.data.end(), packet->data);
     packet->pts = stored.pts;
     packet->dts = stored.dts;
     packet->duration = 1;
     packet->flags = stored.key ? AV_PKT_FLAG_KEY : 0;
-    av_packet_rescale_ts(packet.get(), clip.tick, stream->time_base);
+    av_packet_rescale_ts(packet.get(), video.tick, stream->time_base);
     check(av_write_frame(output.get(), packet.get()) >= 0, "a packet that is written");
     av_packet_unref(packet.get());
   }
@@ -141,7 +141,7 @@ MemoryFile muxed(const StoredClip& clip, const char* container,
   return std::move(to.first);
 }
 
-StoredClip demuxed(MemoryFile& file) {
+StoredVideo demuxed(MemoryFile& file) {
   BytesIo io(file);
   AVFormatContext* context = avformat_alloc_context();
   context->pb = io.context();
@@ -149,21 +149,21 @@ StoredClip demuxed(MemoryFile& file) {
   check(avformat_open_input(&context, nullptr, nullptr, nullptr) >= 0, "a file to open");
   ffmpeg::Input input(context);
   check(avformat_find_stream_info(input.get(), nullptr) >= 0, "streams");
-  StoredClip clip;
-  clip.tick = input->streams[0]->time_base;
-  clip.parameters.reset(avcodec_parameters_alloc(),
+  StoredVideo video;
+  video.tick = input->streams[0]->time_base;
+  video.parameters.reset(avcodec_parameters_alloc(),
                         [](AVCodecParameters* old) { avcodec_parameters_free(&old); });
-  avcodec_parameters_copy(clip.parameters.get(), input->streams[0]->codecpar);
+  avcodec_parameters_copy(video.parameters.get(), input->streams[0]->codecpar);
   ffmpeg::Packet packet(av_packet_alloc());
   while (av_read_frame(input.get(), packet.get()) == 0) {
-    clip.packets.push_back({{packet->data, packet->data + packet->size},
+    video.packets.push_back({{packet->data, packet->data + packet->size},
                             packet->pts,
                             packet->dts,
                             (packet->flags & AV_PKT_FLAG_KEY) != 0,
                             static_cast<std::uint64_t>(packet->pos)});
     av_packet_unref(packet.get());
   }
-  return clip;
+  return video;
 }
 
 MemoryFile tables_first(const MemoryFile& file) {

@@ -1,4 +1,4 @@
-// Clips made packet by packet with FFmpeg's libraries, for what the program's own writer never
+// Videos made packet by packet with FFmpeg's libraries, for what the program's own writer never
 // writes: missing, empty and misdated packets, sound alone, sizes that are no sizes.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/video/clip_file.h"
+#include "tests/unit/video/video_file.h"
 #include "video/codec/ffmpeg.h"
 
 namespace tessera {
@@ -21,7 +21,7 @@ struct StoredPacket {
   std::uint64_t offset = 0;  // in the file it was read from
 };
 
-struct StoredClip {
+struct StoredVideo {
   std::shared_ptr<AVCodecParameters> parameters;
   AVRational tick{1, 25};
   std::vector<StoredPacket> packets;
@@ -30,16 +30,16 @@ struct StoredClip {
 using Options = std::vector<std::pair<std::string, std::string>>;
 
 // Drawn frames through an encoder. `ticks`: of each frame, in 1/25 s.
-StoredClip encoded(const char* encoder, std::int64_t width, std::int64_t height,
+StoredVideo encoded(const char* encoder, std::int64_t width, std::int64_t height,
                    std::span<const std::int64_t> ticks, const Options& options = {});
 // One second of silence as "pcm_s16le".
-StoredClip silence();
+StoredVideo silence();
 // The packets into a container of FFmpeg's, as they are. `prepare` may change the stream.
-MemoryFile muxed(const StoredClip& clip, const char* container,
+MemoryFile muxed(const StoredVideo& video, const char* container,
                  const std::function<void(AVStream&)>& prepare = {});
 // Packets of a file, in the order of the file.
-StoredClip demuxed(MemoryFile& file);
-// An mp4 whose tables are moved before its pictures.
+StoredVideo demuxed(MemoryFile& file);
+// An mp4 whose tables are moved before its images.
 MemoryFile tables_first(const MemoryFile& file);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The clip below its frame: what is drawn of it, what keys, clicks and dragging post.
+// The video below its frame: what is drawn of it, what keys, clicks and dragging post.
 #include "apps/viewer/actions.h"
 #include "tests/unit/viewer/viewer_frames.h"
 
@@ -54,7 +54,7 @@ class FilmFrames : public Frames {
   }
 };
 
-TEST_F(FilmFrames, AClipShowsItsFrameItsStripAndItsLine) {
+TEST_F(FilmFrames, AVideoShowsItsFrameItsStripAndItsLine) {
   const Snapshot snapshot = watched(FilmState::kPaused);
   frame(snapshot);
   EXPECT_EQ(textures_.moved.count(snapshot.film->image.get()), 1u);
@@ -64,9 +64,9 @@ TEST_F(FilmFrames, AClipShowsItsFrameItsStripAndItsLine) {
     EXPECT_EQ(textures_.asked.count(snapshot.film->strip[cell].image.get()), 1u) << cell;
   }
   const StageReport& report = viewer_.state().report;
-  ASSERT_TRUE(report.picture && report.film_line && report.film_strip);
-  EXPECT_EQ(report.picture->width, 64);
-  EXPECT_LT(report.area.bottom, report.film_strip->top) << "below the picture";
+  ASSERT_TRUE(report.image && report.film_line && report.film_strip);
+  EXPECT_EQ(report.image->width, 64);
+  EXPECT_LT(report.area.bottom, report.film_strip->top) << "below the image";
   EXPECT_EQ(report.film_strip->bottom, report.film_line->top);
   EXPECT_TRUE(posted_.empty());
 }
@@ -74,19 +74,19 @@ TEST_F(FilmFrames, AClipShowsItsFrameItsStripAndItsLine) {
 TEST_F(FilmFrames, OpeningAndFailingSayWhat) {
   Snapshot snapshot = watched(FilmState::kOpening);
   EXPECT_GT(frame(snapshot), 500);
-  EXPECT_FALSE(viewer_.state().report.picture || viewer_.state().report.film_line);
+  EXPECT_FALSE(viewer_.state().report.image || viewer_.state().report.film_line);
   snapshot.film->state = FilmState::kFailed;
   EXPECT_GT(frame(snapshot), 500);
   EXPECT_FALSE(viewer_.state().report.film_line) << "nothing was read of it";
   snapshot.film = film(FilmState::kFailed);
   EXPECT_GT(frame(snapshot), 500);
-  EXPECT_TRUE(viewer_.state().report.picture) << "the last good frame stays";
+  EXPECT_TRUE(viewer_.state().report.image) << "the last good frame stays";
   for (const char key : std::string("P,.JKbELSF")) type(snapshot, key);
   EXPECT_TRUE(posted_.empty()) << "it hears nothing";
   EXPECT_FALSE(viewer_.state().notice.empty());
 }
 
-TEST_F(FilmFrames, EveryKeyOfAClipIsHeard) {
+TEST_F(FilmFrames, EveryKeyOfAVideoIsHeard) {
   const Snapshot snapshot = watched(FilmState::kPaused);
   frame(snapshot);
   EXPECT_FALSE(typed<FilmPlayCommand>(snapshot, 'P').on.has_value());
@@ -104,7 +104,7 @@ TEST_F(FilmFrames, EveryKeyOfAClipIsHeard) {
   EXPECT_TRUE(viewer_.state().follow);
 }
 
-TEST_F(FilmFrames, JumpsGoByTheTimeOfLongClips) {
+TEST_F(FilmFrames, JumpsGoByTheTimeOfLongVideos) {
   Snapshot snapshot = watched(FilmState::kPaused);
   std::vector<double> times;
   for (int i = 0; i < 240; ++i) times.push_back(i * 0.1);
@@ -116,13 +116,13 @@ TEST_F(FilmFrames, JumpsGoByTheTimeOfLongClips) {
   EXPECT_NEAR(static_cast<double>(typed<FilmSeekCommand>(snapshot, 'J').frame), 90, 1);
 }
 
-TEST_F(FilmFrames, WithoutAClipTheKeysSayWhatToDo) {
+TEST_F(FilmFrames, WithoutAVideoTheKeysSayWhatToDo) {
   const Snapshot empty;
   frame(empty);
   for (const char key : std::string("P,.JKbELSFVX")) {
     viewer_.state().notice.clear();
     type(empty, key);
-    EXPECT_NE(viewer_.state().notice.find("no clip"), std::string::npos) << key;
+    EXPECT_NE(viewer_.state().notice.find("no video"), std::string::npos) << key;
   }
   EXPECT_TRUE(posted_.empty());
 }
@@ -162,7 +162,7 @@ TEST_F(FilmFrames, ClicksAndDragsSeekByTime) {
   };
   EXPECT_EQ(sought(0.2, line.top + 4), 1);
   EXPECT_EQ(sought(0.02, line.top + 4), 0);
-  EXPECT_EQ(sought(0.6, strip.top + 6), 3) << "the small pictures are dragged as well";
+  EXPECT_EQ(sought(0.6, strip.top + 6), 3) << "the small images are dragged as well";
   EXPECT_EQ(sought(0.79, strip.top + 6), 4);
   // Dragged beyond its ends: the first and the last frame; what is wanted already is not asked for.
   ImGuiIO& io = ImGui::GetIO();
@@ -187,7 +187,7 @@ TEST_F(FilmFrames, ClicksAndDragsSeekByTime) {
   frame(snapshot, 1);
 }
 
-TEST_F(FilmFrames, AClipThatIsTurnedAwayFromPausesOnce) {
+TEST_F(FilmFrames, AVideoThatIsTurnedAwayFromPausesOnce) {
   Snapshot snapshot = watched(FilmState::kPlaying);
   frame(snapshot, 5);
   EXPECT_TRUE(posted_.empty());
@@ -208,20 +208,20 @@ TEST_F(FilmFrames, AClipThatIsTurnedAwayFromPausesOnce) {
   viewer_.state().side_a = {0, "a.png"};
   viewer_.state().difference = true;
   frame(snapshot);
-  ASSERT_TRUE(viewer_.state().report.picture);
+  ASSERT_TRUE(viewer_.state().report.image);
   EXPECT_EQ(textures_.moved.size(), 1u);
   EXPECT_TRUE(textures_.asked.empty());
-  // V looks at it again; a side whose clip is closed is empty.
+  // V looks at it again; a side whose video is closed is empty.
   type(snapshot, 'V');
   frame(snapshot);
-  viewer_.state().mode = StageMode::kPicture;
+  viewer_.state().mode = StageMode::kImage;
   type(snapshot, 'V');
   EXPECT_EQ(viewer_.state().shown.file, kPath);
   frame({});
   EXPECT_TRUE(viewer_.state().side_b.empty());
 }
 
-TEST_F(FilmFrames, ClipsOpenByTheirNameAndRecallNothing) {
+TEST_F(FilmFrames, VideosOpenByTheirNameAndRecallNothing) {
   viewer_.drop({"a.png", "b.MP4"});
   ASSERT_EQ(posted_.size(), 2u);
   EXPECT_EQ(std::get<OpenCommand>(posted_[0]).path, "a.png");
@@ -233,15 +233,15 @@ TEST_F(FilmFrames, ClipsOpenByTheirNameAndRecallNothing) {
   posted_.clear();
   type(snapshot, 'r');
   type(snapshot, 'c');
-  EXPECT_TRUE(posted_.empty()) << "a clip is nothing for the captioner";
+  EXPECT_TRUE(posted_.empty()) << "a video is nothing for the captioner";
   EXPECT_NE(viewer_.state().notice.find("captioner"), std::string::npos);
 }
 
-TEST_F(FilmFrames, AClipOfTheGalleryOpensByAClick) {
+TEST_F(FilmFrames, AVideoOfTheGalleryOpensByAClick) {
   Snapshot snapshot;
   GalleryEntry entry;
   entry.path = kPath;
-  entry.clip = true;
+  entry.video = true;
   entry.thumbnail = std::make_shared<const Image>(flat(160, 90));
   snapshot.gallery = {entry};
   frame(snapshot);

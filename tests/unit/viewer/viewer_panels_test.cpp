@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-Painting painting(std::uint64_t number, PaintState state) {
-  Painting out;
+Generation generation(std::uint64_t number, GenerateState state) {
+  Generation out;
   out.number = number;
   out.state = state;
   out.settings.prompt = "100 %s %n %d\n\x1b[31m \xff broken, and a text that is much too long";
@@ -19,7 +19,7 @@ Painting painting(std::uint64_t number, PaintState state) {
   out.facts.passes = 7;
   out.facts.tokens = 16;
   out.grid_rows = out.grid_columns = 4;
-  if (state != PaintState::kQueued && state != PaintState::kFailed) {
+  if (state != GenerateState::kQueued && state != GenerateState::kFailed) {
     out.image = std::make_shared<const Image>(flat(64, static_cast<std::uint8_t>(40 * number)));
     std::vector<TokenMark> marks(16);
     for (std::size_t i = 0; i < 12; ++i) {
@@ -29,7 +29,7 @@ Painting painting(std::uint64_t number, PaintState state) {
     out.marks = std::make_shared<const std::vector<TokenMark>>(marks);
     out.committed = std::make_shared<const std::vector<std::int32_t>>(7, 2);
     out.file = "out/picture_" + std::to_string(number) + ".png";
-  } else if (state == PaintState::kFailed) {
+  } else if (state == GenerateState::kFailed) {
     out.error = {.code = "E_X", .expected = "%s", .found = "%n"};
   }
   return out;
@@ -38,7 +38,7 @@ Painting painting(std::uint64_t number, PaintState state) {
 Snapshot busy_snapshot() {
   Snapshot out;
   for (std::uint64_t i = 1; i <= 6; ++i) {
-    out.paintings.push_back(painting(i, static_cast<PaintState>((i + 2) % 6)));
+    out.generations.push_back(generation(i, static_cast<GenerateState>((i + 2) % 6)));
   }
   out.status = {"cpu", "%s", "f32", 1 << 30, 1 << 29, "127.0.0.1:1"};
   out.problems.push_back({.code = "E_Y", .found = "%s%s%s"});
@@ -60,30 +60,30 @@ TEST_F(Frames, AnEmptyWindowSaysWhatToDo) {
 }
 
 // As the studio does it: the list is shorter while the panel is still drawn.
-TEST_F(Frames, APictureIsTakenOffTheListInTheMiddleOfAFrame) {
+TEST_F(Frames, AImageIsTakenOffTheListInTheMiddleOfAFrame) {
   Snapshot snapshot;
   for (std::uint64_t i = 1; i <= 3; ++i) {
-    snapshot.paintings.push_back(painting(i, PaintState::kDone));
+    snapshot.generations.push_back(generation(i, GenerateState::kDone));
   }
   on_post_ = [&](const Command& command) {
-    const auto* drop = std::get_if<DropPaintingCommand>(&command);
+    const auto* drop = std::get_if<DropGenerationCommand>(&command);
     if (drop == nullptr) return;
-    std::erase_if(snapshot.paintings,
-                  [&](const Painting& one) { return one.number == drop->number; });
+    std::erase_if(snapshot.generations,
+                  [&](const Generation& one) { return one.number == drop->number; });
   };
-  for (float y = 600; y < 770 && !snapshot.paintings.empty(); y += 5) {
+  for (float y = 600; y < 770 && !snapshot.generations.empty(); y += 5) {
     for (const float x : {285.0f, 295.0f, 305.0f}) click(snapshot, x, y);
   }
-  EXPECT_TRUE(snapshot.paintings.empty()) << snapshot.paintings.size();
+  EXPECT_TRUE(snapshot.generations.empty()) << snapshot.generations.size();
 }
 
-// The mouse rests where the picture that was placed is larger than the one that is shown.
-TEST_F(Frames, TheSpotUnderTheMouseIsOfThePlacedPicture) {
+// The mouse rests where the image that was placed is larger than the one that is shown.
+TEST_F(Frames, TheSpotUnderTheMouseIsOfThePlacedImage) {
   Snapshot snapshot;
-  snapshot.paintings = {painting(1, PaintState::kDone), painting(2, PaintState::kDone),
-                        painting(3, PaintState::kDone)};
-  snapshot.paintings[0].image = std::make_shared<const Image>(flat(300, 10));
-  snapshot.paintings[1].image = std::make_shared<const Image>(flat(300, 20));
+  snapshot.generations = {generation(1, GenerateState::kDone), generation(2, GenerateState::kDone),
+                        generation(3, GenerateState::kDone)};
+  snapshot.generations[0].image = std::make_shared<const Image>(flat(300, 10));
+  snapshot.generations[1].image = std::make_shared<const Image>(flat(300, 20));
   UiState& state = viewer_.state();
   state.follow = false;
   state.side_a = {1, {}};
@@ -94,7 +94,7 @@ TEST_F(Frames, TheSpotUnderTheMouseIsOfThePlacedPicture) {
   state.cursor = CellPosition{9, 9};  // of a larger grid
   ImGui::GetIO().MousePos = ImVec2(860, 540);
   EXPECT_GT(frame(snapshot), 500);
-  state.mode = StageMode::kPicture;
+  state.mode = StageMode::kImage;
   EXPECT_GT(frame(snapshot), 500);
 }
 
@@ -106,7 +106,7 @@ TEST_F(Frames, EveryStateDrawsInBothThemesAtEveryScale) {
       viewer_.state().theme = theme;
       apply_theme(theme, scale);
       for (int overlay = 0; overlay < 6; ++overlay) {
-        for (const StageMode mode : {StageMode::kPicture, StageMode::kCompare}) {
+        for (const StageMode mode : {StageMode::kImage, StageMode::kCompare}) {
           for (const SideTab tab : {SideTab::kDetails, SideTab::kCaptions}) {
             UiState& state = viewer_.state();
             state.overlay = static_cast<Overlay>(overlay);
@@ -132,14 +132,14 @@ TEST_F(Frames, SmallAndLargeWindowsDraw) {
   const Snapshot snapshot = busy_snapshot();
   for (const ImVec2 size : {ImVec2(320, 200), ImVec2(1, 1), ImVec2(3840, 2160)}) {
     ImGui::GetIO().DisplaySize = size;
-    viewer_.state().mode = StageMode::kPicture;
+    viewer_.state().mode = StageMode::kImage;
     frame(snapshot);
     viewer_.state().mode = StageMode::kCompare;
     frame(snapshot);
   }
 }
 
-TEST_F(Frames, FiveHundredPicturesDrawOnlyThoseInSight) {
+TEST_F(Frames, FiveHundredImagesDrawOnlyThoseInSight) {
   Snapshot snapshot;
   for (int i = 0; i < 500; ++i) {
     GalleryEntry entry;
@@ -191,19 +191,19 @@ TEST_F(Frames, KeysAreTextWhileAFieldIsEdited) {
       << "breaks are on the screen alone";
 }
 
-TEST_F(Frames, ControlEnterPaints) {
+TEST_F(Frames, ControlEnterGenerates) {
   frame({});
   ImGuiIO& io = ImGui::GetIO();
   io.KeyCtrl = true;
   io.KeysDown[io.KeyMap[ImGuiKey_Enter]] = true;
   frame({}, 1);
   ASSERT_EQ(posted_.size(), 1u);
-  EXPECT_EQ(std::get<PaintCommand>(posted_[0]).settings.prompt, viewer_.state().settings.prompt);
+  EXPECT_EQ(std::get<GenerateCommand>(posted_[0]).settings.prompt, viewer_.state().settings.prompt);
 }
 
 TEST_F(Frames, TheComparisonDrawsBothOnOnePlace) {
   Snapshot snapshot;
-  snapshot.paintings = {painting(1, PaintState::kDone), painting(2, PaintState::kDone)};
+  snapshot.generations = {generation(1, GenerateState::kDone), generation(2, GenerateState::kDone)};
   snapshot.compare_left = 1;
   snapshot.compare_right = 2;
   frame(snapshot);
@@ -214,13 +214,13 @@ TEST_F(Frames, TheComparisonDrawsBothOnOnePlace) {
   EXPECT_EQ(textures_.asked.size(), 2u);
   viewer_.state().difference = true;
   frame(snapshot);
-  ASSERT_TRUE(viewer_.state().report.picture);
+  ASSERT_TRUE(viewer_.state().report.image);
   EXPECT_EQ(textures_.asked.size(), 1u) << "one picture: their difference";
 }
 
 TEST_F(Frames, OverlaysAddACellForEachTokenThatStands) {
   Snapshot snapshot;
-  snapshot.paintings = {painting(1, PaintState::kDone)};
+  snapshot.generations = {generation(1, GenerateState::kDone)};
   viewer_.state().tab = SideTab::kCaptions;  // without the legend
   const int plain = frame(snapshot);
   viewer_.state().overlay = Overlay::kEntropy;
@@ -248,7 +248,7 @@ TEST_F(Frames, EscapeLeavesAFieldWithWhatWasTyped) {
 }
 
 // The keyboard sends characters again and again while a key is down.
-TEST_F(Frames, AHeldKeyPaintsOnce) {
+TEST_F(Frames, AHeldKeyGeneratesOnce) {
   frame({});
   ImGuiIO& io = ImGui::GetIO();
   constexpr int kKey = 300;
@@ -271,7 +271,7 @@ TEST_F(Frames, AHeldKeyPaintsOnce) {
 // Space presses the slider's handle, which has no place of its own then.
 TEST_F(Frames, TheKeyboardDoesNotTearTheSplit) {
   Snapshot snapshot;
-  snapshot.paintings = {painting(1, PaintState::kDone), painting(2, PaintState::kDone)};
+  snapshot.generations = {generation(1, GenerateState::kDone), generation(2, GenerateState::kDone)};
   snapshot.compare_left = 1;
   snapshot.compare_right = 2;
   frame(snapshot);
@@ -304,10 +304,10 @@ TEST_F(Frames, TheKeyboardDoesNotTearTheSplit) {
   EXPECT_NEAR(viewer_.state().split, 0.25, 0.01);
 }
 
-// What lies under the mouse is told of both sides of a comparison.
+// What lies under the mouse is notified of both sides of a comparison.
 TEST_F(Frames, AComparisonTellsOfTheSideUnderTheMouse) {
   Snapshot snapshot;
-  snapshot.paintings = {painting(1, PaintState::kDone), painting(2, PaintState::kDone)};
+  snapshot.generations = {generation(1, GenerateState::kDone), generation(2, GenerateState::kDone)};
   snapshot.compare_left = 1;
   snapshot.compare_right = 2;
   frame(snapshot);
@@ -326,7 +326,7 @@ TEST_F(Frames, AHintWakesTheWindowUntilItShows) {
   frame({});
   EXPECT_FALSE(viewer_.unsettled());
   ImGuiIO& io = ImGui::GetIO();
-  io.MousePos = ImVec2(120, 520);  // Paint
+  io.MousePos = ImVec2(120, 520);  // Generate
   int frames = 0;
   for (frame({}, 2); viewer_.unsettled() && frames < 600; ++frames) frame({}, 1);
   EXPECT_GT(frames, 5);
@@ -337,7 +337,7 @@ TEST_F(Frames, AHintWakesTheWindowUntilItShows) {
 
 TEST_F(Frames, SidesOfTheComparisonArePinnedOnce) {
   Snapshot snapshot;
-  snapshot.paintings = {painting(1, PaintState::kDone)};
+  snapshot.generations = {generation(1, GenerateState::kDone)};
   frame(snapshot);
   type(snapshot, 'A');
   frame(snapshot, 5);

@@ -75,7 +75,7 @@ TEST(Geometry, PixelsAndCellsUnderAPoint) {
   EXPECT_EQ(cell->column, 7);
 }
 
-TEST(Geometry, CellsTileThePictureWithoutGaps) {
+TEST(Geometry, CellsTileTheImageWithoutGaps) {
   const Placement placed{3, 5, 7, 33, 31};  // cells of no whole size
   double right = placed.left;
   for (std::int64_t column = 0; column < 8; ++column) {
@@ -164,34 +164,34 @@ Image noise(std::int64_t width, std::int64_t height) {
   return out;
 }
 
-// A screen with the picture drawn at a whole zoom.
-Image screen_of(const Image& picture, const Placement& placed) {
+// A screen with the image drawn at a whole zoom.
+Image screen_of(const Image& image, const Placement& placed) {
   Image screen(200, 150);
   for (std::int64_t y = 0; y < screen.height; ++y) {
     for (std::int64_t x = 0; x < screen.width; ++x) {
       const auto at = pixel_at(placed, static_cast<double>(x), static_cast<double>(y));
-      if (at) std::copy_n(picture.at(at->x, at->y), 3, screen.at(x, y));
+      if (at) std::copy_n(image.at(at->x, at->y), 3, screen.at(x, y));
     }
   }
   return screen;
 }
 
-TEST(ScreenChecks, OnePlantedPixelIsFound) {
-  const Image picture = noise(16, 12);
+TEST(ScreenChecks, OneInjectedPixelIsFound) {
+  const Image image = noise(16, 12);
   const Placement placed{20, 30, 5, 16, 12};
-  Image screen = screen_of(picture, placed);
+  Image screen = screen_of(image, placed);
   const Rect all{0, 0, 200, 150};
-  EXPECT_TRUE(check_pixels(screen, picture, placed, all).good());
+  EXPECT_TRUE(check_pixels(screen, image, placed, all).good());
   screen.at(20 + 5 * 7 + 2, 30 + 5 * 9 + 2)[1] ^= 1;
-  const PixelCheck check = check_pixels(screen, picture, placed, all);
+  const PixelCheck check = check_pixels(screen, image, placed, all);
   EXPECT_EQ(check.compared, 16 * 12);
   EXPECT_EQ(check.different, 1);
   EXPECT_EQ(check.first_x, 7);
   EXPECT_EQ(check.first_y, 9);
-  // Out of the clip, it is not looked at; without any pixel, nothing is good.
-  EXPECT_TRUE(check_pixels(screen, picture, placed, {0, 0, 50, 150}).good());
-  EXPECT_FALSE(check_pixels(screen, picture, placed, {0, 0, 10, 10}).good());
-  EXPECT_FALSE(check_pixels(screen, picture, {20, 30, 0.5, 16, 12}, all).good());
+  // Out of the video, it is not looked at; without any pixel, nothing is good.
+  EXPECT_TRUE(check_pixels(screen, image, placed, {0, 0, 50, 150}).good());
+  EXPECT_FALSE(check_pixels(screen, image, placed, {0, 0, 10, 10}).good());
+  EXPECT_FALSE(check_pixels(screen, image, {20, 30, 0.5, 16, 12}, all).good());
 }
 
 TEST(ScreenChecks, ColoursOfCellsAreCounted) {

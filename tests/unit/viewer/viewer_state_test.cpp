@@ -30,32 +30,32 @@ struct Posted {
   }
 };
 
-Painting painting(std::uint64_t number, PaintState state) {
-  Painting out;
+Generation generation(std::uint64_t number, GenerateState state) {
+  Generation out;
   out.number = number;
   out.state = state;
   out.settings.prompt = "picture " + std::to_string(number);
   out.settings.seed = 100 + number;
   out.settings.method = decode_method("gsd");
   out.grid_rows = out.grid_columns = 4;
-  if (state == PaintState::kDone || state == PaintState::kPainting) {
+  if (state == GenerateState::kDone || state == GenerateState::kGeneration) {
     out.image = std::make_shared<const Image>(8, 8);
   }
   return out;
 }
 
-Snapshot snapshot_of(std::vector<Painting> paintings) {
+Snapshot snapshot_of(std::vector<Generation> generations) {
   Snapshot out;
-  out.paintings = std::move(paintings);
+  out.generations = std::move(generations);
   return out;
 }
 
-PaintSettings unusual() {
-  PaintSettings out;
+GenerateSettings unusual() {
+  GenerateSettings out;
   out.model = "m";
   out.prompt = "p";
   out.negative_prompt = "n";
-  out.sampling = values_of(LawSettings{.guidance = 1.5,
+  out.sampling = values_of(DistributionSettings{.guidance = 1.5,
                                        .temperature = 0.5,
                                        .top_k = 7,
                                        .top_p = 0.9,
@@ -71,7 +71,7 @@ PaintSettings unusual() {
   return out;
 }
 
-TEST(UiState, OpensReadyToPaint) {
+TEST(UiState, OpensReadyToGenerate) {
   const UiState state = first_state("", std::nullopt);
   EXPECT_FALSE(state.settings.prompt.empty());
   EXPECT_TRUE(state.settings.model.empty()) << "empty stands for the bundled model";
@@ -108,10 +108,10 @@ TEST(UiState, RecallTakesEveryField) {
   EXPECT_EQ(state.settings.prompt, "typed since") << "only once";
 }
 
-// A picture without a record, then one of the gallery that is only looked at.
+// An image without a record, then one of the gallery that is only looked at.
 TEST(UiState, ALateAnswerOverwritesNothing) {
   UiState state = first_state("", std::nullopt);
-  const PaintSettings mine = state.settings;
+  const GenerateSettings mine = state.settings;
   Posted posted;
   open_file("foreign.jpg", state, posted.poster());
   Snapshot snapshot;
@@ -139,7 +139,7 @@ TEST(UiState, TheLastOfSeveralDroppedFilesWins) {
   for (const char* path : {"a.png", "b.png"}) open_file(path, state, posted.poster());
   for (const Command& command : posted.commands) {
     const auto& open = std::get<OpenCommand>(command);
-    PaintSettings recorded = unusual();
+    GenerateSettings recorded = unusual();
     recorded.prompt = open.path.string();
     snapshot.recalled = Recalled{open.recall, open.path, recorded, {}};
     follow_snapshot(state, snapshot);
@@ -152,10 +152,10 @@ TEST(UiState, NamesOfFilesAreText) {
   EXPECT_EQ(name_of("a/b\xff\n.png"), "b\\xff\\u{000a}.png");
 }
 
-TEST(UiState, OtherProgramsPicturesAreWorkToo) {
-  EXPECT_FALSE(at_work(snapshot_of({painting(1, PaintState::kDone)})));
-  Snapshot snapshot = snapshot_of({painting(1, PaintState::kPainting)});
-  snapshot.paintings[0].from = "127.0.0.1:9";
+TEST(UiState, OtherProgramsImagesAreWorkToo) {
+  EXPECT_FALSE(at_work(snapshot_of({generation(1, GenerateState::kDone)})));
+  Snapshot snapshot = snapshot_of({generation(1, GenerateState::kGeneration)});
+  snapshot.generations[0].from = "127.0.0.1:9";
   EXPECT_EQ(snapshot.running(), nullptr);
   EXPECT_TRUE(at_work(snapshot));
   Snapshot described;
@@ -174,9 +174,9 @@ TEST(UiState, BothSidesOfAComparisonAreKept) {
 }
 
 TEST(UiState, EachFieldIsCompared) {
-  const PaintSettings base = unusual();
+  const GenerateSettings base = unusual();
   const auto differs = [&](auto change, const std::string& name) {
-    PaintSettings other = base;
+    GenerateSettings other = base;
     change(other);
     EXPECT_EQ(differing_fields(base, other), std::vector<std::string>{name});
   };
@@ -192,42 +192,42 @@ TEST(UiState, EachFieldIsCompared) {
   differs([](auto& s) { s.height = 8; }, "height");
 }
 
-TEST(UiState, FollowsWhatIsPaintedAndStepsThroughTheRest) {
+TEST(UiState, FollowsWhatIsGeneratedAndStepsThroughTheRest) {
   UiState state;
   const Snapshot snapshot =
-      snapshot_of({painting(1, PaintState::kDone), painting(2, PaintState::kFailed),
-                   painting(3, PaintState::kDone), painting(4, PaintState::kPainting),
-                   painting(5, PaintState::kQueued)});
-  EXPECT_EQ(shown_ref(state, snapshot).painting, 4u);
+      snapshot_of({generation(1, GenerateState::kDone), generation(2, GenerateState::kFailed),
+                   generation(3, GenerateState::kDone), generation(4, GenerateState::kGeneration),
+                   generation(5, GenerateState::kQueued)});
+  EXPECT_EQ(shown_ref(state, snapshot).generation, 4u);
   step_shown(state, snapshot, -1);
-  EXPECT_EQ(shown_ref(state, snapshot).painting, 3u);
+  EXPECT_EQ(shown_ref(state, snapshot).generation, 3u);
   step_shown(state, snapshot, -1);
-  EXPECT_EQ(shown_ref(state, snapshot).painting, 1u) << "a failed picture has nothing to show";
+  EXPECT_EQ(shown_ref(state, snapshot).generation, 1u) << "a failed image has nothing to show";
   step_shown(state, snapshot, -1);
-  EXPECT_EQ(shown_ref(state, snapshot).painting, 1u);
+  EXPECT_EQ(shown_ref(state, snapshot).generation, 1u);
   step_shown(state, snapshot, 9);
-  EXPECT_EQ(shown_ref(state, snapshot).painting, 4u);
+  EXPECT_EQ(shown_ref(state, snapshot).generation, 4u);
   state.follow = true;
   state.shown = {1, {}};
-  EXPECT_EQ(shown_ref(state, snapshot).painting, 4u);
+  EXPECT_EQ(shown_ref(state, snapshot).generation, 4u);
   const Snapshot idle =
-      snapshot_of({painting(1, PaintState::kDone), painting(3, PaintState::kDone)});
-  EXPECT_EQ(shown_ref(state, idle).painting, 3u) << "the newest";
+      snapshot_of({generation(1, GenerateState::kDone), generation(3, GenerateState::kDone)});
+  EXPECT_EQ(shown_ref(state, idle).generation, 3u) << "the newest";
 }
 
 TEST(UiState, ANewPairOpensTheComparison) {
   UiState state;
-  Snapshot snapshot = snapshot_of({painting(1, PaintState::kDone), painting(2, PaintState::kDone)});
+  Snapshot snapshot = snapshot_of({generation(1, GenerateState::kDone), generation(2, GenerateState::kDone)});
   snapshot.compare_left = 1;
   snapshot.compare_right = 2;
   follow_snapshot(state, snapshot);
   EXPECT_EQ(state.mode, StageMode::kCompare);
-  EXPECT_EQ(state.side_a.painting, 1u);
-  EXPECT_EQ(state.side_b.painting, 2u);
-  state.mode = StageMode::kPicture;
+  EXPECT_EQ(state.side_a.generation, 1u);
+  EXPECT_EQ(state.side_b.generation, 2u);
+  state.mode = StageMode::kImage;
   follow_snapshot(state, snapshot);
-  EXPECT_EQ(state.mode, StageMode::kPicture) << "only once";
-  snapshot.paintings.pop_back();
+  EXPECT_EQ(state.mode, StageMode::kImage) << "only once";
+  snapshot.generations.pop_back();
   follow_snapshot(state, snapshot);
   EXPECT_TRUE(state.side_b.empty()) << "gone from the list";
 }
@@ -235,8 +235,8 @@ TEST(UiState, ANewPairOpensTheComparison) {
 TEST(UiState, ExactAgainstGroupedDiffersInTheMethodAlone) {
   const CompareCommand pair = exact_against_grouped(unusual());
   EXPECT_EQ(differing_fields(pair.left, pair.right), std::vector<std::string>{"method"});
-  EXPECT_NE(promise_of(pair.left.method), Promise::kNone);
-  EXPECT_EQ(promise_of(pair.right.method), Promise::kNone);
+  EXPECT_NE(guarantee_of(pair.left.method), Guarantee::kNone);
+  EXPECT_EQ(guarantee_of(pair.right.method), Guarantee::kNone);
   EXPECT_EQ(pair.left.seed, 99u);
 }
 
@@ -289,23 +289,23 @@ TEST(Actions, AllOfThemAreDoneOnAnEmptyWindow) {
   }
 }
 
-TEST(Actions, PaintPostsTheFields) {
+TEST(Actions, GeneratePostsTheFields) {
   UiState state = first_state("", std::nullopt);
   take_settings(state, unusual());
   state.seed_mode = SeedMode::kPlusOne;
   state.count = 3;
   Posted posted;
-  act(Action::kPaint, state, {}, posted.poster());
-  const auto& command = posted.last<PaintCommand>();
+  act(Action::kGenerate, state, {}, posted.poster());
+  const auto& command = posted.last<GenerateCommand>();
   EXPECT_TRUE(differing_fields(command.settings, unusual()).empty());
   EXPECT_EQ(command.count, 3);
   EXPECT_EQ(state.settings.seed, 102u) << "the next ones count on";
   posted.full = true;
-  act(Action::kPaint, state, {}, posted.poster());
+  act(Action::kGenerate, state, {}, posted.poster());
   EXPECT_EQ(state.notice, "the queue is full");
   EXPECT_EQ(state.settings.seed, 102u);
   state.settings.prompt.clear();
-  act(Action::kPaint, state, {}, posted.poster());
+  act(Action::kGenerate, state, {}, posted.poster());
   EXPECT_EQ(state.notice, "write a prompt first");
 }
 
@@ -331,12 +331,12 @@ TEST(Actions, PanelsGrowAndShrinkWithinBounds) {
   EXPECT_EQ(state.sizes.gallery, kLowestGallery);
 }
 
-TEST(Actions, StopNeedsARunningPicture) {
+TEST(Actions, StopNeedsARunningImage) {
   UiState state;
   Posted posted;
-  act(Action::kStop, state, snapshot_of({painting(1, PaintState::kDone)}), posted.poster());
+  act(Action::kStop, state, snapshot_of({generation(1, GenerateState::kDone)}), posted.poster());
   EXPECT_TRUE(posted.commands.empty());
-  act(Action::kStop, state, snapshot_of({painting(1, PaintState::kPainting)}), posted.poster());
+  act(Action::kStop, state, snapshot_of({generation(1, GenerateState::kGeneration)}), posted.poster());
   EXPECT_TRUE(std::holds_alternative<StopCommand>(posted.commands.at(0)));
 }
 
@@ -348,28 +348,28 @@ TEST(Actions, ADroppedFileIsOpenedAndRecalled) {
   EXPECT_NE(posted.last<OpenCommand>().recall, 0u);
   EXPECT_EQ(posted.last<OpenCommand>().recall, state.recall_asked);
   EXPECT_EQ(state.shown.file, "a b.png");
-  EXPECT_EQ(shown_ref(state, snapshot_of({painting(1, PaintState::kPainting)})).file, "a b.png");
+  EXPECT_EQ(shown_ref(state, snapshot_of({generation(1, GenerateState::kGeneration)})).file, "a b.png");
 }
 
 TEST(Actions, DescribingAsksForTheShownFile) {
   UiState state;
   state.prune_method = "divprune";
   state.prune_rate = 0.75;
-  Painting one = painting(1, PaintState::kDone);
+  Generation one = generation(1, GenerateState::kDone);
   Posted posted;
   act(Action::kDescribe, state, snapshot_of({one}), posted.poster());
   EXPECT_TRUE(posted.commands.empty()) << "no file yet";
   one.file = "x.png";
   act(Action::kDescribe, state, snapshot_of({one}), posted.poster());
   const auto& command = posted.last<CaptionCommand>();
-  EXPECT_EQ(command.pictures, std::vector<std::filesystem::path>{"x.png"});
+  EXPECT_EQ(command.images, std::vector<std::filesystem::path>{"x.png"});
   EXPECT_EQ(command.prune_method, "divprune");
   EXPECT_EQ(command.prune_rate, 0.75);
 }
 
 TEST(Actions, OverlaysAndTokensGoRound) {
   UiState state;
-  const Snapshot snapshot = snapshot_of({painting(1, PaintState::kDone)});
+  const Snapshot snapshot = snapshot_of({generation(1, GenerateState::kDone)});
   Posted posted;
   std::vector<Overlay> seen;
   for (int i = 0; i < 5; ++i) {

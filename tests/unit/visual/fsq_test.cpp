@@ -8,7 +8,7 @@
 #include <map>
 
 #include "engine/core/philox.h"
-#include "engine/nn/fsq_clip_spec.h"
+#include "engine/nn/fsq_video_spec.h"
 #include "tokenizers/visual/fsq.h"
 #include "tokenizers/visual/haar.h"
 
@@ -93,28 +93,28 @@ TEST(Haar, BandsByHand) {
 }
 
 TEST(Haar, TheInverseGivesEverythingBack) {
-  Tensor clip = Tensor::host(DType::kF32, {4, 8, 12, 3});
+  Tensor video = Tensor::host(DType::kF32, {4, 8, 12, 3});
   const auto key = philox_key(5, 6);
-  for (std::int64_t i = 0; i < clip.shape().elements(); ++i) {
+  for (std::int64_t i = 0; i < video.shape().elements(); ++i) {
     const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(i), 0, 0, 0}, key);
     // Multiples of 1/256: sums of 64 of them are exact.
-    clip.f32()[i] = static_cast<float>(static_cast<int>(block[0] % 512) - 256) / 256.0f;
+    video.f32()[i] = static_cast<float>(static_cast<int>(block[0] % 512) - 256) / 256.0f;
   }
-  const Tensor once = haar(clip.view());
+  const Tensor once = haar(video.view());
   const Tensor twice = haar(once.view());
   ASSERT_EQ(twice.shape(), (Shape{1, 2, 3, 192}));
   const Tensor half = inverse_haar(twice.view());
   const Tensor back = inverse_haar(half.view());
-  ASSERT_EQ(back.shape(), clip.shape());
-  for (std::int64_t i = 0; i < clip.shape().elements(); ++i) {
-    ASSERT_EQ(back.f32()[i], clip.f32()[i]);
+  ASSERT_EQ(back.shape(), video.shape());
+  for (std::int64_t i = 0; i < video.shape().elements(); ++i) {
+    ASSERT_EQ(back.f32()[i], video.f32()[i]);
   }
   // The first three channels are means over patches of 4x4x4.
   double sum = 0;
   for (std::int64_t t = 0; t < 4; ++t) {
     for (std::int64_t y = 0; y < 4; ++y) {
       for (std::int64_t x = 4; x < 8; ++x)
-        sum += double{clip.f32()[((t * 8 + y) * 12 + x) * 3 + 1]};
+        sum += double{video.f32()[((t * 8 + y) * 12 + x) * 3 + 1]};
     }
   }
   EXPECT_NEAR(twice.f32()[192 + 1], sum / 64, 1e-6);
@@ -122,8 +122,8 @@ TEST(Haar, TheInverseGivesEverythingBack) {
 
 // Space twice and time once beyond the wavelet: the encoder halves time first, the decoder doubles
 // it last.
-TEST(FsqClipSpec, ThePublishedOneResamplesWhereItsNamesSay) {
-  const FsqClipSpec spec;
+TEST(FsqVideoSpec, ThePublishedOneResamplesWhereItsNamesSay) {
+  const FsqVideoSpec spec;
   EXPECT_EQ(spec.codes(), 64000);
   EXPECT_EQ(spec.patch_channels(), 192);
   EXPECT_EQ(spec.deepest(), 512);
@@ -132,7 +132,7 @@ TEST(FsqClipSpec, ThePublishedOneResamplesWhereItsNamesSay) {
   EXPECT_TRUE(decoder_resample(spec, 2).space && !decoder_resample(spec, 2).time);
   EXPECT_TRUE(decoder_resample(spec, 1).space && decoder_resample(spec, 1).time);
   std::map<std::string, Shape> list;
-  for (const TensorSpec& tensor : fsq_clip_tensors(spec)) list.emplace(tensor.name, tensor.shape);
+  for (const TensorSpec& tensor : fsq_video_tensors(spec)) list.emplace(tensor.name, tensor.shape);
   EXPECT_EQ(list.at("encoder.conv_in.0.conv3d.weight"), (Shape{128, 192, 1, 3, 3}));
   EXPECT_EQ(list.at("encoder.down.0.block.0.nin_shortcut.conv3d.weight"),
             (Shape{256, 128, 1, 1, 1}));
@@ -145,7 +145,7 @@ TEST(FsqClipSpec, ThePublishedOneResamplesWhereItsNamesSay) {
   EXPECT_EQ(list.at("decoder.norm_out.norm.weight"), (Shape{256}));
   EXPECT_EQ(list.at("decoder.conv_out.1.conv3d.weight"), (Shape{192, 192, 3, 1, 1}));
   EXPECT_FALSE(list.contains("decoder.up.0.upsample.conv1.conv3d.weight"));
-  EXPECT_EQ(fsq_clip_unused(spec),
+  EXPECT_EQ(fsq_video_unused(spec),
             (std::vector<std::string>{"encoder.down.1.downsample.conv2.conv3d.weight",
                                       "encoder.down.1.downsample.conv2.conv3d.bias",
                                       "decoder.up.2.upsample.conv1.conv3d.weight",

@@ -267,7 +267,7 @@ TEST(VqScratch, DecodeTakesWhatThePlanSays) {
   constexpr int kSide = 16;  // 256 x 256 pixels of 32 channels: 8.4 MB a map
   const std::vector<std::int32_t> ids = some_codes(spec, kSide * kSide);
   const std::size_t planned = tokenizer.decode_scratch_bytes(kSide, kSide);
-  if (!kResidentIsOurs) GTEST_SKIP() << "memory cannot be told from a sanitizer's own";
+  if (!kResidentIsOurs) GTEST_SKIP() << "memory cannot be notified from a sanitizer's own";
   if (!reset_peak()) GTEST_SKIP() << "the kernel does not let the peak be reset";
   const std::size_t before = status_bytes("VmRSS");
   const Tensor image = tokenizer.decode(ids, kSide, kSide);

@@ -1,7 +1,7 @@
 // Softmax attention of a few query rows over neighbouring key and value heads, with the running
 // maximum and sum of Milakov & Gimelshein (2018) taken over blocks of 64 keys that start at
 // multiples of 64. A row's result depends on the keys it sees alone: not on the rows and heads
-// beside it nor on later keys, which are neither read into its sum nor multiplied by zero. The
+// next to it nor on later keys, which are neither read into its sum nor multiplied by zero. The
 // heads of one position lie side by side in memory and are read in that order.
 #pragma once
 

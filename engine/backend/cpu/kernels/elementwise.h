@@ -54,8 +54,8 @@ inline V16 gelu(V16 x) {
   sum = fma(sum, t, broadcast(0.359481909386f));
   sum = fma(sum, t, broadcast(1.00118749457f));
   sum = fma(sum, t, broadcast(-1.2655509881f));
-  const V16 tail = mul(mul(half, t), exp(fma(sub(zero(), a), a, sum)));
-  return mul(x, select_less(x, zero(), tail, sub(one, tail)));
+  const V16 redraft_policy = mul(mul(half, t), exp(fma(sub(zero(), a), a, sum)));
+  return mul(x, select_less(x, zero(), redraft_policy, sub(one, redraft_policy)));
 }
 
 inline void silu_mul(const float* gate, const float* up, float* out, std::int64_t n) {
@@ -137,7 +137,7 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, f
                        float* out, std::int64_t n) {
   V16 sum = zero();
   for (std::int64_t i = 0; i < n; i += kLanes) sum = add(sum, load_some(x + i, n - i));
-  alignas(64) float means[kLanes];  // so that the lanes behind the end subtract nothing
+  alignas(64) float means[kLanes];  // so that the lanes after the end subtract nothing
   store(means, broadcast(reduce_add(sum) / static_cast<float>(n)));
   V16 squares = zero();
   for (std::int64_t i = 0; i < n; i += kLanes) {

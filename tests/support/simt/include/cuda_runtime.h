@@ -2,9 +2,9 @@
 // Stands in front of the toolkit's header of the same name where the .cu files are compiled as C++.
 //
 // What it is stricter about than a GPU: memory of the device cannot be touched by the host, allocated
-// memory is full of NaNs and has a page behind it that nobody may touch, enqueued work runs only when
+// memory is full of NaNs and has a page after it that nobody may touch, enqueued work runs only when
 // something waits for it, threads of a block run in an order that changes from launch to launch, a
-// barrier that threads have left behind ends the program, and of a kernel that may begin before the
+// barrier that threads have left over ends the program, and of a kernel that may begin before the
 // one in front of it has ended a block does begin before that one has begun.
 #pragma once
 
