@@ -30,6 +30,8 @@ void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report);
 // The share of right drafts by depth, as `generate --json` and the benchmark print it: the objects'
 // "meters" with tested_by_depth and accepted_by_depth. Error kUsage naming file and key.
 std::vector<double> read_accept_trace(const std::filesystem::path& path);
+// One of each line of JSON Lines, as `generate --json` prints them. Error as above.
+std::vector<std::vector<double>> read_accept_traces(const std::filesystem::path& path);
 
 struct ReplayBenchOptions {
   std::string model = "random:llamagen:B";
@@ -42,5 +44,20 @@ struct ReplayBenchOptions {
 
 // Emits "replay.w<N>" and "replay.auto": seconds a token against plain, interleaved.
 void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, BenchReport& report);
+
+// Whole images in batches, each waiting for its slowest image, against slots that are filled again
+// between passes; image i follows trace i modulo their number.
+struct RefillBenchOptions {
+  std::string model = "random:llamagen:B";
+  DType storage = DType::kF32;
+  std::vector<std::vector<double>> traces;  // hazards by depth, of one image each
+  std::vector<std::int64_t> windows;
+  std::vector<std::int64_t> batch_sizes = {8};
+  std::int64_t images = 64, pairs = 3;
+};
+
+// Emits "replay.refill.w<N>": images a second of refilled slots against batches, interleaved, with
+// the passes and slots at work of both.
+void run_refill_bench(const RefillBenchOptions& options, Backend& backend, BenchReport& report);
 
 }  // namespace tessera

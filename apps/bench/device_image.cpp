@@ -142,7 +142,7 @@ class Studio {
   void borrow() {
     for (Way& way : ways_) {
       if (way.replayed()) {
-        way.rule = std::make_unique<ReplayRule>(*way.parts.rule, way.trace);
+        way.rule = std::make_unique<ReplayRule>(*way.parts.rule, std::span(&way.trace, 1));
         way.parts.rule = way.rule.get();
       }
       if (bench_.backend().row_verifiers() == nullptr) continue;

@@ -108,10 +108,25 @@ std::uint64_t steady_seed(const AcceptTrace& trace, std::int64_t window, std::in
   return best;
 }
 
+ReplayRule::ReplayRule(const AcceptanceRule<float, KeyedRandom>& inner,
+                       std::span<const AcceptTrace> traces)
+    : inner_(inner), traces_(traces) {
+  expects(!traces.empty(), "a replay has a trace");
+  constexpr std::size_t kSeeds = 4096;
+  if (traces.size() == 1) return;
+  for (std::size_t i = 0; i < kSeeds; ++i) by_key_[philox_key(i + 1, 0)] = i % traces.size();
+}
+
+const AcceptTrace& ReplayRule::trace_of(const std::array<std::uint32_t, 2>& key) const {
+  const auto found = by_key_.find(key);
+  return traces_[found == by_key_.end() ? 0 : found->second];
+}
+
 Decision<float> ReplayRule::accept(const DraftTest<float>& test, KeyedRandom& random,
                                    std::span<float> scratch) const {
   Decision<float> out = inner_.accept(test, random, scratch);
-  out.accepted = static_cast<std::int64_t>(test.depth) < trace_.right(random.key(), random.pass());
+  out.accepted = static_cast<std::int64_t>(test.depth) <
+                 trace_of(random.key()).right(random.key(), random.pass());
   if (out.accepted) out.token = test.token;
   return out;
 }

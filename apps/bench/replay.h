@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,11 +52,11 @@ std::int64_t replayed_passes(const AcceptTrace& trace, std::int64_t window, std:
 // The seed among the first few whose image comes nearest to the trace's mean.
 std::uint64_t steady_seed(const AcceptTrace& trace, std::int64_t window, std::int64_t tokens);
 
-// The trace's verdicts. The inner rule decides as well, for what that costs.
+// The traces' verdicts: stream i of seed 1 + i follows trace i modulo their number. The inner rule
+// decides as well, for what that costs.
 class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
  public:
-  ReplayRule(const AcceptanceRule<float, KeyedRandom>& inner, const AcceptTrace& trace)
-      : inner_(inner), trace_(trace) {}
+  ReplayRule(const AcceptanceRule<float, KeyedRandom>& inner, std::span<const AcceptTrace> traces);
   std::string_view name() const override { return "replay"; }
   Guarantee guarantee() const override { return Guarantee::kNone; }
   bool needs_dists() const override { return inner_.needs_dists(); }
@@ -64,8 +65,11 @@ class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
                          std::span<float> scratch) const override;
 
  private:
+  const AcceptTrace& trace_of(const std::array<std::uint32_t, 2>& key) const;
+
   const AcceptanceRule<float, KeyedRandom>& inner_;
-  const AcceptTrace& trace_;
+  std::span<const AcceptTrace> traces_;
+  std::map<std::array<std::uint32_t, 2>, std::size_t> by_key_;  // empty with one trace
 };
 
 // The verifiers of a device, watched: counts what comes to the host, can wait between a pass and its

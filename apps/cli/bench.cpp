@@ -34,6 +34,7 @@ struct BenchFlags {
   std::string dtype = "f32";
   std::int64_t tokens = 64;
   std::int64_t runs = 3;
+  std::int64_t images = 0;  // of a replay; 0 = seconds a token
   bool no_pixels = false;
   std::string model;
   std::vector<std::string> methods;  // empty: all that are measured by default
@@ -140,6 +141,18 @@ void bench_replay(const BenchFlags& flags, Backend& backend, BenchReport& report
   run_replay_bench(options, backend, report);
 }
 
+void bench_refill(const BenchFlags& flags, Backend& backend, BenchReport& report) {
+  RefillBenchOptions options;
+  options.model = "random:" + flags.random;
+  options.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  options.traces = read_accept_traces(flags.accept_trace);
+  options.windows = flags.windows;
+  options.batch_sizes = flags.batch_sizes;
+  options.images = flags.images;
+  options.pairs = flags.runs;
+  run_refill_bench(options, backend, report);
+}
+
 void bench_caption(const BenchFlags& flags, BenchReport& report) {
   CaptionBenchOptions options;
   options.pipeline.model = flags.model;
@@ -239,7 +252,7 @@ int run_bench(const BenchFlags& flags) {
   if (flags.what == "ops") {
     run_ops_bench(options, *backend, report);
   } else if (flags.what == "decode" && !flags.accept_trace.empty()) {
-    bench_replay(flags, *backend, report);
+    (flags.images > 0 ? bench_refill : bench_replay)(flags, *backend, report);
   } else if (flags.what == "decode") {
     bench_decode(flags, report);
   } else if (flags.what == "prune") {
@@ -317,6 +330,9 @@ void add_bench(CLI::App& root, Session& session) {
   text_flag(*app, "--plot", flags.plot, "decode: SVG of tokens a pass and quality")->group(group);
   text_flag(*app, "--accept-trace", flags.accept_trace,
             "decode: JSON with meters; verdicts follow it at the dimensions of --random")
+      ->group(group);
+  integer_flag(*app, "--images", flags.images, 0, 4096,
+               "decode: with --accept-trace, a line an image: slots refilled against batches")
       ->group(group);
   add_decode_flags(*app, Door::kBench, flags.parts);
   app->add_option("--keep", flags.keep, "prune: fractions of visual tokens that stay")

@@ -104,7 +104,7 @@ TEST_P(Replay, PassesCommitWhatTheTraceSays) {
     const OwnedParts<float, KeyedRandom> owned(method, aids);
     const AcceptTrace trace = AcceptTrace::published(name);
     LoopParts parts = owned.parts();
-    const ReplayRule rule(*parts.rule, trace);
+    const ReplayRule rule(*parts.rule, std::span(&trace, 1));
     ReplayRule own = rule;
     WatchedVerifiers verifiers(*backend, &trace);
     parts.rule = &own;
