@@ -1,7 +1,6 @@
 # Build switches and the compiler flags every target shares.
 option(TESSERA_TESTS "build the tests" ON)
 option(TESSERA_FUZZ "build the fuzz targets beside the program (needs clang) and test with them" OFF)
-option(TESSERA_FAULTS "let tests switch single input checks off and plant faults" OFF)
 set(TESSERA_CUDA "AUTO" CACHE STRING "CUDA backend: AUTO, ON or OFF")
 set(TESSERA_VIEWER "AUTO" CACHE STRING "the desktop viewer: AUTO, ON or OFF")
 set(TESSERA_SANITIZE "" CACHE STRING "sanitizers for every target, for instance address,undefined")
@@ -20,7 +19,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 # Device code has its own flags (cuda.cmake).
 add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers;-ffp-contract=off;-fno-math-errno;-fstack-protector-strong;-fstack-clash-protection;-fcf-protection>"
                     "$<$<AND:$<CONFIG:Release>,$<NOT:$<COMPILE_LANGUAGE:CUDA>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
-add_compile_definitions(_GLIBCXX_ASSERTIONS $<$<BOOL:${TESSERA_FAULTS}>:TESSERA_FAULTS>)
+add_compile_definitions(_GLIBCXX_ASSERTIONS)
 add_link_options(-Wl,-z,relro,-z,now)
 
 if(TESSERA_SANITIZE)

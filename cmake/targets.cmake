@@ -13,7 +13,7 @@ if(TESSERA_TESTS)
 endif()
 
 # Test programs with cases of a CUDA device, and which these are: a list beside the build, a line
-# "program filter" each, for a machine that has one (apps/bench/gpu-bundle.sh, gpu-check.sh).
+# "program filter" each, for a machine that has one (apps/lab/bench/gpu-bundle.sh, gpu-check.sh).
 set(TESSERA_DEVICE_TESTS ${PROJECT_BINARY_DIR}/device_tests.txt)
 file(WRITE ${TESSERA_DEVICE_TESTS} "")
 function(tessera_device_test name filter)
@@ -32,6 +32,13 @@ function(tessera_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  # Tests that open models know those of the laboratory by name.
+  foreach(library engine_families apps_runtime apps_jobs apps_studio apps_cli lab_bench lab_eval)
+    if("${library}" IN_LIST ARG_DEPS)
+      target_link_libraries(${name} PRIVATE lab_linked_models)
+      break()
+    endif()
+  endforeach()
   target_compile_definitions(${name} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                              TESSERA_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_compile_options(${name} PRIVATE -O1)

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <utility>
 
-#include "engine/core/fault.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -68,8 +67,7 @@ void TextLine::fail_at_byte(const Error& error) const {
 }
 
 bool is_item_id(std::string_view id) {
-  const bool dot_first = !id.empty() && id.front() == '.' && !plant("item_id_dot");
-  return !id.empty() && id.size() <= 120 && !dot_first &&
+  return !id.empty() && id.size() <= 120 && id.front() != '.' &&
          std::all_of(id.begin(), id.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '.' || c == '_' || c == '-';

@@ -8,7 +8,6 @@
 
 #include "apps/captions/tar_format.h"
 #include "apps/captions/text_forms.h"
-#include "engine/core/fault.h"
 
 namespace tessera {
 
@@ -54,8 +53,7 @@ std::string safe_member_name(std::string_view name) {
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());
     const std::string_view part = name.substr(at, end - at);
-    const bool last = end == name.size();
-    if (part == ".." && !(last && plant("tar_dotdot_off_by_one"))) return {};
+    if (part == "..") return {};
     if (!part.empty() && part != ".") {
       if (!out.empty()) out += '/';
       out += part;
@@ -164,7 +162,7 @@ std::uint64_t TarReader::data_size(std::string_view block, char type, const Extr
          std::to_string(size) + " bytes");
   }
   const std::uint64_t rest = source_->size() - std::min(at_, source_->size());
-  if (size > rest + (plant("tar_rest_off_by_one") ? 1 : 0)) {
+  if (size > rest) {
     fail("E_TAR_CUT", "a member of " + std::to_string(size) + " bytes",
          std::to_string(rest) + " bytes up to the end");
   }

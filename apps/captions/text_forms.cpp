@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/fault.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -19,9 +18,8 @@ char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + '
 
 // Characters that move the cursor, turn the writing direction or cannot be seen.
 bool is_unseen(char32_t c) {
-  const char32_t last_isolate = plant("line_isolate_kept") ? 0x2068 : 0x2069;
   return c == 0x061c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2060 && c <= last_isolate) || c == 0xfeff;
+         (c >= 0x2060 && c <= 0x2069) || c == 0xfeff;
 }
 bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); }
 

@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/bench/measure.h"
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/merge.h"
 #include "apps/jobs/records.h"
 #include "apps/jobs/sheet.h"
 #include "apps/runtime/memory.h"
 #include "engine/core/io.h"
+#include "engine/core/read_probe.h"
 #include "engine/core/thread_pool.h"
 
 namespace tessera {

@@ -18,9 +18,6 @@ void add_models(CLI::App& root, Session& session);
 void add_inspect(CLI::App& root, Session& session);
 void add_metadata(CLI::App& root, Session& session);
 void add_doctor(CLI::App& root, Session& session);
-void add_bench(CLI::App& root, Session& session);
-void add_eval(CLI::App& root, Session& session);
-void add_scene(CLI::App& root, Session& session);
 void add_settings(CLI::App& root, Session& session);
 void add_view(CLI::App& root, Session& session);
 

@@ -156,7 +156,7 @@ void examine_environment(const CLI::App& root, std::vector<Finding>& out) {
     const std::string text = *entry;
     const std::string name = text.substr(0, text.find('='));
     if (!name.starts_with("TESSERA_")) continue;
-    bool known = name == "TESSERA_ASSETS" || name == "TESSERA_CONFIG" || name == "TESSERA_FAULT";
+    bool known = name == "TESSERA_ASSETS" || name == "TESSERA_CONFIG";
     for (const CLI::App* command : root.get_subcommands(nullptr)) {
       for (const CLI::Option* option : command->get_options()) {
         for (const std::string& flag : option->get_lnames()) {

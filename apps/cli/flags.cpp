@@ -135,7 +135,8 @@ CLI::Option* preset_option(CLI::App& app, const std::string& name) {
                .found = "an unknown key"});
 }
 
-void apply_config(CLI::App& root, CLI::App& command, const std::filesystem::path& path) {
+void apply_config(CLI::App& root, CLI::App& command, const std::filesystem::path& path,
+                  std::span<const std::string_view> elsewhere) {
   // Sections first: a key under [generate] beats the same key outside any section.
   std::vector<CLI::ConfigItem> items = read_config(path);
   std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) {
@@ -152,6 +153,7 @@ void apply_config(CLI::App& root, CLI::App& command, const std::filesystem::path
       if (!known) unknown_config_key(path, item.name, "");
       option = preset_option(command, item.name);
     } else {
+      if (std::ranges::find(elsewhere, item.parents.front()) != elsewhere.end()) continue;
       CLI::App* section = nullptr;
       for (CLI::App* sub : root.get_subcommands({})) {
         if (sub->get_name() == item.parents.front()) section = sub;
@@ -341,7 +343,8 @@ std::string environment_name(const std::string& long_name) {
   return out;
 }
 
-void settle_flags(CLI::App& root, CLI::App& command) {
+void settle_flags(CLI::App& root, CLI::App& command,
+                  std::span<const std::string_view> elsewhere) {
   for (CLI::Option* option : command.get_options()) {
     if (option->count() > 0 || option->get_lnames().empty()) continue;
     for (const std::string& name : option->get_lnames()) {
@@ -351,7 +354,7 @@ void settle_flags(CLI::App& root, CLI::App& command) {
       if (value != nullptr && *value != '\0') add_value(*option, {value}, variable);
     }
   }
-  if (const auto path = config_path(command)) apply_config(root, command, *path);
+  if (const auto path = config_path(command)) apply_config(root, command, *path, elsewhere);
 }
 
 }  // namespace tessera

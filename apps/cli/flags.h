@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -55,7 +57,9 @@ void settle_size(SizeFlags& flags);
 // Fills every flag of `command` that the command line left open, from the environment and from the
 // config file (--config, TESSERA_CONFIG, or tessera/config.toml in the user's config folder). Keys
 // outside a section hold for every sub-command that has the flag; [generate] for that one alone.
-void settle_flags(CLI::App& root, CLI::App& command);
+// Sections named in `elsewhere` are another program's and are passed over.
+void settle_flags(CLI::App& root, CLI::App& command,
+                  std::span<const std::string_view> elsewhere = {});
 
 // "TESSERA_SHEET_COUNT" for "sheet-count".
 std::string environment_name(const std::string& long_name);

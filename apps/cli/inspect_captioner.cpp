@@ -9,8 +9,8 @@
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_task.h"
 #include "engine/families/describe.h"
+#include "engine/families/model_source.h"
 #include "engine/families/registry.h"
-#include "engine/families/test_models.h"
 
 namespace tessera {
 
@@ -65,7 +65,9 @@ Json memory_json(const DescribeTask& task, const PreprocessPlan& image, std::int
 }  // namespace
 
 bool captions_images(const ModelReference& model) {
-  if (model.origin == ModelOrigin::kMadeUp) return is_made_up_captioner(model.open_name);
+  if (const ModelSource* made_up = source_with(model.open_name)) {
+    return made_up->describes(model.open_name);
+  }
   return describes_images(model.open_name);
 }
 

@@ -54,8 +54,8 @@ void print_json_line(const nlohmann::ordered_json& object) {
 
 void warn(const Session& session, std::string_view text) {
   const std::string line = escape_for_terminal(text);
-  std::fprintf(stderr, session.color_on_stderr() ? "\033[33mtessera:\033[0m %s\n" : "tessera: %s\n",
-               line.c_str());
+  std::fprintf(stderr, session.color_on_stderr() ? "\033[33m%s:\033[0m %s\n" : "%s: %s\n",
+               session.program, line.c_str());
 }
 
 void note(const Session& session, std::string_view text) {

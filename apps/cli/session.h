@@ -17,6 +17,9 @@ enum class ColorMode : std::uint8_t { kAuto, kAlways, kNever };
 enum class ProgressMode : std::uint8_t { kAuto, kJson, kNone };
 
 struct Session {
+  const char* program = "tessera";  // in front of every line on stderr
+  std::string typed;                // the command line, its words parted by blanks
+
   // The work of the chosen sub-command; its value is the exit code of the program. A sub-command's
   // CLI11 callback sets it; main() runs it after flags, environment and config file are settled.
   std::function<int()> run;
@@ -42,7 +45,7 @@ void print_line(std::string_view text);
 void print_text(std::string_view text);
 void print_json_line(const nlohmann::ordered_json& object);
 
-// One escaped line on stderr: "tessera: text". note() only speaks with -v.
+// One escaped line on stderr: "program: text". note() only speaks with -v.
 void warn(const Session& session, std::string_view text);
 void note(const Session& session, std::string_view text);
 

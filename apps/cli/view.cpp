@@ -11,6 +11,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/cli/view_flags.h"
 #include "apps/studio/viewer_options.h"
 #include "engine/core/io.h"
 #include "vision/image/image_reader.h"
@@ -19,19 +20,11 @@ namespace tessera {
 
 namespace {
 
-struct ViewFlags {
-  std::optional<std::string> model, captioner, selftest;
-  std::string output_dir = "out", theme = "dark";
-  DeviceFlags device;
-  std::optional<std::int64_t> listen;
-  std::optional<double> scale;
-  std::vector<std::string> files;
-};
-
 constexpr std::int64_t kListenPort = 7861;
 
-// Replaces this program by the viewer; returns only by an Error.
-int run_view(const ViewFlags& flags) {
+}  // namespace
+
+int run_view(const ViewFlags& flags, const char* name, const char* script) {
   ViewerOptions options;
   options.model = flags.model.value_or("");
   options.captioner = flags.captioner.value_or("");
@@ -42,11 +35,10 @@ int run_view(const ViewFlags& flags) {
   options.threads = flags.device.threads;
   options.dtype = flags.device.dtype;
   options.listen = flags.listen;
-  options.selftest = flags.selftest.value_or("");
   options.theme = flags.theme;
   options.scale = flags.scale.value_or(0);
   options.files = flags.files;
-  const std::filesystem::path program = helper_next_to_program().parent_path() / "tessera-view";
+  const std::filesystem::path program = helper_next_to_program().parent_path() / name;
   if (!file_exists(program)) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_VIEWER_MISSING",
@@ -56,7 +48,7 @@ int run_view(const ViewFlags& flags) {
                  .hint = "install libimgui-dev, libglfw3-dev and libgl-dev and build again"});
   }
   const std::string json = to_json(options);
-  execl(program.c_str(), program.c_str(), json.c_str(), static_cast<char*>(nullptr));
+  execl(program.c_str(), program.c_str(), json.c_str(), script, static_cast<char*>(nullptr));
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_VIEWER_START",
                .file = program.string(),
@@ -64,16 +56,12 @@ int run_view(const ViewFlags& flags) {
                .found = std::strerror(errno)});
 }
 
-}  // namespace
-
-void add_view(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("view", "open the viewer: generate, compare, describe");
-  const auto flags = std::make_shared<ViewFlags>();
-  text_flag(*app, "-m,--model", flags->model, "bundled name, folder, weight file or org/name");
-  text_flag(*app, "--captioner", flags->captioner, "the model that describes images");
-  text_flag(*app, "--output-dir", flags->output_dir, "folder that is shown and generated into");
-  add_device_flags(*app, flags->device);
-  app->add_option_function<std::string>(
+void add_view_flags(CLI::App& app, const std::shared_ptr<ViewFlags>& flags) {
+  text_flag(app, "-m,--model", flags->model, "bundled name, folder, weight file or org/name");
+  text_flag(app, "--captioner", flags->captioner, "the model that describes images");
+  text_flag(app, "--output-dir", flags->output_dir, "folder that is shown and generated into");
+  add_device_flags(app, flags->device);
+  app.add_option_function<std::string>(
          "--listen",
          [flags](const std::string& text) {
            if (text.empty()) {
@@ -95,13 +83,18 @@ void add_view(CLI::App& root, Session& session) {
       ->expected(0, 1)
       ->default_str("")
       ->type_name("[PORT]");
-  text_flag(*app, "--selftest", flags->selftest, "script that drives the window and checks it");
-  choice_flag(*app, "--theme", flags->theme, {"dark", "light"}, "colours");
-  number_flag(*app, "--scale", flags->scale, kMinViewerScale, kMaxViewerScale,
+  choice_flag(app, "--theme", flags->theme, {"dark", "light"}, "colours");
+  number_flag(app, "--scale", flags->scale, kMinViewerScale, kMaxViewerScale,
               "size of texts and spaces; else the screen's own");
-  app->add_option("files", flags->files, "pictures and videos to open")->type_name("FILE");
+  app.add_option("files", flags->files, "pictures and videos to open")->type_name("FILE");
+}
+
+void add_view(CLI::App& root, Session& session) {
+  CLI::App* app = root.add_subcommand("view", "open the viewer: generate, compare, describe");
+  const auto flags = std::make_shared<ViewFlags>();
+  add_view_flags(*app, flags);
   add_common_flags(*app, session);
-  app->callback([&session, flags] { session.run = [flags] { return run_view(*flags); }; });
+  app->callback([&session, flags] { session.run = [flags] { return run_view(*flags, "tessera-view"); }; });
 }
 
 }  // namespace tessera

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "engine/core/fault.h"
 
 namespace tessera {
 
@@ -47,7 +46,7 @@ CsvJob::Cell CsvJob::read_cell(std::string& text, std::size_t& at) {
     if (at < text.size()) {
       const bool doubled = at + 1 < text.size() && text[at + 1] == '"';
       if (!doubled) break;
-      cell.text += plant("csv_doubled_quote") ? "\"\"" : "\"";
+      cell.text += '"';
       at += 2;
       continue;
     }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "apps/captions/line_reader.h"
-#include "engine/core/fault.h"
 #include "engine/core/utf8.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -90,14 +89,6 @@ FieldProblem check_text(const JobField& field, std::string_view text) {
   return {"E_JOB_FIELD", name + " as one of " + known, shown(text), 0};
 }
 
-// A number of the field's range; the fault takes some below it.
-std::optional<SettingValue> number_of(const Setting& row, std::string_view text) {
-  if (!plant("job_range")) return parse_setting(row, text);
-  Setting wider = row;
-  wider.low -= 1;
-  return parse_setting(wider, text);
-}
-
 }  // namespace
 
 std::span<const JobField> job_fields() {
@@ -137,7 +128,7 @@ FieldProblem set_job_field(JobItem& item, const JobField& field, std::string_vie
     }
     return check_text(field, text);
   }
-  const std::optional<SettingValue> value = number_of(*field.setting, text);
+  const std::optional<SettingValue> value = parse_setting(*field.setting, text);
   if (!value) {
     const std::string name(field.name);
     return {"E_JOB_FIELD", name + " as " + expected_of(*field.setting), shown(text), 0};

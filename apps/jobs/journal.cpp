@@ -8,7 +8,6 @@
 
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/journal_lines.h"
-#include "engine/core/fault.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -178,7 +177,7 @@ void Journal::read(const Json& job, const Replay& replay) {
     damaged = true;
     std::optional<OpenedLine> opened = open_line(line);
     // Numbers that go up: nothing is believed twice, or in another order than it was written.
-    const bool before = opened && opened->number() < next && !plant("mend_twice");
+    const bool before = opened && opened->number() < next;
     if (!opened || before || !believe(*opened->record, replay)) return true;
     next = opened->number() + 1;
     after.push_back(std::move(*opened->record));

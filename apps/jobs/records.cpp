@@ -9,7 +9,6 @@
 #include "apps/jobs/segments.h"
 #include "apps/jobs/shard.h"
 #include "apps/runtime/sha256.h"
-#include "engine/core/fault.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -90,7 +89,7 @@ std::string record_of(const Json& fields, ItemRecord& record) {
     known.name = file.at("p").get<std::string>();
     known.bytes = file.at("len").get<std::uint64_t>();
     known.sha256 = file.at("sha256").get<std::string>();
-    if (!is_plain_name(known.name) && !plant("record_name_unchecked")) return {};
+    if (!is_plain_name(known.name)) return {};
     if (!is_digest(known.sha256, 64)) return {};
     known.xxh3 = file.value("xxh3", std::string());
     if (!known.xxh3.empty() && !is_digest(known.xxh3, 16)) return {};
@@ -107,7 +106,7 @@ ItemRecord merge_records(const std::string& id, const ItemRecord& a, const ItemR
   };
   if (rank(a) != rank(b)) return rank(a) > rank(b) ? a : b;
   if (a.state == ItemState::kFailed) {
-    return a.error <= b.error || plant("merge_by_order") ? a : b;
+    return a.error <= b.error ? a : b;
   }
   if (a == b) return a;
   // The first file that the other has not alike; one of them at least has such a file or another

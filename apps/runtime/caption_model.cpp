@@ -6,7 +6,7 @@
 
 #include "apps/runtime/video_prompt.h"
 #include "engine/core/io.h"
-#include "engine/families/test_models.h"
+#include "engine/families/model_source.h"
 
 namespace tessera {
 
@@ -141,8 +141,8 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
 
 std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   std::unique_ptr<CaptionModel> out(new CaptionModel());
-  if (is_made_up_model(folder.string())) {
-    out->opened_ = make_up_captioner(folder.string());
+  if (const ModelSource* made_up = source_with(folder.string())) {
+    out->opened_ = made_up->open(folder.string(), {.use = ModelUse::kDescribe});
     out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});

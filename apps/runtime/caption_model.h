@@ -17,7 +17,7 @@ namespace tessera {
 
 class CaptionModel {
  public:
-  // Reads configuration, tokenizer, names and shapes of the weights; "test:tiny" is made in memory.
+  // Reads configuration, tokenizer, names and shapes of the weights.
   // Error kModel; E_FAMILY for a model that describes no images.
   static std::unique_ptr<CaptionModel> open(const std::filesystem::path& folder);
 

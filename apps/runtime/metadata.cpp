@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/fault.h"
 #include "engine/core/json.h"
 #include "vision/image/png.h"
 
@@ -27,7 +26,7 @@ std::string_view trim(std::string_view text) {
 // Length of a JSON string at the start of `text`, quotes included; 0 if it does not end.
 std::size_t quoted_length(std::string_view text) {
   for (std::size_t i = 1; i < text.size(); ++i) {
-    if (text[i] == '\\' && !plant("meta_quote_escaped")) {
+    if (text[i] == '\\') {
       ++i;
     } else if (text[i] == '"') {
       return i + 1;

@@ -11,8 +11,8 @@
 #include "engine/core/installed.h"
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
+#include "engine/families/model_source.h"
 #include "engine/families/open_model.h"
-#include "engine/families/test_models.h"
 
 namespace tessera {
 
@@ -176,7 +176,7 @@ fs::path hub_cache_folder() {
 
 ModelReference resolve_model(const std::string& name) {
   const std::string wanted = name.empty() ? std::string(kDefaultModel) : name;
-  if (is_made_up_model(wanted)) return {ModelOrigin::kMadeUp, wanted, wanted};
+  if (source_with(wanted) != nullptr) return {ModelOrigin::kMadeUp, wanted, wanted};
   if (const auto folder = bundled_folder(wanted)) {
     return {ModelOrigin::kBundled, folder->string(), wanted};
   }

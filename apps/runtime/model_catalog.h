@@ -1,5 +1,5 @@
 // From the name a user types to the files of a model: bundled models, folders, weight files, the
-// Hugging Face cache, and the made-up test models. Nothing is ever downloaded.
+// Hugging Face cache, and what the program is linked with. Nothing is ever downloaded.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ std::string_view model_origin_name(ModelOrigin origin);  // "bundled", "path", "
 
 struct ModelReference {
   ModelOrigin origin = ModelOrigin::kPath;
-  // What open_model() takes: a folder, a weight file or "test:...".
+  // What open_model() takes: a folder, a weight file or a made-up name.
   std::string open_name;
   // What is shown and recorded: never a folder of this machine. A bundled name, a base name,
-  // "org/name@commit", "test:...".
+  // "org/name@commit", a made-up name.
   std::string shown_name;
 };
 

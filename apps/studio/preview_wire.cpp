@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "engine/core/error.h"
-#include "engine/core/fault.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -135,7 +134,7 @@ PreviewRows read_rows(Cursor from) {
   const std::size_t bytes = from.left();
   const std::size_t row_bytes = std::size_t{out.rows} * 3;
   const bool whole = out.rows == 0 ? bytes == 0 : bytes > 0 && bytes % row_bytes == 0;
-  if (!whole && !plant("preview_rows_uneven")) {
+  if (!whole) {
     refuse_frame("pixels", "whole rows", std::to_string(bytes) + " bytes");
   }
   const std::string_view rgb = from.rest();
@@ -175,8 +174,7 @@ std::optional<std::size_t> body_bytes(std::string_view frame) {
   if (frame.size() < kPreviewHeadBytes) return std::nullopt;
   Cursor cursor(frame.substr(kMagic.size() + 1));
   const auto bytes = cursor.number<std::uint32_t>("length");
-  const std::size_t most = kPreviewFrameBytes + (plant("preview_length_unchecked") ? 1 : 0);
-  if (bytes > most) {
+  if (bytes > kPreviewFrameBytes) {
     refuse_frame("length", "at most " + std::to_string(kPreviewFrameBytes), std::to_string(bytes));
   }
   return bytes;

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kThemes = {"dark", "light"};
 constexpr std::array<std::string_view, 3> kTypes = {"auto", "f32", "bf16"};
-constexpr std::array<std::string_view, 14> kFields = {
-    "model",    "captioner", "output_dir", "device", "threads",    "dtype",         "listen",
-    "selftest", "theme",     "scale",      "files",  "file_bytes", "deterministic", "tf32"};
+constexpr std::array<std::string_view, 13> kFields = {
+    "model", "captioner", "output_dir", "device",     "threads",       "dtype", "listen",
+    "theme", "scale",     "files",      "file_bytes", "deterministic", "tf32"};
 constexpr std::size_t kMaxFiles = 1000;
 
 constexpr std::string_view kDigits = "0123456789abcdef";
@@ -58,7 +58,6 @@ std::string to_json(const ViewerOptions& options) {
   check_text("model", options.model);
   check_text("captioner", options.captioner);
   check_text("output_dir", options.output_dir);
-  check_text("selftest", options.selftest);
   Json out = {{"model", options.model},
               {"captioner", options.captioner},
               {"output_dir", options.output_dir},
@@ -67,7 +66,6 @@ std::string to_json(const ViewerOptions& options) {
               {"tf32", options.tf32},
               {"threads", options.threads},
               {"dtype", options.dtype},
-              {"selftest", options.selftest},
               {"theme", options.theme},
               {"scale", options.scale}};
   if (std::all_of(options.files.begin(), options.files.end(), is_valid_utf8)) {
@@ -94,7 +92,6 @@ ViewerOptions parse_viewer_options(std::string_view json) {
   out.threads = reader.integer_or("threads", 0, 0, 1024);
   if (reader.has("dtype")) out.dtype = reader.choice("dtype", kTypes);
   if (reader.has("listen")) out.listen = reader.integer("listen", 0, 65535);
-  out.selftest = reader.string_or("selftest", "");
   if (reader.has("theme")) out.theme = reader.choice("theme", kThemes);
   out.scale = reader.number_or("scale", 0, 0, kMaxViewerScale);
   if (out.scale != 0 && out.scale < kMinViewerScale) {

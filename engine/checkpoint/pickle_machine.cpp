@@ -6,7 +6,6 @@
 
 #include "engine/checkpoint/container.h"
 #include "engine/core/error.h"
-#include "engine/core/fault.h"
 
 namespace tessera {
 
@@ -62,7 +61,7 @@ void PickleMachine::refuse_type(std::string expected, const PickleValue& found) 
 }
 
 std::string_view PickleMachine::take(std::uint64_t count) {
-  const std::uint64_t left = pickle_.size() - at_ + (plant("pickle_read_off_by_one") ? 1 : 0);
+  const std::uint64_t left = pickle_.size() - at_;
   if (count > left) {
     refuse("E_PT_TRUNCATED", std::to_string(count) + " more bytes of data.pkl",
            std::to_string(left));

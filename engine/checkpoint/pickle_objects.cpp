@@ -3,7 +3,6 @@
 #include "engine/checkpoint/container.h"
 #include "engine/checkpoint/pickle_machine.h"
 #include "engine/core/checked.h"
-#include "engine/core/fault.h"
 
 namespace tessera {
 
@@ -156,8 +155,7 @@ void PickleMachine::place_in_storage(PickleTensorRecord& tensor) const {
     }
     if (reach) reach = checked_add(*reach, 1);
   }
-  const std::uint64_t limit = size + (plant("pt_reach_off_by_one") ? 1 : 0);
-  if (!reach || *reach > limit) {
+  if (!reach || *reach > size) {
     refuse("E_PT_STRIDE", "elements inside a storage of " + std::to_string(size),
            "shape " + tensor.shape.to_string() + " from element " + std::to_string(tensor.offset) +
                (reach ? " to " + std::to_string(*reach) : ""));

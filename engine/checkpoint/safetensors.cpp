@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "engine/core/checked.h"
-#include "engine/core/fault.h"
 #include "engine/core/json_scan.h"
 #include "engine/core/utf8.h"
 
@@ -245,15 +244,14 @@ void check_layout(std::vector<StoredTensor>& tensors, std::uint64_t data_size,
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
-  const std::uint64_t slack = plant("st_end_off_by_one") ? 1 : 0;
   std::uint64_t covered = 0;
   for (const StoredTensor& tensor : tensors) {
-    if (tensor.end > data_size + slack) {
+    if (tensor.end > data_size) {
       refuse(file, "E_ST_TRUNCATED", tensor_place(tensor.name),
              "its bytes " + span_text(tensor.begin, tensor.end) + " inside the data",
              "a file that ends at byte " + std::to_string(data_size) + " of the data");
     }
-    if (tensor.begin != covered && !plant("st_gap_unchecked")) {
+    if (tensor.begin != covered) {
       refuse(file, tensor.begin > covered ? "E_ST_HOLE" : "E_ST_OVERLAP", tensor_place(tensor.name),
              "its first byte at " + std::to_string(covered) + ", where the one before ends",
              std::to_string(tensor.begin));

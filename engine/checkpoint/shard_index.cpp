@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/checkpoint/container.h"
-#include "engine/core/fault.h"
 #include "engine/core/json_scan.h"
 
 namespace tessera {
@@ -88,7 +87,7 @@ class IndexReader {
     }
     const auto number = static_cast<std::uint32_t>(out_.shards.size());
     out_.shards.push_back(name);
-    numbers_.emplace(std::move(name), number + (plant("idx_shard_off_by_one") ? 1 : 0));
+    numbers_.emplace(std::move(name), number);
     return numbers_.at(out_.shards.back());
   }
 

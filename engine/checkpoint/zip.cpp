@@ -11,7 +11,6 @@
 
 #include "engine/checkpoint/container.h"
 #include "engine/core/checked.h"
-#include "engine/core/fault.h"
 
 namespace tessera {
 
@@ -198,8 +197,7 @@ class ZipReader {
       refuse("E_ZIP_LOCAL", at, "a local header equal to the central one", "another", name);
     }
     entry.begin = at + kLocalSize + name.size() + get(at + 28, 2);
-    const std::uint64_t limit = directory_begin_ + (plant("zip_end_off_by_one") ? 1 : 0);
-    if (entry.begin > limit || entry.size > limit - entry.begin) {
+    if (entry.begin > directory_begin_ || entry.size > directory_begin_ - entry.begin) {
       refuse("E_ZIP_RANGE", at, std::to_string(entry.size) + " bytes before the central directory",
              std::to_string(directory_begin_ - std::min(directory_begin_, entry.begin)), name);
     }

@@ -19,7 +19,7 @@ DraftFile::DraftFile(const std::filesystem::path& path)
 }
 
 DraftFile::~DraftFile() {
-  // The plain call is the second try: a planned fault must not leave rubbish after.
+  // The plain call is the second try, past the watcher: no rubbish stays.
   if (there_ && layer_unlink(temporary_) != 0) ::unlink(temporary_.c_str());
 }
 

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "engine/core/fault.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -12,8 +11,7 @@ namespace tessera {
 namespace {
 
 bool is_bidi_or_control(char32_t c) {
-  const char32_t c1_end = plant("escape_c1_end") ? 0x9f : 0xa0;
-  return c < 0x20 || (c >= 0x7f && c < c1_end) || c == 0x061c || (c >= 0x200b && c <= 0x200f) ||
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || (c >= 0x200b && c <= 0x200f) ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 

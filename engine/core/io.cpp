@@ -1,6 +1,6 @@
 // File access. Reads are mapped or whole; writes go to a temporary next to the target and are
-// renamed over it, so that no reader ever sees half a file. Every system call first asks
-// engine/core/fault.h whether a test wants it to fail.
+// renamed over it, so that no reader ever sees half a file. Every system call goes
+// through io_layer.h.
 #include "engine/core/io.h"
 
 #include <dirent.h>
@@ -19,7 +19,6 @@
 #include <memory>
 #include <utility>
 
-#include "engine/core/fault.h"
 #include "engine/core/io_layer.h"
 #include "engine/core/publish.h"
 
@@ -46,8 +45,7 @@ class TemporaryFile {
   explicit TemporaryFile(fs::path path) : path_(std::move(path)) {}
   ~TemporaryFile() {
     if (!armed_) return;
-    // The plain call is the second try: a planned fault must not leave rubbish in the user's
-    // folder.
+    // The plain call is the second try, past the watcher: no rubbish stays in the user's folder.
     if (layer_unlink(path_) != 0) ::unlink(path_.c_str());
   }
   TemporaryFile(const TemporaryFile&) = delete;

@@ -1,6 +1,5 @@
-// All file access of the program. Every call goes through one layer that tests can tell to fail at
-// the n-th call of a kind (TESSERA_FAULT=op:n:errno[:once|sticky|short], builds with
-// TESSERA_FAULTS), so that each error branch is exercised.
+// All file access of the program. Every call goes through one layer that a watcher stands in front
+// of (io_watch.h), so that tests exercise each error branch.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +62,5 @@ std::vector<std::filesystem::path> list_folder(const std::filesystem::path& fold
 
 // Seconds on a clock that never steps (CLOCK_MONOTONIC).
 double monotonic_seconds();
-
-// Calls made so far through the layer; for tests.
-std::uint64_t io_call_count();
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The system calls of the program's file access, each after the fault layer.
+// The system calls of the program's file access, each after the watcher.
 #include "engine/core/io_layer.h"
 
 #include <fcntl.h>
@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/core/io_watch.h"
 
 namespace tessera::io_layer {
 

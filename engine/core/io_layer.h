@@ -1,5 +1,5 @@
-// The system calls under engine/core/io.h and file_stream.h. Each asks engine/core/fault.h first
-// whether a test wants it to fail. For the .cpp files of engine/core only.
+// The system calls under engine/core/io.h and file_stream.h. Each asks the installed watcher first
+// (io_watch.h). For the .cpp files of engine/core only.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,23 +14,24 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/core/fault.h"
+#include "engine/core/io_watch.h"
 
 namespace tessera::io_layer {
 
 // A signal may interrupt a call again and again; past this many tries it counts as a failure.
 inline constexpr int kInterruptRetries = 64;
 
-// One system call through the fault layer: repeats on EINTR, returns -1 with errno set on failure.
+// One system call, past the watcher: repeats on EINTR, returns -1 with errno set on failure.
 template <typename Call>
 auto through_layer(IoOp op, Call call) -> decltype(call(false)) {
   for (int attempt = 0;; ++attempt) {
-    const FaultVerdict verdict = consult_faults(op);
+    IoWatcher* const watcher = installed_watcher().load(std::memory_order_acquire);
+    const IoAnswer answer = watcher != nullptr ? watcher->answer(op) : IoAnswer{};
     decltype(call(false)) result = -1;
-    if (verdict.error != 0) {
-      errno = verdict.error;
+    if (answer.error != 0) {
+      errno = answer.error;
     } else {
-      result = call(verdict.cut_short);
+      result = call(answer.cut_short);
     }
     if (result != -1 || errno != EINTR || attempt >= kInterruptRetries) return result;
   }

@@ -1,6 +1,6 @@
-// Every change that the I/O layer makes to the disk, shown to a test before and after it happens:
-// so a test can end the process there, or write down what a power cut could lose. No production
-// code installs a watcher.
+// The seam between the I/O layer and the system: a watcher may answer a call in the system's place,
+// and sees every change of the disk before and after it happens. So a test makes a call fail, ends
+// the process at one, or writes down what a power cut could lose. Programs install none.
 #pragma once
 
 #include <atomic>
@@ -8,9 +8,27 @@
 #include <filesystem>
 #include <span>
 
-#include "engine/core/fault.h"
-
 namespace tessera {
+
+enum class IoOp : std::uint8_t {
+  kOpen,
+  kStat,
+  kMap,
+  kRead,
+  kWrite,
+  kSync,
+  kRename,
+  kUnlink,
+  kMkdir,
+  kList,
+  kAny  // of watchers that make no difference; no call is this
+};
+
+// What becomes of a call.
+struct IoAnswer {
+  int error = 0;           // errno that the call fails with; 0 = the system is asked
+  bool cut_short = false;  // a read or write moves half of what was asked
+};
 
 struct IoChange {
   IoOp op = IoOp::kAny;  // kOpen, kWrite, kSync, kRename, kUnlink, kMkdir
@@ -26,11 +44,13 @@ struct IoChange {
 class IoWatcher {
  public:
   virtual ~IoWatcher() = default;
+  // Asked once a try, by any thread.
+  virtual IoAnswer answer(IoOp) { return {}; }
   virtual void before(const IoChange&) {}
   virtual void after(const IoChange&) {}  // only of calls that succeeded
 };
 
-// nullptr in every production run; borrowed.
+// nullptr in every program; borrowed.
 std::atomic<IoWatcher*>& installed_watcher();
 
 }  // namespace tessera

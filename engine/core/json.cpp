@@ -9,7 +9,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "engine/core/fault.h"
 #include "engine/core/json_scan.h"
 
 namespace tessera {
@@ -143,8 +142,7 @@ std::optional<std::int64_t> integer_within(const Json& value, std::int64_t low, 
     return std::nullopt;
   }
   const auto number = value.get<std::int64_t>();
-  const bool injected = plant("json_range_off_by_one") && number > high && number - 1 == high;
-  if (number < low || (number > high && !injected)) return std::nullopt;
+  if (number < low || number > high) return std::nullopt;
   return number;
 }
 

@@ -1,8 +1,8 @@
-// Opens a model by name: made-up ones by their prefix, everything else from disk.
+// Opens a model by name: what the program is linked with, everything else from disk.
 #include "engine/families/open_model.h"
 
 #include "engine/families/describe.h"
-#include "engine/families/test_models.h"
+#include "engine/families/model_source.h"
 
 namespace tessera {
 
@@ -34,8 +34,13 @@ std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkp
   return std::make_unique<CheckpointSource>(std::move(checkpoint));
 }
 
+const ModelSource* source_with(std::string_view name) {
+  const ModelSource* const linked = linked_models();
+  return linked != nullptr && linked->has(name) ? linked : nullptr;
+}
+
 OpenedModel open_model(const std::string& name, const FamilyOptions& options) {
-  if (is_made_up_model(name)) return make_up_model(name, options);
+  if (const ModelSource* made_up = source_with(name)) return made_up->open(name, options);
   return open_model(load_model_spec(name, options));
 }
 

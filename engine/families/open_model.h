@@ -37,9 +37,8 @@ struct OpenedModel {
 // Takes tensors from a checkpoint and releases their pages when done.
 std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkpoint);
 
-// `name` is a folder, a weight file, a test model ("test:tiny" and others) or "random:FAMILY:SIZE"
-// (random:llamagen:L, random:janus-pro:1B). Names and shapes are checked before this returns.
-// Error kModel.
+// `name` is a folder, a weight file or a model that the program is linked with (model_source.h).
+// Names and shapes are checked before this returns. Error kModel.
 OpenedModel open_model(const std::string& name, const FamilyOptions& options = {});
 // The files of a spec that was read from a folder or weight file.
 OpenedModel open_model(ModelSpec spec);

@@ -31,15 +31,11 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"engine/families",
      {"engine/model", "engine/checkpoint", "engine/spec", "engine/towers"}},
     {"engine/decoding", {"engine/model", "engine/sampling", "engine/cache"}},
-    {"vision/scene", {"engine/core"}},
     {"vision/image", {"engine/core", "engine/spec", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"vision/codec", {"vision/image", "engine/core"}},
     {"video", {"vision/image", "engine/spec", "engine/core"}},
     {"video/codec", {"video", "engine/core"}},
     {"video/cuts", {"engine/core"}},
-    {"vision/judge",
-     {"vision/scene", "vision/image", "engine/core", "engine/ops", "engine/nn",
-      "engine/checkpoint"}},
     {"vision/pruning", {"engine/core"}},
     {"vision/encoder", {"engine/towers", "engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"tokenizers/text", {"engine/spec", "engine/core"}},
@@ -52,12 +48,19 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/library/include", {}},
     {"apps/library/examples", {}},
     {"apps/jobs", {"apps/runtime"}},
-    {"apps/lab", {"apps/runtime", "vision/judge", "vision/scene"}},
-    {"apps/bench", {"apps/lab"}},
+    {"apps/lab/scene", {"engine/core"}},
+    {"apps/lab/scorer",
+     {"apps/lab/scene", "vision/image", "engine/core", "engine/ops", "engine/nn",
+      "engine/checkpoint"}},
+    {"apps/lab/models", {"engine/families"}},
+    {"apps/lab/eval", {"apps/runtime", "apps/lab/models", "apps/lab/scorer", "apps/lab/scene"}},
+    {"apps/lab/bench", {"apps/lab/eval"}},
+    {"apps/lab/cli", {"apps/lab/bench", "apps/cli"}},
+    {"apps/lab/viewer", {"apps/viewer"}},
     {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
     {"apps/studio", {"apps/runtime", "video"}},
     {"apps/viewer", {"apps/studio"}},
-    {"apps/cli", {"apps/jobs", "apps/lab", "apps/bench", "apps/studio", "video"}},
+    {"apps/cli", {"apps/jobs", "apps/studio", "video"}},
 };
 
 // Headers from outside that only some folders may see.
@@ -81,8 +84,8 @@ const std::vector<OutsideRule> kOutside = {
     {"webp/", {"vision/codec", "video/codec"}},
     {"pcre2.h", {"tokenizers/text"}},
     {"utf8proc.h", {"tokenizers/text"}},
-    {"CLI/", {"apps/cli"}},
-    {"cblas.h", {"apps/bench"}},
+    {"CLI/", {"apps/cli", "apps/lab/cli"}},
+    {"cblas.h", {"apps/lab/bench"}},
 };
 
 std::string folder_of(const std::string& path) {
@@ -192,6 +195,9 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("apps/library/include/tessera/a.h", "#include \"engine/core/error.h\"\n"), 1u);
   EXPECT_EQ(count("apps/library/include/tessera/a.h", "#include <nlohmann/json_fwd.hpp>\n"), 1u);
   EXPECT_EQ(count("apps/captions/a.cpp", "#include \"vision/image/image.h\"\n"), 1u);
+  EXPECT_EQ(count("apps/cli/a.cpp", "#include \"apps/lab/scene/scene.h\"\n"), 1u);
+  EXPECT_EQ(count("apps/runtime/a.cpp", "#include \"apps/lab/eval/eval_clips.h\"\n"), 1u);
+  EXPECT_EQ(count("apps/lab/cli/a.cpp", "#include \"apps/cli/flags.h\"\n"), 0u);
   EXPECT_EQ(count("engine/model/a.h", "#include <nlohmann/json.hpp>\n"), 1u);
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include <regex>\n"), 1u);
   EXPECT_EQ(count("engine/core/a.cpp", "#include \"json.h\"\n"), 1u) << "paths start at the root";

@@ -7,9 +7,9 @@
 #include <map>
 #include <string>
 
+#include "apps/lab/models/random_weights.h"
 #include "engine/families/describe.h"
 #include "engine/families/open_model.h"
-#include "engine/families/random_weights.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,27 +1,72 @@
-// Makes one planned failure of the I/O layer last for a scope: the seam of engine/core/fault.h that
-// only test programs use.
+// Failures of the I/O layer that a test plans: the n-th call of a kind fails with a chosen errno,
+// or moves a part. Each is an IoWatcher, installed while it lives.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "engine/core/error.h"
-#include "engine/core/fault.h"
+#include "engine/core/io_watch.h"
 
 namespace tessera {
 
-class FaultScope {
+struct FaultPlan {
+  enum class Mode : std::uint8_t {
+    kOnce,    // the n-th call only
+    kSticky,  // the n-th call and all after it
+    kShort,   // the n-th read or write moves half of what was asked; other calls are untouched
+  };
+  IoOp op = IoOp::kAny;
+  std::uint64_t nth = 1;  // counts calls of `op` from 1
+  int error = 0;          // errno
+  Mode mode = Mode::kOnce;
+};
+
+class FaultScope final : public IoWatcher {
  public:
-  explicit FaultScope(const FaultPlan& plan) {
-    state_.plan = plan;
-    expects(installed_fault().exchange(&state_) == nullptr, "one fault at a time");
+  explicit FaultScope(const FaultPlan& plan) : plan_(plan) {
+    expects(installed_watcher().exchange(this) == nullptr, "one watcher at a time");
   }
-  ~FaultScope() { installed_fault().store(nullptr); }
+  ~FaultScope() override { installed_watcher().store(nullptr); }
   FaultScope(const FaultScope&) = delete;
   FaultScope& operator=(const FaultScope&) = delete;
 
+  IoAnswer answer(IoOp op) override {
+    if (plan_.op != IoOp::kAny && plan_.op != op) return {};
+    const std::uint64_t count = seen_.fetch_add(1) + 1;
+    const bool due =
+        plan_.mode == FaultPlan::Mode::kSticky ? count >= plan_.nth : count == plan_.nth;
+    if (!due) return {};
+    const bool part = plan_.mode == FaultPlan::Mode::kShort;
+    if (part && op != IoOp::kRead && op != IoOp::kWrite) return {};
+    hits_.fetch_add(1);
+    return part ? IoAnswer{.cut_short = true} : IoAnswer{.error = plan_.error};
+  }
+
   // Calls that were made to fail so far.
-  std::uint64_t hits() const { return state_.hits.load(); }
+  std::uint64_t hits() const { return hits_.load(); }
 
  private:
-  FaultState state_;
+  FaultPlan plan_;
+  std::atomic<std::uint64_t> seen_{0}, hits_{0};
+};
+
+// Counts calls and lets them pass.
+class CallCounter final : public IoWatcher {
+ public:
+  CallCounter() { expects(installed_watcher().exchange(this) == nullptr, "one watcher at a time"); }
+  ~CallCounter() override { installed_watcher().store(nullptr); }
+  CallCounter(const CallCounter&) = delete;
+  CallCounter& operator=(const CallCounter&) = delete;
+
+  IoAnswer answer(IoOp) override {
+    count_.fetch_add(1);
+    return {};
+  }
+  std::uint64_t count() const { return count_.load(); }
+
+ private:
+  std::atomic<std::uint64_t> count_{0};
 };
 
 }  // namespace tessera

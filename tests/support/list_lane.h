@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "apps/lab/models/test_models.h"
 #include "apps/runtime/lane.h"
 #include "apps/runtime/runtime.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/families/open_model.h"
-#include "engine/families/test_models.h"
 
 namespace tessera {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/lab/models/random_weights.h"
 #include "engine/backend/backend.h"
 #include "engine/families/language.h"
 #include "engine/families/open_model.h"
-#include "engine/families/random_weights.h"
 
 namespace tessera {
 

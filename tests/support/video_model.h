@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "apps/lab/models/random_weights.h"
+#include "apps/lab/models/test_models.h"
 #include "engine/core/json.h"
 #include "engine/families/open_model.h"
-#include "engine/families/random_weights.h"
-#include "engine/families/test_models.h"
 
 namespace tessera {
 

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/core/fault.h"
 #include "tokenizers/text/component_json.h"
 #include "tokenizers/text/json_node.h"
 #include "tokenizers/text/tokenizer.h"
@@ -242,7 +241,7 @@ std::vector<std::int32_t> template_ids(const JsonNode& node, const JsonNode& spe
   std::vector<std::int32_t> out;
   for (const JsonNode& id : specials.at(name).at("ids").items(kMaxSpecialIds)) {
     const std::int64_t value = id.integer(0, kMaxId);
-    if (value >= vocab_size + (plant("tok_template_off_by_one") ? 1 : 0)) {
+    if (value >= vocab_size) {
       id.fail("E_TOK_TEMPLATE_ID", "an id below " + std::to_string(vocab_size),
               std::to_string(value));
     }

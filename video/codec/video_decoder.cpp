@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/core/fault.h"
 #include "video/codec/ffv1_slices.h"
 
 namespace tessera {
@@ -200,8 +199,7 @@ std::int64_t VideoDecoder::time_of_frame() {
 
 std::int64_t VideoDecoder::since_start(std::int64_t at) const {
   std::int64_t since = 0;
-  const bool late = __builtin_sub_overflow(at, start, &since) ||
-                    (since <= last && !(since == last && plant("clip_time_repeats")));
+  const bool late = __builtin_sub_overflow(at, start, &since) || since <= last;
   if (late) {
     fail("E_VIDEO_TIME", place(), "a time after that of the frame before",
          "tick " + std::to_string(since) + " after " + std::to_string(last));

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/core/fault.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -180,8 +179,7 @@ class RunGenerator {
     for (unsigned i = 0; i < count; ++i) put(index_of(data[nibbles() ? i / 2 : i], i));
   }
   void put(std::uint8_t index) {
-    const std::int64_t width = header_.width + (plant("bmp_run_off_by_one") ? 1 : 0);
-    if (x_ >= width || y_ >= header_.height) refuse_place();
+    if (x_ >= header_.width || y_ >= header_.height) refuse_place();
     const std::int64_t row = header_.height - 1 - y_;
     indices_.data()[row * header_.width + x_++] = index;
   }

@@ -3,7 +3,6 @@
 // loop can be built.
 #include <optional>
 
-#include "engine/core/fault.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -25,8 +24,7 @@ class TiffView {
     return (big_ || (data_[0] == 'I' && data_[1] == 'I')) && number(2, 2) == 42u;
   }
   std::optional<std::uint32_t> number(std::size_t at, std::size_t bytes) const {
-    const std::size_t slack = plant("exif_off_by_one") ? 1 : 0;
-    if (at > data_.size() || data_.size() + slack - at < bytes) return std::nullopt;
+    if (at > data_.size() || data_.size() - at < bytes) return std::nullopt;
     std::uint32_t value = 0;
     for (std::size_t i = 0; i < bytes; ++i) {
       value = value << 8 | data_.data()[at + (big_ ? i : bytes - 1 - i)];

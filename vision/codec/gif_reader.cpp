@@ -3,7 +3,6 @@
 // the table and an index without a colour are errors.
 #include <algorithm>
 
-#include "engine/core/fault.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -134,8 +133,7 @@ void unpack(Bytes data, int min_bits, std::span<std::uint8_t> out) {
       if (code > table.next()) refuse_code(code, table.next());
       if (!table.full()) table.add(previous, table.first(code == table.next() ? previous : code));
     }
-    const std::size_t left = out.size() - at + (plant("gif_end_off_by_one") ? 1 : 0);
-    const std::size_t count = std::min(table.length(code), left);
+    const std::size_t count = std::min(table.length(code), out.size() - at);
     table.write(code, out.data() + at, count);
     at += count;
     previous = code;

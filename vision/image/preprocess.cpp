@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "engine/core/fault.h"
 
 namespace tessera {
 
@@ -43,9 +42,8 @@ Image resized(const PreprocessPolicy& policy, const PreprocessPlan& plan, const 
 Image cut(const Image& image, std::int64_t left, std::int64_t top, std::int64_t width,
           std::int64_t height) {
   Image out(width, height);
-  const std::int64_t slack = plant("tile_off_by_one") ? 1 : 0;
   for (std::int64_t y = 0; y < height; ++y) {
-    std::copy_n(image.at(left, top + y + slack), width * 3, out.at(0, y));
+    std::copy_n(image.at(left, top + y), width * 3, out.at(0, y));
   }
   return out;
 }

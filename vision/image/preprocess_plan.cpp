@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/fault.h"
 #include "vision/image/preprocess.h"
 
 namespace tessera {
@@ -210,7 +209,6 @@ void count_tokens(const PreprocessPolicy& policy, PreprocessPlan& plan) {
     shrink_map(policy, plan);
     plan.newlines = plan.packed_rows;
     plan.tokens = plan.view_rows * plan.view_cols + plan.packed_rows * (plan.packed_cols + 1);
-    if (plant("map_newline_off_by_one") && plan.map_top > 0) plan.tokens -= 1;
     return;
   }
   plan.newlines = policy.newline_at_end ? 1 : 0;

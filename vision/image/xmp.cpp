@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "engine/core/fault.h"
 #include "engine/core/utf8.h"
 #include "vision/image/png.h"
 
@@ -39,7 +38,7 @@ std::string escape_xml(std::string_view text) {
       out += "&lt;";
     } else if (piece == ">") {
       out += "&gt;";
-    } else if (piece == "\"" && !plant("xmp_quote_kept")) {
+    } else if (piece == "\"") {
       out += "&quot;";
     } else if (piece == "'") {
       out += "&apos;";

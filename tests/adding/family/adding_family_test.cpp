@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/lab/models/random_weights.h"
 #include "engine/families/describe.h"
 #include "engine/families/open_model.h"
-#include "engine/families/random_weights.h"
 #include "tests/adding/page.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"

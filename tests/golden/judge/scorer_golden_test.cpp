@@ -8,12 +8,12 @@
 #include <iostream>
 #include <map>
 
+#include "apps/lab/scene/render.h"
+#include "apps/lab/scorer/scorer.h"
 #include "engine/checkpoint/checked_weight.h"
 #include "engine/core/io.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/source_folder.h"
-#include "vision/judge/scorer.h"
-#include "vision/scene/render.h"
 
 namespace tessera {
 namespace {

@@ -3,8 +3,8 @@
 // widths 16 and 20, from safetensors and from a file that torch.save wrote.
 #include <gtest/gtest.h>
 
+#include "apps/lab/models/random_weights.h"
 #include "engine/core/io.h"
-#include "engine/families/random_weights.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/source_folder.h"

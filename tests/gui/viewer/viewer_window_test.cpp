@@ -12,12 +12,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/lab/scene/video.h"
 #include "apps/studio/viewer_options.h"
 #include "tests/gui/viewer/display.h"
 #include "tests/support/temp_folder.h"
 #include "video/frame_writer.h"
 #include "vision/image/png.h"
-#include "vision/scene/video.h"
 
 namespace tessera {
 namespace {
@@ -89,14 +89,13 @@ class ViewerWindow : public ::testing::Test {
     return late && !other;
   }
 
-  // Runs a script through `tessera view` and expects every line of it to hold.
+  // Runs a script through `tessera-lab selftest` and expects every line of it to hold.
   void expect_passes(const std::string& script, std::size_t expectations,
                      const std::vector<std::string>& flags = {}) {
     if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
     const Display display;
     ASSERT_FALSE(display.name().empty()) << "Xvfb did not start";
-    std::vector<std::string> words = {TESSERA_PROGRAM, "view",         "--selftest",
-                                      script,          "--output-dir", "out"};
+    std::vector<std::string> words = {TESSERA_PROGRAM, "selftest", script, "--output-dir", "out"};
     words.insert(words.end(), flags.begin(), flags.end());
     Outcome outcome = run(words, display.name());
     // Whether rows grow from frame to frame, and a stop comes in time, is a race of the generator with
@@ -163,7 +162,7 @@ TEST_F(ViewerWindow, AFailedExpectationFailsTheProgram) {
   put_file(folder_ / "s.txt", "expect paintings 3\nexpect paintings 0\n");
   const Display display;
   const Outcome outcome =
-      run({TESSERA_PROGRAM, "view", "--selftest", "s.txt", "-m", "test:tiny"}, display.name());
+      run({TESSERA_PROGRAM, "selftest", "s.txt", "-m", "test:tiny"}, display.name());
   EXPECT_EQ(outcome.exit_code, 1);
   const auto lines = outcome.lines();
   ASSERT_EQ(lines.size(), 3u) << outcome.out << outcome.err;
@@ -189,7 +188,7 @@ TEST_F(ViewerWindow, ExpectationsFailWhereTheyShould) {
   write_video(folder_ / "clip.mkv");
   const Display display;
   const Outcome outcome =
-      run({TESSERA_PROGRAM, "view", "--selftest", "s.txt", "-m", "test:tiny"}, display.name());
+      run({TESSERA_PROGRAM, "selftest", "s.txt", "-m", "test:tiny"}, display.name());
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   const auto lines = outcome.lines();
   ASSERT_EQ(lines.size(), 13u) << outcome.out << outcome.err;
@@ -202,7 +201,7 @@ TEST_F(ViewerWindow, ScreenshotsHaveTheWindowsSize) {
            "size 1000 700\nframes 5\nscreenshot a.png\ntheme light\nscreenshot b.png\n");
   const Display display;
   const Outcome outcome =
-      run({TESSERA_PROGRAM, "view", "--selftest", "s.txt", "--scale", "1", "-m", "test:tiny"},
+      run({TESSERA_PROGRAM, "selftest", "s.txt", "--scale", "1", "-m", "test:tiny"},
           display.name());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Image dark = read_own_png(folder_ / "a.png"), light = read_own_png(folder_ / "b.png");
@@ -243,7 +242,7 @@ TEST_F(ViewerWindow, ShowsWhatAnotherProgramGenerates) {
                             "127.0.0.1:" +
                             port + " 2> other.txt";
   const std::string both = "(sleep 3; " + other + ") & " + TESSERA_PROGRAM +
-                           " view -m test:tiny --selftest s.txt --listen " + port +
+                           " selftest s.txt -m test:tiny --listen " + port +
                            "; code=$?; "
                            "wait; exit $code";
   const Outcome outcome = run({"/bin/sh", "-c", both}, display.name());
@@ -261,7 +260,7 @@ TEST_F(ViewerWindow, AWrongScriptLineIsNamed) {
   if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
   put_file(folder_ / "s.txt", "seed 1\npaint\n  overlay heat\n");
   const Display display;
-  const Outcome outcome = run({TESSERA_PROGRAM, "view", "--selftest", "s.txt"}, display.name());
+  const Outcome outcome = run({TESSERA_PROGRAM, "selftest", "s.txt"}, display.name());
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("s.txt: line 3, column 11"), std::string::npos) << outcome.err;
 }

@@ -48,7 +48,7 @@ TEST_F(CliDevices, TheProcessorAlwaysIsDeterministic) {
 TEST_F(CliDevices, CeilingsOfTheHostAreNoMeasureOfADevice) {
   const ProgramResult ops = run({"bench", "ops", "--device", "cuda"});
   EXPECT_EQ(ops.exit_code, 2);
-  EXPECT_NE(ops.err.find("tessera-gpu-check"), std::string::npos) << ops.err;
+  EXPECT_NE(ops.err.find("tessera-lab gpu-check"), std::string::npos) << ops.err;
 }
 
 TEST_F(CliDevices, InspectSplitsThePlanBetweenDeviceAndHost) {

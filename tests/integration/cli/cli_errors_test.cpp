@@ -70,6 +70,31 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_refused(generate({"-p", "bad \xff byte"}), 2, {"UTF-8"});
 }
 
+// The program of users names the one of the laboratory where a command is there, and has none of its
+// models.
+TEST_F(CliErrors, TheLaboratoryIsAnotherProgram) {
+  for (const char* moved : {"bench", "eval", "scene"}) {
+    const ProgramResult result = run_program(TESSERA_ALONE, {moved, "x"});
+    EXPECT_EQ(result.exit_code, 2) << moved;
+    EXPECT_EQ(result.error_lines(), 1u) << result.err;
+    EXPECT_NE(result.err.find(std::string("tessera-lab ") + moved), std::string::npos) << result.err;
+    EXPECT_EQ(run_program(TESSERA_ALONE, {"--help"}).out.find(std::string("  ") + moved + " "),
+              std::string::npos);
+  }
+  EXPECT_EQ(run_program(TESSERA_ALONE, {"no-such-command"}).err.find("tessera-lab"),
+            std::string::npos);
+  put_file(folder_ / "c.toml", "[bench]\nreps = 3\n");
+  EXPECT_EQ(run_program(TESSERA_ALONE, {"models", "--config", "c.toml"}).exit_code, 0);
+  for (const char* model : {"test:tiny", "random:llamagen:B"}) {
+    const ProgramResult result =
+        run_program(TESSERA_ALONE, {"generate", "-m", model, "-p", "x", "-o", "x.png"});
+    EXPECT_EQ(result.exit_code, 4) << model;
+    EXPECT_NE(result.err.find(model), std::string::npos) << result.err;
+    EXPECT_EQ(run_program(TESSERA_ALONE, {"inspect", "-m", model}).exit_code, 4);
+  }
+  EXPECT_EQ(run({"inspect", "-m", "test:tiny"}).exit_code, 0) << "the laboratory has them";
+}
+
 TEST_F(CliErrors, RangesAreNamed) {
   expect_refused(generate({"-p", "x", "--temp", "-1"}), 2, {"--temp", "from 0 to 100", "'-1'"});
   expect_refused(generate({"-p", "x", "--temp", "nan"}), 2, {"--temp"});

@@ -64,6 +64,20 @@ TEST_F(CliGenerate, SameSeedSameBytes) {
   }
 }
 
+// Tests run the program of the laboratory, for its models; what users run writes the same.
+TEST_F(CliGenerate, BothProgramsWriteTheSameBytes) {
+  std::string bytes[2];
+  int i = 0;
+  for (const char* program : {TESSERA_PROGRAM, TESSERA_ALONE}) {
+    const ProgramResult result = run_program(
+        program, {"generate", "-p", "a red cube", "--seed", "5", "-o", "a.png", "--overwrite"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    bytes[i++] = get_file(folder_ / "a.png");
+  }
+  EXPECT_FALSE(bytes[0].empty());
+  EXPECT_EQ(bytes[0], bytes[1]);
+}
+
 TEST_F(CliGenerate, GumbelAndAutoGenerateThePlainImage) {
   const auto pixels = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"-p", "a red cube", "-s", "5", "-o", name});

@@ -66,8 +66,10 @@ TEST_F(CliSettings, UnknownKeysAndBadValuesAreNamed) {
 }
 
 TEST_F(CliSettings, HelpAndVersion) {
-  EXPECT_EQ(run({"--version"}).exit_code, 0);
-  EXPECT_EQ(run({"--version"}).out.substr(0, 8), "tessera ");
+  const ProgramResult version = run_program(TESSERA_ALONE, {"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.out.substr(0, 8), "tessera ");
+  EXPECT_EQ(run({"--version"}).out, "tessera-lab" + version.out.substr(7));
   for (const char* command : {"generate", "models", "inspect", "metadata", "doctor"}) {
     const ProgramResult result = run({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;

@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/lab/eval_scenes.h"
+#include "apps/lab/eval/eval_scenes.h"
+#include "apps/lab/models/test_models.h"
+#include "apps/lab/scene/render.h"
+#include "apps/lab/scorer/scorer.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/visual_model.h"
-#include "engine/families/test_models.h"
 #include "tests/support/guarded_backend.h"
-#include "vision/judge/scorer.h"
-#include "vision/scene/render.h"
 
 namespace tessera {
 namespace {

@@ -5,11 +5,11 @@
 #include <map>
 #include <set>
 
+#include "apps/lab/models/test_models.h"
 #include "engine/core/philox.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/decoding/pass_padding.h"
 #include "engine/families/open_model.h"
-#include "engine/families/test_models.h"
 #include "tests/support/guarded_backend.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/lab/eval_videos.h"
+#include "apps/lab/eval/eval_videos.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/support/guarded_backend.h"
 #include "tests/support/own_video_task.h"

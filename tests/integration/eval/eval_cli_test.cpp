@@ -1,4 +1,4 @@
-// `tessera eval scenes` with the bundled model and few pictures: what it reports, that batches and
+// `tessera-lab eval scenes` with the bundled model and few pictures: what it reports, that batches and
 // threads do not show in the figures, and how bad requests end.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@ struct Outcome {
 
 Outcome tessera_eval(const std::string& arguments, const std::string& errors = "2>/dev/null") {
   const std::string command =
-      std::string(TESSERA_BINARY_DIR "/bin/tessera eval scenes ") + arguments + " " + errors;
+      std::string(TESSERA_BINARY_DIR "/bin/tessera-lab eval scenes ") + arguments + " " + errors;
   Outcome outcome;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;

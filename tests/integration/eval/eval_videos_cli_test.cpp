@@ -1,4 +1,4 @@
-// `tessera eval videos` on the seeded video model: rows and their order of merit, equal seeds give
+// `tessera-lab eval videos` on the seeded video model: rows and their order of merit, equal seeds give
 // equal lines whatever the threads and the method, first frames, sheets, refusals.
 #include "tests/integration/cli/program.h"
 #include "vision/image/png.h"

@@ -3,7 +3,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
-#include "apps/bench/device_abi.h"
+#include "apps/lab/bench/device_abi.h"
 
 namespace tessera::abi {
 namespace {

@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "apps/bench/device_bench.h"
-#include "apps/bench/measure.h"
+#include "apps/lab/bench/device_bench.h"
+#include "apps/lab/bench/measure.h"
 #include "engine/core/dtype.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// The phases of tessera-gpu-check on devices with memory of their own: one whose memory the host
+// The phases of tessera-lab gpu-check on devices with memory of their own: one whose memory the host
 // cannot touch and whose ops run late, and the simulated CUDA device, which verifies rows itself.
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "apps/bench/device_bench.h"
+#include "apps/lab/bench/device_bench.h"
 #include "engine/backend/row_verifier.h"
 #include "tests/support/devices.h"
 #include "tests/support/guarded_backend.h"

@@ -1,5 +1,5 @@
 // The table of a check: what meets a target, what misses it, what was not measured.
-#include "apps/bench/device_table.h"
+#include "apps/lab/bench/device_table.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "apps/bench/device_abi.h"
+#include "apps/lab/bench/device_abi.h"
 #include "engine/core/dtype.h"
 
 namespace {

@@ -36,13 +36,13 @@ class GpuCheck : public testing::Test {
   std::string out() const { return (folder_ / "check.jsonl").string(); }
   Said phase(const std::string& name, const std::string& device,
              const std::string& more = "") const {
-    return run(std::string(TESSERA_GPU_CHECK) + " " + name +
+    return run(std::string(TESSERA_LAB) + " gpu-check " + name +
                " --quick --models test:tiny --device " + device + " --out " + out() +
                " --git abc123" + more);
   }
   Said script(const std::string& device, const std::string& more = "") const {
-    const std::filesystem::path program = TESSERA_GPU_CHECK;
-    return run("bash " TESSERA_SOURCE_DIR "/apps/bench/gpu-check.sh --quick --bin " +
+    const std::filesystem::path program = TESSERA_LAB;
+    return run("bash " TESSERA_SOURCE_DIR "/apps/lab/bench/gpu-check.sh --quick --bin " +
                program.parent_path().string() + " --out " + out() + " --device " + device + more);
   }
   std::vector<nlohmann::json> lines() const {
@@ -181,7 +181,7 @@ TEST_F(GpuCheck, WrongFlagsAreRefusedBeforeAnything) {
 }
 
 TEST_F(GpuCheck, ABundleIsMadeOfABuildAlone) {
-  const std::string bundle = "bash " TESSERA_SOURCE_DIR "/apps/bench/gpu-bundle.sh ";
+  const std::string bundle = "bash " TESSERA_SOURCE_DIR "/apps/lab/bench/gpu-bundle.sh ";
   const Said said = run(bundle + folder_.path().string() + " " + out());
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_NE(said.text.find("configure it with tests and CUDA"), std::string::npos) << said.text;
@@ -211,7 +211,7 @@ TEST_F(GpuCheck, RecordedTracesAreReplayed) {
 
 TEST_F(GpuCheck, PeersSayWhatIsMissingOrWriteObjects) {
   const Said said = run(
-      "python3 " TESSERA_SOURCE_DIR "/apps/bench/gpu_peers.py --quick --device cpu --out " + out());
+      "python3 " TESSERA_SOURCE_DIR "/apps/lab/bench/gpu_peers.py --quick --device cpu --out " + out());
   EXPECT_EQ(said.exit_code, 0) << said.text;
   if (said.text == "torch is not installed: no peers\n") {
     EXPECT_FALSE(std::filesystem::exists(out()));

@@ -1,7 +1,7 @@
 // What a check of a GPU counts as read by the host, against what the simulated device copied.
 #include <gtest/gtest.h>
 
-#include "apps/bench/replay.h"
+#include "apps/lab/bench/replay.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/families/open_model.h"
 #include "tests/support/simt/simulated_device.h"

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/bench/decode_bench.h"
-#include "apps/bench/replay.h"
+#include "apps/lab/bench/decode_bench.h"
+#include "apps/lab/bench/replay.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/families/open_model.h"
 #include "tests/support/devices.h"

@@ -96,6 +96,10 @@ TEST_F(Install, ProgramsLibrariesHeadersAndModelsAreThere) {
         data / "models" / "tabletop-janus" / "config.json"}) {
     EXPECT_TRUE(fs::exists(file)) << file;
   }
+  for (const char* lab : {"tessera-lab", "tessera-lab-view"}) {
+    EXPECT_FALSE(fs::exists(prefix() / "bin" / lab)) << "of the laboratory";
+  }
+  EXPECT_FALSE(fs::exists(library_folder() / "libtessera-lab.so"));
   EXPECT_EQ(fs::exists(fs::path(TESSERA_BINARY_DIR) / "bin" / "tessera-view"),
             fs::exists(prefix() / "bin" / "tessera-view"));
   EXPECT_EQ(fs::read_symlink(library_folder() / "libtessera.so").string(), "libtessera.so.0");

@@ -1,4 +1,4 @@
-// `tessera scene` as a user calls it: images equal the library's, sets do not depend on how they
+// `tessera-lab scene` as a user calls it: images equal the library's, sets do not depend on how they
 // are cut or on threads, and bad requests end with the right code and leave nothing after.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/lab/scene/scene_set.h"
 #include "vision/image/png.h"
-#include "vision/scene/scene_set.h"
 
 namespace tessera {
 namespace {
@@ -26,7 +26,7 @@ struct Outcome {
 
 Outcome tessera_scene(const std::string& arguments) {
   const std::string command =
-      std::string(TESSERA_BINARY_DIR "/bin/tessera scene ") + arguments + " 2>&1";
+      std::string(TESSERA_BINARY_DIR "/bin/tessera-lab scene ") + arguments + " 2>&1";
   Outcome outcome;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;

@@ -1,4 +1,4 @@
-// `tessera bench video` on models of random weights: what it prints, not how fast it was.
+// `tessera-lab bench video` on models of random weights: what it prints, not how fast it was.
 #include "tests/integration/cli/program.h"
 
 namespace tessera {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <numeric>
 
+#include "apps/lab/models/test_models.h"
 #include "engine/core/philox.h"
-#include "engine/families/test_models.h"
 #include "tests/property/model/allocation_count.h"
 #include "tests/support/devices.h"
 #include "tests/support/model_runner.h"

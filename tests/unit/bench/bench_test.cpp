@@ -1,12 +1,10 @@
-// What the benchmarks read and draw: acceptance traces, refused by key; plots whose marks stand
-// where the figures say.
+// What the benchmarks read: acceptance traces, refused by key.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "apps/bench/batch_bench.h"
-#include "apps/bench/decode_bench.h"
-#include "apps/bench/plot.h"
+#include "apps/lab/bench/batch_bench.h"
+#include "apps/lab/bench/decode_bench.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {
@@ -43,48 +41,6 @@ TEST(AcceptTrace, IsRefusedByKey) {
   put_file(path, "not JSON");
   EXPECT_NE(place_of(path), "accepted");
   EXPECT_NE(place_of(folder / "none.json"), "accepted");
-}
-
-// The x of every mark of a kind.
-std::vector<double> marks(const std::string& svg, const std::string& fill) {
-  std::vector<double> out;
-  for (std::size_t at = svg.find("<circle"); at != std::string::npos;
-       at = svg.find("<circle", at + 1)) {
-    const std::string mark = svg.substr(at, svg.find("/>", at) - at);
-    if (mark.find("fill=\"" + fill) == std::string::npos) continue;
-    out.push_back(std::stod(mark.substr(mark.find("cx=\"") + 4)));
-  }
-  return out;
-}
-
-TEST(Plot, MarksStandInOrderAndNamesAreEscaped) {
-  const PlotPoint points[] = {{"a <b> & c", 1, 1, 1, 5, 4, 6, false},
-                              {"two", 3, 2, 4, 7, 6, 8, true}};
-  const std::string svg = scatter_svg({"x", "y", "title"}, points);
-  EXPECT_NE(svg.find("a &lt;b> &amp; c"), std::string::npos);
-  EXPECT_EQ(svg.find("<b>"), std::string::npos);
-  const auto empty = marks(svg, "white"), filled = marks(svg, "#");
-  ASSERT_EQ(empty.size(), 2u) << "one in the plot, one in the legend";
-  ASSERT_EQ(filled.size(), 2u);
-  EXPECT_LT(empty[0], filled[0]) << "1 stands left of 3";
-  EXPECT_EQ(empty[1], filled[1]) << "the legend is one column";
-}
-
-TEST(Plot, PointsOfOneNameAreOneSeries) {
-  const PlotPoint points[] = {
-      {"a", 1, 1, 1, 5, 4, 6, true}, {"b", 2, 2, 2, 6, 6, 6, false}, {"a", 3, 2, 4, 7, 6, 8, true}};
-  const std::string svg = scatter_svg({"x", "y", "title"}, points);
-  EXPECT_EQ(marks(svg, "#").size(), 3u) << "two in the plot, one in the legend";
-  EXPECT_EQ(marks(svg, "white").size(), 2u);
-  EXPECT_NE(svg.find("stroke-width=\"1.5\""), std::string::npos) << "they are joined";
-}
-
-TEST(Plot, NothingAndASinglePointAreDrawn) {
-  EXPECT_NE(scatter_svg({"x", "y", "t"}, {}).find("</svg>"), std::string::npos);
-  const PlotPoint one[] = {{"one", 2, 2, 2, 3, 3, 3, true}};
-  const std::string svg = scatter_svg({"x", "y", "t"}, one);
-  EXPECT_EQ(svg.find("nan"), std::string::npos);
-  EXPECT_EQ(svg.find("inf"), std::string::npos);
 }
 
 // Phases of every group are there, and both batch sizes generated the same images.

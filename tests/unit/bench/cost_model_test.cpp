@@ -1,6 +1,6 @@
 // The cost model against the planning table that it was published with: an H200 at 4.3 TB/s and
 // 790 Tflop/s, batch 1, two branches, bf16.
-#include "apps/bench/cost_model.h"
+#include "apps/lab/bench/cost_model.h"
 
 #include <gtest/gtest.h>
 

@@ -8,14 +8,14 @@
 #include <cmath>
 #include <map>
 
+#include "apps/lab/models/random_weights.h"
+#include "apps/lab/scene/render.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/image_queue.h"
-#include "engine/families/random_weights.h"
 #include "engine/sampling/sampling_settings.h"
 #include "tests/support/chat_forms.h"
 #include "tests/support/temp_folder.h"
 #include "tests/unit/captioning/scarce_memory.h"
-#include "vision/scene/render.h"
 
 namespace tessera {
 namespace {

@@ -12,7 +12,6 @@
 #include "engine/core/checked.h"
 #include "engine/core/dtype.h"
 #include "engine/core/error.h"
-#include "engine/core/fault.h"
 #include "engine/core/philox.h"
 #include "engine/core/tensor.h"
 #include "engine/core/utf8.h"
@@ -145,20 +144,6 @@ TEST(Error, LineHoldsNoControlBytesAndIsCut) {
         escape_for_terminal("\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4" + hostile, cut);
     EXPECT_LE(piece.size(), cut);
     EXPECT_TRUE(is_valid_utf8(piece));
-  }
-}
-
-TEST(Fault, PlansAreParsedStrictly) {
-  const auto plan = parse_fault_plan("write:3:ENOSPC:sticky");
-  ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->op, IoOp::kWrite);
-  EXPECT_EQ(plan->nth, 3u);
-  EXPECT_EQ(plan->error, ENOSPC);
-  EXPECT_EQ(plan->mode, FaultPlan::Mode::kSticky);
-  EXPECT_TRUE(parse_fault_plan("any:1:EIO"));
-  for (const char* bad : {"", "write", "write:0:EIO", "write:x:EIO", "write:1:EWHAT", "what:1:EIO",
-                          "write:1:EIO:twice", "write:-1:EIO"}) {
-    EXPECT_FALSE(parse_fault_plan(bad)) << bad;
   }
 }
 

@@ -279,9 +279,9 @@ TEST(ListFolder, IsSortedAndNamesWhatIsMissing) {
 
 TEST(IoLayer, CountsItsCalls) {
   TempFolder folder;
-  const std::uint64_t before = io_call_count();
+  const CallCounter calls;
   write_file_atomic(folder / "f", "x");
-  EXPECT_EQ(io_call_count() - before, 6u);
+  EXPECT_EQ(calls.count(), 6u);
 }
 
 }  // namespace

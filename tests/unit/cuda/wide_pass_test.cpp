@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "apps/lab/models/test_models.h"
 #include "engine/decoding/model_pass.h"
-#include "engine/families/test_models.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/simt/simulated_device.h"
 

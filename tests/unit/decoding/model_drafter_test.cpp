@@ -6,8 +6,8 @@
 
 #include <stdexcept>
 
+#include "apps/lab/models/random_weights.h"
 #include "engine/decoding/rules/exact_rule.h"
-#include "engine/families/random_weights.h"
 #include "tests/support/draft_streams.h"
 #include "tests/unit/decoding/tiny_run.h"
 

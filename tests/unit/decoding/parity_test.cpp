@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "apps/lab/models/random_weights.h"
 #include "engine/families/open_model.h"
-#include "engine/families/random_weights.h"
 #include "engine/nn/vq_spec.h"
 #include "tests/support/stream_run.h"
 #include "tests/support/temp_folder.h"

@@ -7,8 +7,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "apps/lab/models/random_weights.h"
 #include "engine/decoding/drafters/model_drafter.h"
-#include "engine/families/random_weights.h"
 #include "tests/support/draft_streams.h"
 #include "tests/support/tree_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/lab/eval_statistics.h"
+#include "apps/lab/eval/eval_statistics.h"
+#include "apps/lab/scorer/attributes.h"
 #include "engine/core/philox.h"
-#include "vision/judge/attributes.h"
 
 namespace tessera {
 namespace {

@@ -5,10 +5,10 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "apps/lab/models/test_models.h"
 #include "engine/core/json.h"
 #include "engine/families/open_model.h"
 #include "engine/families/registry.h"
-#include "engine/families/test_models.h"
 #include "tests/support/hashed_weights.h"
 #include "tests/support/temp_folder.h"
 

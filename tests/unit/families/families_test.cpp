@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "apps/lab/models/test_models.h"
 #include "engine/core/json.h"
 #include "engine/families/open_model.h"
-#include "engine/families/test_models.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "apps/lab/models/random_weights.h"
+#include "apps/lab/models/test_models.h"
 #include "engine/families/memory_plan.h"
 #include "engine/families/open_model.h"
-#include "engine/families/random_weights.h"
-#include "engine/families/test_models.h"
 
 namespace tessera {
 namespace {

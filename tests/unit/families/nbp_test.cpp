@@ -6,9 +6,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "apps/lab/models/test_models.h"
 #include "engine/core/json.h"
 #include "engine/families/open_model.h"
-#include "engine/families/test_models.h"
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/torch_builder.h"

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "apps/lab/scorer/video_marks.h"
+#include "apps/lab/scorer/motion_reader.h"
 #include "tests/unit/judge/video_films.h"
-#include "vision/judge/video_marks.h"
-#include "vision/judge/motion_reader.h"
 
 namespace tessera {
 namespace {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "apps/lab/scorer/scorer.h"
 #include "engine/core/error.h"
-#include "vision/judge/scorer.h"
 
 namespace tessera {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "apps/lab/scene/video.h"
 #include "vision/image/image.h"
-#include "vision/scene/video.h"
 
 namespace tessera {
 

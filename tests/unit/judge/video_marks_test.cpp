@@ -3,9 +3,9 @@
 
 #include <cstdlib>
 
+#include "apps/lab/scorer/video_marks.h"
+#include "apps/lab/scorer/flicker.h"
 #include "tests/unit/judge/video_films.h"
-#include "vision/judge/video_marks.h"
-#include "vision/judge/flicker.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/families/test_models.h"
+#include "apps/lab/models/test_models.h"
 #include "tests/support/model_runner.h"
 
 namespace tessera {

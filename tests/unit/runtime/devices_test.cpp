@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "apps/lab/eval_reader.h"
+#include "apps/lab/eval/eval_reader.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/video_task.h"

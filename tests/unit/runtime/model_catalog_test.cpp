@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
+#include "apps/lab/models/test_models.h"
 #include "engine/core/io.h"
-#include "engine/families/test_models.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {

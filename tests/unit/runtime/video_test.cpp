@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/families/test_models.h"
+#include "apps/lab/models/test_models.h"
 #include "tests/support/video_model.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/video_listeners.h"

@@ -1,5 +1,5 @@
 // Captions and questions: every attribute is said, the canonical form reads back, answers are true.
-#include "vision/scene/caption.h"
+#include "apps/lab/scene/caption.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The renderer: the same bytes always, saved work that changes nothing, solids that can be seen.
-#include "vision/scene/render.h"
+#include "apps/lab/scene/render.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "vision/scene/tracer.h"
+#include "apps/lab/scene/tracer.h"
 
 namespace tessera {
 namespace {

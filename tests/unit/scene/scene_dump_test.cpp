@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <string>
 
+#include "apps/lab/scene/video_set.h"
 #include "engine/core/error.h"
-#include "vision/scene/video_set.h"
 
 namespace tessera {
 namespace {

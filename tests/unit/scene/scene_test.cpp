@@ -1,5 +1,5 @@
 // Scenes as values: JSON both ways, what is refused, the splits and what each may contain.
-#include "vision/scene/scene.h"
+#include "apps/lab/scene/scene.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <tuple>
 
+#include "apps/lab/scene/geometry.h"
 #include "engine/core/error.h"
-#include "vision/scene/geometry.h"
 
 namespace tessera {
 namespace {

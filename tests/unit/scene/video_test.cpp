@@ -1,6 +1,6 @@
 // Clips: every frame is an image of the world, motions go where their words say, every sampled
 // video keeps its guarantees in every frame, JSON is as strict as that of scenes.
-#include "vision/scene/video.h"
+#include "apps/lab/scene/video.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <set>
 #include <string>
 
+#include "apps/lab/scene/video_pose.h"
+#include "apps/lab/scene/video_set.h"
+#include "apps/lab/scene/geometry.h"
 #include "engine/core/error.h"
-#include "vision/scene/video_pose.h"
-#include "vision/scene/video_set.h"
-#include "vision/scene/geometry.h"
 
 namespace tessera {
 namespace {

@@ -10,6 +10,7 @@
 #include "apps/studio/generate_job.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
+#include "tests/support/fault_scope.h"
 #include "tests/unit/captioning/scarce_memory.h"
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
@@ -74,9 +75,9 @@ TEST(StudioGenerate, TakenNamesCostLittle) {
   for (int i = 1; i <= 100; ++i) {
     put_file(folder / (i == 1 ? "x_0.png" : "x_0_" + std::to_string(i) + ".png"), "mine");
   }
-  const std::uint64_t before = io_call_count();
+  const CallCounter calls;
   EXPECT_EQ(save_generation(folder.path(), Image(2, 2), facts, false).filename(), "x_0_101.png");
-  EXPECT_LT(io_call_count() - before, 150u);
+  EXPECT_LT(calls.count(), 150u);
   EXPECT_EQ(get_file(folder / "x_0_100.png"), "mine");
 }
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
+#include "apps/lab/scene/video.h"
 #include "video/cuts/cut_finder.h"
-#include "vision/scene/video.h"
 
 namespace tessera {
 namespace {

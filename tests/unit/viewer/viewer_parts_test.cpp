@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "apps/viewer/growth_watch.h"
+#include "apps/lab/viewer/growth_watch.h"
+#include "apps/lab/viewer/screen_check.h"
+#include "apps/lab/viewer/script.h"
 #include "apps/viewer/overlay.h"
-#include "apps/viewer/screen_check.h"
-#include "apps/viewer/script.h"
 #include "apps/viewer/view_geometry.h"
 #include "engine/core/error.h"
 

@@ -398,7 +398,6 @@ TEST(ViewerOptions, SurviveJson) {
   options.threads = 3;
   options.dtype = "bf16";
   options.listen = 0;
-  options.selftest = "s.txt";
   options.theme = "light";
   options.scale = 1.5;
   options.files = {"x.png", "-y.png"};

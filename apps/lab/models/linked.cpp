@@ -1,0 +1,25 @@
+// The models of the laboratory in a program that is linked with this object.
+#include "apps/lab/models/test_models.h"
+#include "engine/families/model_source.h"
+
+namespace tessera {
+
+namespace {
+
+class LaboratoryModels final : public ModelSource {
+ public:
+  bool has(std::string_view name) const override { return is_made_up_model(name); }
+  bool describes(std::string_view name) const override { return is_made_up_captioner(name); }
+  OpenedModel open(const std::string& name, const FamilyOptions& options) const override {
+    return make_up_model(name, options);
+  }
+};
+
+}  // namespace
+
+const ModelSource* linked_models() {
+  static const LaboratoryModels models;
+  return &models;
+}
+
+}  // namespace tessera

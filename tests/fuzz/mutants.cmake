@@ -1,0 +1,94 @@
+# Mutants: defects that fuzzing must find. Each is one change of one source file, made in a copy that
+# only the fuzz target of that mutant is built from; the file itself knows nothing of it.
+#   mutant(name target library file before after)
+# `before` must occur in the file exactly once. `library` of targets/CMakeLists.txt is what the
+# target links next to the copy.
+mutant(st_end_off_by_one fuzz_safetensors parsers engine/checkpoint/safetensors.cpp
+  [==[if (tensor.end > data_size) {]==]
+  [==[if (tensor.end > data_size + 1) {]==])
+mutant(st_gap_unchecked fuzz_safetensors parsers engine/checkpoint/safetensors.cpp
+  [==[if (tensor.begin != covered) {]==]
+  [==[if (false) {]==])
+mutant(idx_shard_off_by_one fuzz_safetensors parsers engine/checkpoint/shard_index.cpp
+  [==[numbers_.emplace(std::move(name), number);]==]
+  [==[numbers_.emplace(std::move(name), number + 1);]==])
+mutant(zip_end_off_by_one fuzz_torch parsers engine/checkpoint/zip.cpp
+  [==[if (entry.begin > directory_begin_ || entry.size > directory_begin_ - entry.begin) {]==]
+  [==[if (entry.begin > directory_begin_ + 1 || entry.size > directory_begin_ + 1 - entry.begin) {]==])
+mutant(pickle_read_off_by_one fuzz_torch parsers engine/checkpoint/pickle_machine.cpp
+  [==[const std::uint64_t left = pickle_.size() - at_;]==]
+  [==[const std::uint64_t left = pickle_.size() - at_ + 1;]==])
+mutant(pt_reach_off_by_one fuzz_torch parsers engine/checkpoint/pickle_objects.cpp
+  [==[if (!reach || *reach > size) {]==]
+  [==[if (!reach || *reach > size + 1) {]==])
+mutant(json_range_off_by_one fuzz_config families engine/core/json.cpp
+  [==[if (number < low || number > high) return std::nullopt;]==]
+  [==[if (number < low || (number > high && number - 1 != high)) return std::nullopt;]==])
+mutant(tok_template_off_by_one fuzz_tokenizer text tokenizers/text/tokenizer_json.cpp
+  [==[if (value >= vocab_size) {]==]
+  [==[if (value >= vocab_size + 1) {]==])
+mutant(gif_end_off_by_one fuzz_picture pictures vision/codec/gif_reader.cpp
+  [==[std::min(table.length(code), out.size() - at)]==]
+  [==[std::min(table.length(code), out.size() - at + 1)]==])
+mutant(bmp_run_off_by_one fuzz_picture pictures vision/codec/bmp_reader.cpp
+  [==[if (x_ >= header_.width || y_ >= header_.height) refuse_place();]==]
+  [==[if (x_ >= header_.width + 1 || y_ >= header_.height) refuse_place();]==])
+mutant(exif_off_by_one fuzz_picture pictures vision/codec/exif.cpp
+  [==[data_.size() - at < bytes]==]
+  [==[data_.size() + 1 - at < bytes]==])
+mutant(map_newline_off_by_one fuzz_preprocess families vision/image/preprocess_plan.cpp
+  [==[plan.newlines = plan.packed_rows;
+    plan.tokens = plan.view_rows * plan.view_cols + plan.packed_rows * (plan.packed_cols + 1);]==]
+  [==[plan.newlines = plan.packed_rows;
+    plan.tokens = plan.view_rows * plan.view_cols + plan.packed_rows * (plan.packed_cols + 1);
+    if (plan.map_top > 0) plan.tokens -= 1;]==])
+mutant(tile_off_by_one fuzz_preprocess families vision/image/preprocess.cpp
+  [==[image.at(left, top + y)]==]
+  [==[image.at(left, top + y + 1)]==])
+mutant(tar_rest_off_by_one fuzz_tar shards apps/captions/tar_reader.cpp
+  [==[if (size > rest) {]==]
+  [==[if (size > rest + 1) {]==])
+mutant(tar_dotdot_off_by_one fuzz_tar shards apps/captions/tar_reader.cpp
+  [==[if (part == "..") return {};]==]
+  [==[if (part == ".." && end != name.size()) return {};]==])
+mutant(item_id_dot fuzz_job jobs apps/captions/line_reader.cpp
+  [==[id.size() <= 120 && id.front() != '.' &&]==]
+  [==[id.size() <= 120 &&]==])
+mutant(csv_doubled_quote fuzz_job jobs apps/jobs/job_csv.cpp
+  [==[cell.text += '"';]==]
+  [==[cell.text += "\"\"";]==])
+mutant(job_range fuzz_job jobs apps/jobs/job_fields.cpp
+  [==[const std::optional<SettingValue> value = parse_setting(*field.setting, text);]==]
+  [==[Setting wider = *field.setting;
+  wider.low -= 1;
+  const std::optional<SettingValue> value = parse_setting(wider, text);]==])
+mutant(record_name_unchecked fuzz_journal records apps/jobs/records.cpp
+  [==[if (!is_plain_name(known.name)) return {};]==]
+  [==[]==])
+mutant(merge_by_order fuzz_journal records apps/jobs/records.cpp
+  [==[return a.error <= b.error ? a : b;]==]
+  [==[return a;]==])
+mutant(mend_twice fuzz_journal records apps/jobs/journal.cpp
+  [==[const bool before = opened && opened->number() < next;]==]
+  [==[const bool before = false;]==])
+mutant(meta_quote_escaped fuzz_metadata facts apps/runtime/metadata.cpp
+  [==[if (text[i] == '\\') {]==]
+  [==[if (false) {]==])
+mutant(xmp_quote_kept fuzz_metadata facts vision/image/xmp.cpp
+  [==[} else if (piece == "\"") {]==]
+  [==[} else if (false) {]==])
+mutant(escape_c1_end fuzz_escape jobs engine/core/error.cpp
+  [==[(c >= 0x7f && c < 0xa0)]==]
+  [==[(c >= 0x7f && c < 0x9f)]==])
+mutant(line_isolate_kept fuzz_escape jobs apps/captions/text_forms.cpp
+  [==[(c >= 0x2060 && c <= 0x2069)]==]
+  [==[(c >= 0x2060 && c <= 0x2068)]==])
+mutant(preview_rows_uneven fuzz_preview previews apps/studio/preview_wire.cpp
+  [==[if (!whole) {]==]
+  [==[if (false) {]==])
+mutant(preview_length_unchecked fuzz_preview previews apps/studio/preview_wire.cpp
+  [==[if (bytes > kPreviewFrameBytes) {]==]
+  [==[if (bytes > kPreviewFrameBytes + 1) {]==])
+mutant(clip_time_repeats fuzz_clip clips video/codec/video_decoder.cpp
+  [==[|| since <= last;]==]
+  [==[|| since < last;]==])
