@@ -1,4 +1,4 @@
-// The program's way to strangers' clips: a confined process demuxes and decodes, asks for the
+// The program's way to strangers' videos: a confined process demuxes and decodes, asks for the
 // file's bytes piece by piece and gives frames back, one at a time. Memory does not grow with the
 // length of a video, but for 8 bytes a frame where scan() is asked for.
 #pragma once

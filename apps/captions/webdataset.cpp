@@ -104,7 +104,7 @@ void SampleReader::take(TarSample& sample, const Member& member) {
   }
 }
 
-// Chooses the picture: the one whose whole ending is an image's; without such, the one whose last
+// Chooses the image: the one whose whole ending is an image's; without such, the one whose last
 // part is ("rgb.png").
 void SampleReader::finish(TarSample& sample) {
   std::vector<std::size_t> whole, part;

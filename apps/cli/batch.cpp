@@ -224,7 +224,7 @@ void add_job_flags(CLI::App& app, BatchFlags& flags) {
   const std::string group = "Job";
   app.add_flag("--dry-run", flags.dry_run, "check everything, estimate time and memory, and end")
       ->group(group);
-  text_flag(app, "--shard", flags.shard, "paint part I of N: I/N, auto or auto/N")->group(group);
+  text_flag(app, "--shard", flags.shard, "generate part I of N: I/N, auto or auto/N")->group(group);
   app.add_flag("--retry-failed", flags.retry_failed, "try failed items again")->group(group);
   integer_flag(app, "--max-retries", flags.max_retries, 0, 100,
                "more tries of an item that fails, in the same run")
@@ -240,7 +240,7 @@ void add_job_flags(CLI::App& app, BatchFlags& flags) {
 
 void add_batch(CLI::App& root, Session& session) {
   CLI::App* app = root.add_subcommand(
-      "batch", "paint a job file (.txt, .jsonl, .csv); 'status OUT', 'merge OUT...'");
+      "batch", "generate a job file (.txt, .jsonl, .csv); 'status OUT', 'merge OUT...'");
   const auto flags = std::make_shared<BatchFlags>();
   app->add_option("job", flags->arguments,
                   "job file; or status and an output folder, or merge and output folders");

@@ -1,4 +1,4 @@
-// What `tessera batch` does alike for images and for clips: items out of the job file, the store
+// What `tessera batch` does alike for images and for videos: items out of the job file, the store
 // opened, its end told.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Says what a job does while it paints: on stdout what is done, on stderr what is going on.
+// Says what a job does while it generates: on stdout what is done, on stderr what is going on.
 #pragma once
 
 #include <cstdint>

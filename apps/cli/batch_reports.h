@@ -38,7 +38,7 @@ struct DryRun {
   int threads = 0;
   DryCaptions captions;
 };
-// Prints count, memory and a lower bound of the time for painting: every token's pass reads the
+// Prints count, memory and a lower bound of the time for generating: every token's pass reads the
 // weights once for the batch, at the rate measured now. For captions next to it: from one pass a
 // text to one for each of its most tokens.
 int print_dry_run(const Session& session, const DryRun& run);

@@ -1,4 +1,4 @@
-// A job of clips: its check, its dry run, what it says while it runs.
+// A job of videos: its check, its dry run, what it says while it runs.
 #include "apps/cli/batch_videos.h"
 
 #include <cstdio>
@@ -33,7 +33,7 @@ VideoTask open_task(Runtime& runtime, const BatchFlags& flags) {
   } catch (const Error& error) {
     if (error.info().code != "E_MODEL_PICTURES") throw;
     ErrorInfo info = error.info();
-    info.hint = "--model with a model of videos, or items of kind image";
+    info.hint = "--model with a model of videos, or items of kind picture";
     throw Error(std::move(info));
   }
 }

@@ -398,7 +398,7 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   if (word == "status" || word == "merge") return report_job(session, flags, word);
   if (flags.images.empty() == (flags.inputs.empty() && flags.videos.videos.empty())) {
     refuse("E_FLAG_MISSING", "inputs",
-           "pictures, videos, folders, shards (.tar) or lists (.jsonl); or --image for one question",
+           "images, videos, folders, shards (.tar) or lists (.jsonl); or --image for one question",
            flags.images.empty() ? "none" : "both");
   }
   check_helper();
@@ -437,7 +437,7 @@ void add_caption(CLI::App& root, Session& session) {
       root.add_subcommand("caption", "describe images, or answer questions about them");
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
-                  "pictures, videos, folders, WebDataset shards (.tar), lists (.jsonl); or status "
+                  "images, videos, folders, WebDataset shards (.tar), lists (.jsonl); or status "
                   "or merge and an output or a folder (a folder of that name: ./status)");
   app->add_option("--image", flags->images, "an image of one question; several for one prompt")
       ->allow_extra_args(false);

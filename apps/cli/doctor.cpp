@@ -84,7 +84,7 @@ void examine_models(std::vector<Finding>& out) {
 void examine_image_reader(std::vector<Finding>& out) {
   const std::filesystem::path helper = helper_next_to_program();
   if (!file_exists(helper)) {
-    out.push_back({Health::kMissing, "picture reader", "no " + helper.string(),
+    out.push_back({Health::kMissing, "image reader", "no " + helper.string(),
                    "put tessera-helper, which is built with tessera, next to the program"});
     return;
   }
@@ -92,13 +92,13 @@ void examine_image_reader(std::vector<Finding>& out) {
     ImageReader reader;
     reader.start();
     const bool whole = reader.confinement() == kWholeConfinement;
-    out.push_back({whole ? Health::kGood : Health::kNote, "picture reader",
+    out.push_back({whole ? Health::kGood : Health::kNote, "image reader",
                    "confined by " + reader.confinement(),
                    whole ? ""
                          : "the kernel refused " + std::string(kWholeConfinement) +
                                ": describe only images that you trust, or allow seccomp"});
   } catch (const Error& error) {  // part of the result
-    out.push_back({Health::kMissing, "picture reader", format_error(error.info()),
+    out.push_back({Health::kMissing, "image reader", format_error(error.info()),
                    "build tessera-helper anew, from the same sources as tessera"});
   }
 }
@@ -125,7 +125,7 @@ void examine_videos(std::vector<Finding>& out) {
         names += (names.empty() ? "written as " : ", ") + std::string(name_of(codec));
       }
       out.push_back({names.empty() ? Health::kNote : Health::kGood,
-                     "clips ." + std::string(name_of(container)),
+                     "videos ." + std::string(name_of(container)),
                      names.empty() ? "no encoder" : names,
                      names.empty() ? "install FFmpeg's libraries with one, and build again" : ""});
     }

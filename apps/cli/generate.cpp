@@ -288,7 +288,7 @@ void add_output_flags(CLI::App& app, GenerateFlags& flags) {
 }  // namespace
 
 void add_generate(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("generate", "paint images from text");
+  CLI::App* app = root.add_subcommand("generate", "generate images from text");
   const auto flags = std::make_shared<GenerateFlags>();
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder, weight file or org/name; default " + std::string(kDefaultModel));
@@ -296,7 +296,7 @@ void add_generate(CLI::App& root, Session& session) {
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
   text_flag(*app, "--prompt-file", flags->prompt_file, "one prompt a line, # for comments");
   text_flag(*app, "--from-image", flags->from_image,
-            "paint again what this image records; other flags win");
+            "generate again what this image records; other flags win");
   add_size_flags(*app, flags->size);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   add_sampling_flags(*app, Door::kGenerate, flags->sampling);

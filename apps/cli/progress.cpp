@@ -80,10 +80,10 @@ std::string ProgressReporter::describe(const GenerateProgress& progress) const {
   const Figures figures = figures_of(progress);
   char text[200], hourly[48] = "";
   if (figures.images_per_hour) {
-    std::snprintf(hourly, sizeof hourly, "%.0f pictures/h  ", *figures.images_per_hour);
+    std::snprintf(hourly, sizeof hourly, "%.0f images/h  ", *figures.images_per_hour);
   }
   std::snprintf(text, sizeof text,
-                "picture %zu/%zu  row %lld/%lld  %s%.1f tokens/s  %.2f tokens/pass  ETA %s",
+                "image %zu/%zu  row %lld/%lld  %s%.1f tokens/s  %.2f tokens/pass  ETA %s",
                 std::min(progress.first + progress.images, images_), images_,
                 static_cast<long long>(progress.rows_done), static_cast<long long>(progress.rows),
                 hourly, figures.tokens_per_second, figures.tokens_per_pass,
@@ -232,7 +232,7 @@ void CountProgress::print(std::uint64_t done, std::uint64_t failed, double now) 
     return;
   }
   char text[120];
-  std::snprintf(text, sizeof text, "%llu described, %llu failed, %.1f pictures/s, %s",
+  std::snprintf(text, sizeof text, "%llu described, %llu failed, %.1f images/s, %s",
                 static_cast<unsigned long long>(done), static_cast<unsigned long long>(failed),
                 seconds > 0 ? static_cast<double>(done) / seconds : 0, clock_text(seconds).c_str());
   if (style_ == ProgressStyle::kLines) {

@@ -289,7 +289,7 @@ int run_video(const Session& session, const VideoFlags& flags) {
 }  // namespace
 
 void add_video(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("video", "paint a video from text, or go on with one");
+  CLI::App* app = root.add_subcommand("video", "generate a video from text, or go on with one");
   const auto flags = std::make_shared<VideoFlags>();
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder or org/name of a model of videos; default " +
@@ -297,7 +297,7 @@ void add_video(CLI::App& root, Session& session) {
   text_flag(*app, "-p,--prompt", flags->prompt, "text");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
   text_flag(*app, "--first-frames", flags->first_frames,
-            "clip or image that the video begins with: as many of its last frames as fit");
+            "video or image that the video begins with: as many of its last frames as fit");
   text_flag(*app, "--text-features", flags->text_features,
             "file of a text encoder's rows, for models that read them (Cosmos 5B, 13B)");
   setting_flag(*app, setting::kFrames, flags->frames);

@@ -1,4 +1,4 @@
-// Flags of clips: which files are some, where their scenes end, which frames a model is shown.
+// Flags of videos: which files are some, where their scenes end, which frames a model is shown.
 #pragma once
 
 #include <cstdint>

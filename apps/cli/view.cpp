@@ -86,7 +86,7 @@ void add_view_flags(CLI::App& app, const std::shared_ptr<ViewFlags>& flags) {
   choice_flag(app, "--theme", flags->theme, {"dark", "light"}, "colours");
   number_flag(app, "--scale", flags->scale, kMinViewerScale, kMaxViewerScale,
               "size of texts and spaces; else the screen's own");
-  app.add_option("files", flags->files, "pictures and videos to open")->type_name("FILE");
+  app.add_option("files", flags->files, "images and videos to open")->type_name("FILE");
 }
 
 void add_view(CLI::App& root, Session& session) {

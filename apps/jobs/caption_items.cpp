@@ -86,7 +86,7 @@ void CaptionItems::check_form(const CaptionItem& item) const {
                  .found = found});
   };
   if (item.video && options_.carry) {
-    refuse("E_CAPTION_CLIP", "pictures for a WebDataset", "a video");
+    refuse("E_CAPTION_CLIP", "images for a WebDataset", "a video");
   }
   if (!item.video && options_.subtitles) {
     refuse("E_CAPTION_SUBTITLES", "a video, whose scenes have times", "an image");

@@ -34,7 +34,7 @@ std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& imag
 bool is_of_item(const OutputFile& file, std::string_view existing);
 
 // StoreOptions::recognise: the files of the item as they stand in `folder`, if they are whole and
-// of this item; else none. `expected` are its facts before it is painted: what generating adds
+// of this item; else none. `expected` are its facts before it is generated: what generating adds
 // (tokens, passes) is not compared. With a JSON file next to it the image must have the hash that
 // stands there; without one its bytes must be those that this program writes for its pixels and
 // texts, which no damaged image has and none that another program wrote. Texts prove nothing.

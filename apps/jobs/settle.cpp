@@ -45,7 +45,7 @@ void check_kind(const JobItem& item, const JobItem& first, const std::string& fi
                 "items of kind " + kind_name(first.is_video()) + ", as in line " +
                     std::to_string(first.line),
                 "one of kind " + kind_name(item.is_video()),
-                "a model generates images or clips: a job for each");
+                "a model generates images or videos: a job for each");
   }
   if (item.is_video()) return;
   for (const JobField& field : job_fields()) {

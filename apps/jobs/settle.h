@@ -1,4 +1,4 @@
-// From the items of a job file to images to paint: an item's own fields first, then what flags,
+// From the items of a job file to images to generate: an item's own fields first, then what flags,
 // environment and config file give for the whole job; what stays open is the model's preset. Seed
 // and shard of an item follow from its id alone, so that neither order nor sharding changes a byte.
 #pragma once

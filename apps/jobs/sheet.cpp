@@ -61,7 +61,7 @@ bool sheet_is_there(const fs::path& sheet, bool overwrite) {
       for (const PngText& text : read_png_texts(sheet).texts) {
         if (text.keyword == kSheetMark) return true;
       }
-    } catch (const Error&) {  // no picture: somebody's
+    } catch (const Error&) {  // no image: somebody's
     }
     if (overwrite) return false;
   }

@@ -103,7 +103,7 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
   const bool three_axes = model.transformer().config().rope.three_axes();
   std::vector<std::int32_t> ids(given.begin(), given.end());
   if (video_id >= 0) std::replace(ids.begin(), ids.end(), video_id, image_id);
-  // Positions of whole pictures: blocks carry them through any pruning.
+  // Positions of whole images: blocks carry them through any pruning.
   std::vector<std::vector<std::array<std::int32_t, 3>>> grids, offsets;
   std::int64_t placeholders = 0;
   for (const PromptImage& image : images) {

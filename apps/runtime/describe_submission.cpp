@@ -28,7 +28,7 @@ std::string trimmed(const std::string& text) {
 bool report_confinement(const std::string& confinement, DescribeListener& listener) {
   if (confinement.empty()) return false;
   if (confinement != kWholeConfinement) {
-    listener.on_notice("pictures are read after " + confinement + ", not after " +
+    listener.on_notice("images are read under " + confinement + ", not under " +
                        std::string(kWholeConfinement) +
                        ": the kernel refused; a hostile image could do more harm");
   }

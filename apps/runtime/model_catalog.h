@@ -31,7 +31,7 @@ inline constexpr std::string_view kDefaultCaptioner = "tabletop-llava";
 // Empty = the default model. Error kModel (E_MODEL_MISSING) naming the places that were searched
 // and the one command that fetches a hub model.
 ModelReference resolve_model(const std::string& name);
-// The same where videos are painted: empty = kDefaultVideoModel.
+// The same where videos are generated: empty = kDefaultVideoModel.
 ModelReference resolve_video_model(const std::string& name);
 
 // What find_models() could tell without loading weights.

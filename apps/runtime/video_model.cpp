@@ -21,7 +21,7 @@ void check_videos(const GenerateOptions& options, const ModelSpec& spec, const s
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_NBP_TOKENIZER",
                  .file = name,
-                 .where = "clip tokenizer",
+                 .where = "video tokenizer",
                  .expected = "a model with a video tokenizer that is read (vq_config)",
                  .found = "NBP's own, which is not",
                  .hint = "`tessera inspect` looks at the model"});

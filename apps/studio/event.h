@@ -73,7 +73,7 @@ struct CaptionSavedEvent {
   std::filesystem::path image;
   std::string text;
 };
-// What paints: everything of StatusFacts but the program's memory.
+// What generates: everything of StatusFacts but the program's memory.
 struct GeneratorEvent {
   std::string device, model, dtype;
   std::uint64_t planned_bytes = 0;

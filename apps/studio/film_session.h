@@ -1,4 +1,4 @@
-// One opened clip: a thread that plays it, and for a moment one that reads the small images along
+// One opened video: a thread that plays it, and for a moment one that reads the small images along
 // it, each with a confined process of its own (video/frame_reader.h). Nothing that this video does
 // holds up another one.
 #pragma once

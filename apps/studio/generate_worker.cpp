@@ -86,7 +86,7 @@ void GenerateWorker::work() {
   }
 }
 
-// The boundary of one picture: what goes wrong with it fails it alone.
+// The boundary of one image: what goes wrong with it fails it alone.
 void GenerateWorker::generate(const GenerateJob& job) {
   Generation generation;
   generation.number = job.number;

@@ -1,4 +1,4 @@
-// The thread that paints: images one after the other, each told of after every pass. One model is
+// The thread that generates: images one after the other, each told of after every pass. One model is
 // kept loaded and let go only for another one.
 #pragma once
 

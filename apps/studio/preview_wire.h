@@ -1,4 +1,4 @@
-// How one program shows another an image that it paints: frames over a local connection, numbers
+// How one program shows another an image that it generates: frames over a local connection, numbers
 // little-endian. Whoever writes them is a stranger: a frame is bounded and checked as a whole
 // before anything is believed, and nothing is allocated because of a number that it names.
 //

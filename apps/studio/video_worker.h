@@ -1,4 +1,4 @@
-// Videos of the studio's queue, for the thread that paints: a model of videos is opened, writes one
+// Videos of the studio's queue, for the thread that generates: a model of videos is opened, writes one
 // video after the other, and is let go for another model. Frames are shown as they are committed,
 // the grid that comes as far as the budget of previews goes; the file is that of `tessera video`.
 #pragma once

@@ -13,9 +13,9 @@ namespace tessera {
 namespace {
 
 constexpr KeyRow kKeys[] = {
-    {Action::kGenerate, "Ctrl+Enter", "Painting", "paint with these settings"},
+    {Action::kGenerate, "Ctrl+Enter", "Painting", "generate with these settings"},
     {Action::kStop, "x", "Painting", "stop after this pass, keep what there is"},
-    {Action::kCompareMethods, "e", "Painting", "paint exact and grouped at one seed"},
+    {Action::kCompareMethods, "e", "Painting", "generate exact and grouped at one seed"},
     {Action::kPrompt, "p", "Painting", "write the prompt"},
     {Action::kSeedMode, "m", "Painting", "seed: locked, plus one, random"},
     {Action::kSeedNext, "n", "Painting", "next seed", true},

@@ -100,7 +100,7 @@ struct UiState {
 // Name of a file for people: what is no text in it shows as \xff.
 std::string name_of(const std::filesystem::path& file);
 
-// The bundled model, ready to paint: a first prompt is there.
+// The bundled model, ready to generate: a first prompt is there.
 UiState first_state(const std::string& model, std::optional<DType> storage);
 
 // Every field of settings; the seed becomes locked, so that the next image is the same one. An

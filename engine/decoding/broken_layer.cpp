@@ -36,7 +36,7 @@ std::string broken_layer(ModelPass& pass, FunctionRef<void()> add_rows) {
       if (!sound(backend, taps[tap])) first = tap;
     }
   }
-  if (first > layers) return "picture head";
+  if (first > layers) return "image head";
   return first == 0 ? "token embedding" : "layer " + std::to_string(first - 1);
 }
 

@@ -95,7 +95,7 @@ class DraftWindow {
   }
   // A draft whose distribution a draft model's verify keeps at a row; dist_row() gives ~row.
   void append_guest(std::int32_t token, std::int32_t row) {
-    expects(dists_ != DraftDistributions::kHere, "laws on a device");
+    expects(dists_ != DraftDistributions::kHere, "distributions on a device");
     const std::size_t i = grow();
     replace(i, token, ~row);
   }

@@ -12,7 +12,7 @@ LoopSpace::LoopSpace(std::size_t number, const VocabularyGrammar& grammar,
 }
 
 void LoopSpace::use(Backend& backend, const LoopParts& parts, const StreamLimits& limits) {
-  expects(limits.dists || limits.window == 1 || !parts.needs_dists(), "laws fit the limits");
+  expects(limits.dists || limits.window == 1 || !parts.needs_dists(), "distributions fit the limits");
   expects(limits.shape == parts.shape(), "the shape of passes fits the limits");
   parts_ = parts;
   verifier_.reset();  // before the new one: both together may not fit

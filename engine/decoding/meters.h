@@ -48,7 +48,7 @@ struct DecodeMeters {
   double variance = 0;       // sum over tokens of the variance of log p
   std::vector<float> transforms;  // PIT values
 
-  // Room for one picture: nothing is allocated afterwards.
+  // Room for one image: nothing is allocated afterwards.
   void start(std::size_t tokens, std::size_t window);
   double tokens_per_pass() const;
   double acceptance() const;  // accepted / tested, 0 without tests

@@ -90,7 +90,7 @@ fs::path find_tokenizer(const ModelSource& source) {
       {.kind = ErrorKind::kModel,
        .code = "E_COSMOS_TOKENIZER",
        .file = source.folder.string(),
-       .where = "clip tokenizer",
+       .where = "video tokenizer",
        .expected = "the state dict of DV8x16x16 as model.safetensors or model.pt in a folder "
                    "tokenizer/ inside, or in " +
                    std::string(kTokenizerFolders[1]) + " next to this one",

@@ -148,7 +148,7 @@ void fill_vocabulary(const JointIds& ids, ModelSpec& spec) {
 
 void check_side(const JsonReader& reader, std::string_view key, std::int64_t pixels) {
   if (pixels >= 1 && pixels <= kMaxSide) return;
-  reader.fail(key, "pictures of 1 to 16384 pixels a side", std::to_string(pixels));
+  reader.fail(key, "images of 1 to 16384 pixels a side", std::to_string(pixels));
 }
 
 void square_grid(const ModelSource& source, const JsonReader& config, ModelSpec& spec) {

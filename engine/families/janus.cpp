@@ -160,7 +160,7 @@ void finish_geometry(const JsonReader& reader, std::string_view key, std::int64_
                      std::int64_t max_positions, ModelSpec& spec) {
   const std::int64_t side = grid * spec.vq.downsample();
   if (grid < 1 || side > kMaxSide) {
-    reader.fail(key, "pictures of 1 to 16384 pixels a side", std::to_string(side));
+    reader.fail(key, "images of 1 to 16384 pixels a side", std::to_string(side));
   }
   StreamModelConfig& model = spec.model;
   model.grid_rows = model.grid_cols = grid;

@@ -204,7 +204,7 @@ void settle_grid(const ModelSource& source, const fs::path& weights, Geometry& g
     g.grid = side / downsample;
   }
   if (g.grid * downsample > kMaxSide) {
-    refuse(source.config_file, "block_size", "pictures of at most 16384 pixels a side",
+    refuse(source.config_file, "block_size", "images of at most 16384 pixels a side",
            std::to_string(g.grid * downsample));
   }
 }

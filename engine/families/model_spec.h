@@ -81,7 +81,7 @@ struct SamplingDefaults {
   double top_p = 1.0;
 };
 
-// A model of clips: its stream holds model.grids grids of codes.
+// A model of videos: its stream holds model.grids grids of codes.
 struct VideoSpec {
   std::int64_t rate = 8;  // frames a second, as it was trained
   // Frames that the first grid stands for, and each further one.

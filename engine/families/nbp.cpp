@@ -165,7 +165,7 @@ void check_fit(const ModelSpec& spec, const std::string& file) {
   const BlockModelConfig& blocks = *spec.blocks;
   for (const std::int64_t side : {spec.image_height(), spec.image_width()}) {
     if (side <= kMaxSide) continue;
-    refuse(file, "clip_config", "pictures of at most 16384 pixels a side", std::to_string(side));
+    refuse(file, "clip_config", "images of at most 16384 pixels a side", std::to_string(side));
   }
   if (spec.model.grid_rows * spec.model.grid_cols % blocks.block != 0) {
     refuse(file, "token_number_per_step", "a divisor of a grid's codes",

@@ -131,7 +131,7 @@ void add_describing(std::shared_ptr<const Json> config, const std::optional<Json
                  .code = "E_FAMILY",
                  .file = (folder / "config.json").string(),
                  .where = "model_type",
-                 .expected = "a family that describes pictures: " + describing_types(),
+                 .expected = "a family that describes images: " + describing_types(),
                  .found = !config->is_object() ? "no object"
                           : row != nullptr
                               ? model_type(*config) + ", which has no vision_config: it only generates"

@@ -51,7 +51,7 @@ struct BlockModelConfig {
             .begins = start == BlockStart::kHybrid,
             .begin_id = static_cast<std::int32_t>(codes)};
   }
-  // Cached rows of a clip: its prompt, and all tokens that something is predicted from.
+  // Cached rows of a video: its prompt, and all tokens that something is predicted from.
   std::int64_t cache_rows(std::int64_t prompt_tokens, std::int64_t stream) const {
     return prompt_tokens + reading().rows_of(stream - block);
   }

@@ -30,7 +30,7 @@ DistributionPipeline<Real>::DistributionPipeline(const DistributionSettings& set
   expects(settings.guidance >= 0 && settings.temperature >= 0 && settings.top_k >= 0 &&
               settings.top_p > 0 && settings.top_p <= 1 && settings.typical > 0 &&
               settings.typical <= 1 && settings.min_p >= 0 && settings.min_p <= 1,
-          "law settings in range");
+          "distribution settings in range");
   support_.resize(codes_);
   logits_.resize(codes_);
   weights_.resize(codes_);

@@ -82,7 +82,7 @@ struct VideoPolicy {
   bool operator==(const VideoPolicy&) const = default;
 };
 
-// A policy for frames from that of pictures: tiles are not cut, the base view alone is shown.
+// A policy for frames from that of images: tiles are not cut, the base view alone is shown.
 PreprocessPolicy frame_policy(PreprocessPolicy image);
 
 }  // namespace tessera

@@ -34,7 +34,7 @@ void locate_tower(VisionTower& tower, const Checkpoint& checkpoint) {
                .file = checkpoint.tensors().empty()
                            ? std::string()
                            : checkpoint.file_of(checkpoint.tensors().begin()->first),
-               .where = "picture encoder",
+               .where = "image encoder",
                .expected = wanted,
                .found = "none of them"}};
 }

@@ -106,7 +106,7 @@ TEST(ImageBadFilesCatalogue, OneReaderProcessOutlivesThemAll) {
     ++(bad_sample.code.empty() ? replaced : refused);
   }
   EXPECT_EQ(reader.processes_started(), 1u);
-  std::printf("pictures: %zu refused by name, %zu replaced, 1 process\n", refused, replaced);
+  std::printf("images: %zu refused by name, %zu replaced, 1 process\n", refused, replaced);
 }
 
 // The guide itself is checked: it complains of each part of a wrong label.

@@ -104,7 +104,7 @@ std::byte* GuardedMemory::open(const void* address, std::size_t bytes, const cha
 std::string GuardedMemory::describe(const void* address) const {
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) - device_);
   const Block* const block = block_of(offset);
-  if (block == nullptr) return "beside every block";
+  if (block == nullptr) return "next to every block";
   return "byte " + std::to_string(offset - block->offset) + " of " + block->what;
 }
 

@@ -59,7 +59,7 @@ std::string render_chat(const ChatForm& form, const std::vector<ChatTurn>& turns
                         bool add_generation_prompt);
 std::string prompt_text(const Prompt& prompt);
 
-// What the model sees of one image or clip: `tokens` visual tokens, for SmolVLM and Idefics3 of
+// What the model sees of one image or video: `tokens` visual tokens, for SmolVLM and Idefics3 of
 // each of rows x columns tiles and of the whole image besides; rows = columns = 0: the whole
 // alone.
 struct ImageLayout {

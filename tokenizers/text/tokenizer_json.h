@@ -1,5 +1,5 @@
 // tokenizer.json -> the parts of a TextTokenizer. Everything is checked here, so that the parts
-// hold what they promise: ids dense and unique, merges between known tokens, patterns that compile.
+// hold what they guarantee: ids dense and unique, merges between known tokens, patterns that compile.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ struct MovqTokenizer::TimeSide {
   }
 };
 
-// The layers of a side at one place of a clip: what each of them read last.
+// The layers of a side at one place of a video: what each of them read last.
 class MovqTokenizer::Stream {
  public:
   Stream(const MovqTokenizer& owner, const TimeSide& side, std::int64_t height, std::int64_t width)

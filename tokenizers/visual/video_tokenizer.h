@@ -1,4 +1,4 @@
-// Tokenizers of clips: frames become grids of codes one after another, as a stream, and grids
+// Tokenizers of videos: frames become grids of codes one after another, as a stream, and grids
 // become frames. What a grid stands for depends on nothing after it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Places in a clip: the frame of a moment, the times of all frames, and what ended it.
+// Places in a video: the frame of a moment, the times of all frames, and what ended it.
 #include "video/codec/video_reader.h"
 
 #include <algorithm>

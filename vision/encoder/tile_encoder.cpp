@@ -95,7 +95,7 @@ VitGrid ImageEncoder::grid_of(const Shape& pixels) const {
   if (grid.rows % cell != 0 || grid.cols % cell != 0) {
     throw Error{{.kind = ErrorKind::kUsage,
                  .code = "E_VIT_PIXELS",
-                 .where = "picture of the encoder",
+                 .where = "image of the encoder",
                  .expected = "sides of a multiple of " + std::to_string(cell) + " patches of " +
                              std::to_string(spec().patch) + " pixels",
                  .found = pixels.to_string()}};

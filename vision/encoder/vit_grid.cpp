@@ -11,7 +11,7 @@ namespace {
 [[noreturn]] void refuse(std::string expected, const Shape& found) {
   throw Error{{.kind = ErrorKind::kUsage,
                .code = "E_VIT_PIXELS",
-               .where = "picture of the encoder",
+               .where = "image of the encoder",
                .expected = std::move(expected),
                .found = found.to_string()}};
 }

@@ -1,4 +1,4 @@
-// The program's way to strangers' pictures: the bytes of a file go to a confined process that may
+// The program's way to strangers' images: the bytes of a file go to a confined process that may
 // die, pixels or an error come back. An image that crashes, hangs or exhausts that process costs
 // one error; the next image finds a fresh process.
 #pragma once

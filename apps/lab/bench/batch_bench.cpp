@@ -143,7 +143,7 @@ void report_generator(Generator& generator, const Generator& first, const std::v
       fixed_digits(per_minute, 0) + " images a minute decoding",
       fixed_digits(ratio.mean, 2) + " (" + fixed_digits(ratio.low, 2) + "-" +
           fixed_digits(ratio.high, 2) + ") times the first",
-      "a picture: prefill " + fixed_digits(1000 * generator.prefill / decoded_images, 1) + ", decode " +
+      "an image: prefill " + fixed_digits(1000 * generator.prefill / decoded_images, 1) + ", decode " +
           fixed_digits(1000 * generator.decode / decoded_images, 0) + ", pixels " +
           fixed_digits(1000 * generator.pixels / decoded_images, 0) + " ms");
 }

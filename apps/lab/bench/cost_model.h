@@ -39,7 +39,7 @@ struct StepShape {
 // One pass of the stream loop.
 struct StepPass {
   std::int64_t images = 1;
-  std::int64_t branches = 2;  // sequences a picture: 2 with guidance
+  std::int64_t branches = 2;  // sequences an image: 2 with guidance
   std::int64_t window = 1;    // rows of a sequence
   double live_rows = 0;       // cached rows that a sequence sees
 };

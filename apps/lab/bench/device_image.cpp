@@ -27,7 +27,7 @@ struct Generated {
   std::vector<std::int64_t> histogram;  // passes that committed so many tokens
 };
 
-// A way to paint: a method, how wide its passes are, and whose verdicts it follows.
+// A way to generate: a method, how wide its passes are, and whose verdicts it follows.
 struct Way {
   std::string name;  // "image.coupled"
   std::int64_t window = 1;

@@ -164,7 +164,7 @@ class DistributionCase {
 
   bool on_device() const { return verifier_ != nullptr; }
 
-  // Seconds. Judged: with records on the host, or with the logits there where the host verifies.
+  // Seconds. Verified: with records on the host, or with the logits there where the host verifies.
   double once(bool verified) {
     const double began = monotonic_seconds();
     pass_.begin();

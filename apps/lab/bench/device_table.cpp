@@ -122,16 +122,16 @@ class Table {
            1.15, "", 3);
     target("cuBLASLt's time by own products', 16 to 128 rows",
            last("linear.skinny.gain", "", "/cublaslt_over_own", any), Want::kAtLeast, 1.3, "", 2);
-    target("picture at 1B, transformers eager by own", peer_ratio("transformers eager"),
+    target("image at 1B, transformers eager by own", peer_ratio("transformers eager"),
            Want::kAtLeast, 10, "", 1);
-    target("picture at 1B, compiled PyTorch by own", peer_ratio("torch compiled"), Want::kAtLeast,
+    target("image at 1B, compiled PyTorch by own", peer_ratio("torch compiled"), Want::kAtLeast,
            1.5, "", 2);
     for (const auto& [title, dims] : {std::pair{"1B", k1B}, std::pair{"7B", k7B}}) {
       target(std::string("replayed coupled images at ") + title + ", times plain",
              largest(numbers("image.coupled", dims, "/gain_over_plain/median", any)),
              Want::kAtLeast, 3.7, "", 2);
     }
-    target("law, acceptance and commit, of a step",
+    target("distribution, acceptance and commit, of a step",
            percent(largest(numbers("law.share", "", "/share_of_step", any))), Want::kAtMost, 3,
            " %", 1);
     target("reads of the host in a pass",

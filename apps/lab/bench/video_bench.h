@@ -1,4 +1,4 @@
-// Clips: decoding methods against plain decoding on held-out sentences, each pair in turn so that a
+// Videos: decoding methods against plain decoding on held-out sentences, each pair in turn so that a
 // method's latency is a ratio within one run; and what reading videos of growing length for a
 // captioner holds in memory.
 #pragma once

@@ -211,7 +211,7 @@ void add_scene(CLI::App& root, Session& session) {
   CLI::Option* folder =
       text_flag(*app, "--output-dir", flags->output_dir, "folder for the images");
   text_flag(*app, "--sheet", flags->sheet, "one PNG with all images on a grid");
-  integer_flag(*app, "--columns", flags->columns, 1, 256, "pictures a row of the sheet");
+  integer_flag(*app, "--columns", flags->columns, 1, 256, "images a row of the sheet");
   text_flag(*app, "--scene", flags->scene, "render the scene of this JSON file");
   app->add_flag("--overwrite", flags->overwrite, "replace files that are there");
   integer_flag(*app, "-t,--threads", flags->threads, 0, 1024, "threads; 0 = one per core");

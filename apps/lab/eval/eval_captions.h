@@ -23,7 +23,7 @@ struct EvalCaptions {
   std::string model;
   std::vector<Marks> marks;     // by image; a text that is no canonical caption earns nothing
   std::int64_t unreadable = 0;  // such texts
-  // By picture: tokens, and seconds.
+  // By image: tokens, and seconds.
   std::vector<double> kept, total, encode, select, first, prefill;
   Image first_image;
   std::vector<VisualBlock> first_kept;  // of the first image

@@ -58,7 +58,7 @@ void check_fit(const ModelSpec& spec, const std::string& model, const SceneReade
   const std::int64_t height = spec.image_height();
   const std::string wanted = scorer.refuses(width == height ? width : 0);
   if (!wanted.empty()) {
-    refuse("picture size", wanted, std::to_string(width) + "x" + std::to_string(height));
+    refuse("image size", wanted, std::to_string(width) + "x" + std::to_string(height));
   }
 }
 

@@ -147,7 +147,7 @@ VideoEvaluation::VideoEvaluation(const EvalVideosRequest& request, const EvalVid
   report_.scorer = scorer_->name();
   report_.method = task_.method();
   if (const std::string wanted = scorer_->refuses(kEvalVideoSide); !wanted.empty()) {
-    refuse("E_EVAL_MODEL", report_.scorer, "picture size", wanted, std::to_string(kEvalVideoSide));
+    refuse("E_EVAL_MODEL", report_.scorer, "image size", wanted, std::to_string(kEvalVideoSide));
   }
   check_frames();
 }

@@ -18,7 +18,7 @@ constexpr std::string_view kHelp =
     "usage: scene_dump [--seed S] [--split train|val|holdout] [--start I] [--count N]\n"
     "                  [--size PIXELS] [--frames F] [--threads T] [--no-pixels] [--no-json]\n"
     "Writes, for each scene, one line of JSON and size*size*3 bytes of RGB to standard output;\n"
-    "with --frames (1 to 16) clips: one line and the frames' pixels one after another.\n";
+    "with --frames (1 to 16) videos: one line and the frames' pixels one after another.\n";
 
 struct Options {
   SceneSetRequest set;

@@ -1,4 +1,4 @@
-// Sentences about clips: each solid with its motion, the floor, the camera if it moves.
+// Sentences about videos: each solid with its motion, the floor, the camera if it moves.
 #include <array>
 
 #include "apps/lab/scene/caption.h"

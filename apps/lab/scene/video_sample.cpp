@@ -1,4 +1,4 @@
-// Draws clips: attributes, then motions, then places by rejection until every frame is fit to see.
+// Draws videos: attributes, then motions, then places by rejection until every frame is fit to see.
 #include <algorithm>
 
 #include "apps/lab/scene/video.h"

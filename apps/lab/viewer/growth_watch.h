@@ -1,4 +1,4 @@
-// What the self-test saw of an image that is painted: in how many frames, one right after the
+// What the self-test saw of an image that is generated: in how many frames, one right after the
 // other, rows of tokens grew, and whether the screen showed them. Pure.
 #pragma once
 

@@ -151,7 +151,7 @@ void list(Ui& ui, float high) {
   ImGui::EndChild();
 }
 
-// The text of a picture: what the captioner wrote in this session, else its sidecar's.
+// The text of an image: what the captioner wrote in this session, else its sidecar's.
 std::string text_of(const Snapshot& snapshot, const std::filesystem::path& path) {
   for (const CaptionEntry& one : snapshot.captions) {
     if (one.path.native() == path.native()) return one.text;

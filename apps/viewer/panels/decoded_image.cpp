@@ -140,7 +140,7 @@ std::vector<std::string> described_spot(const UiState& state, const StageImage& 
   const bool inside = state.report.area.contains(mouse.x, mouse.y);
   std::optional<CellPosition> cell = state.cursor;
   const Generation* generation = decoded_image.generation;
-  // What is placed may be another picture: of a comparison, or of the frame before.
+  // What is placed may be another image: of a comparison, or of the frame before.
   const bool placed = decoded_image.image != nullptr && decoded_image.image->width == shown.width &&
                       decoded_image.image->height == shown.height;
   if (inside && placed) {

@@ -1,4 +1,4 @@
-// What is known of the shown picture: how it was made, what each pass accepted, what lies under the
+// What is known of the shown image: how it was made, what each pass accepted, what lies under the
 // mouse.
 #include <algorithm>
 
@@ -172,7 +172,7 @@ void details_panel(Ui& ui) {
   const GalleryEntry* entry = gallery_entry(ui.snapshot, image.file);
   if (image.film != nullptr) return film_details(ui, image, entry);
   if (image.generation == nullptr && image.file.empty()) {
-    empty_state("No image is shown", "Paint one, or choose one of the gallery.");
+    empty_state("No image is shown", "Generate one, or choose one of the gallery.");
     return;
   }
   const ImageFacts* recorded = entry != nullptr && entry->facts ? &*entry->facts : nullptr;

@@ -91,7 +91,7 @@ std::string guarantee_text(const DecodeMethod& method) {
     case Guarantee::kSameTokens:
       return "the same image as plain decoding";
     case Guarantee::kLossless:
-      return "pictures of the same distribution";
+      return "images of the same distribution";
     case Guarantee::kNone:
       break;
   }
@@ -273,7 +273,7 @@ void buttons(Ui& ui) {
     ui.act(Action::kCompareMethods);
   }
   hint(
-      "paints this prompt twice at one seed, once keeping the distribution (sjd), once by grouped "
+      "generates this prompt twice at one seed, once keeping the distribution (sjd), once by grouped "
       "acceptance (gsd), side by side (e)");
 }
 

@@ -1,6 +1,6 @@
 // A draft from the distribution that a neighbour had: the position one row above (in the first row, and past
 // what has a distribution yet, the last committed one). Drawn with the position's own noise, recorded as
-// that distribution, therefore exact. Keeps the distributions of one row of the picture: columns x V numbers an item,
+// that distribution, therefore exact. Keeps the distributions of one row of the image: columns x V numbers an item,
 // or, where a device verifies, has that device keep and draw from them.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace tessera {
 
 // How the candidates of a position come from their recorded distribution.
 enum class Candidates : std::uint8_t {
-  kIndependent,  // each drawn from the law: repeats are possible
+  kIndependent,  // each drawn from the distribution: repeats are possible
   kDistinct,     // drawn one after another without replacement
   kLikeliest,    // no chance in them: the likeliest ones
   kRace,         // the first of the race under the position's noise

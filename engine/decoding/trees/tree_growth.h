@@ -3,7 +3,7 @@
 // then one line below the first path until the room is used up. Growth by value (DySpec, arXiv
 // 2410.11744) always fills the slot that is likeliest to be reached: the chance that the path to it
 // is accepted and that the candidates before it are refused. That shape follows drafts and their
-// laws: where drafts outlive the pass it would tell of them, and only equality may ask for it.
+// distributions: where drafts outlive the pass it would tell of them, and only equality may ask for it.
 //
 // The distributions of a node's children come from the window that the last pass left, one a depth, whoever
 // the parent (they only propose), or from a model that is asked node by node. In the former case

@@ -7,7 +7,7 @@
 // it refused, one a position: proactive drafting (SJD-PAC, arXiv 2603.18599) with its three faults
 // repaired - the first accepted candidate is taken, candidates are drawn from the distribution they are
 // tested with, and a path that was right to its end is followed by a draw from its row. After the
-// walk's end the tail turns rows into the next pass's laws: the rows of the path it ended on, then
+// walk's end the tail turns rows into the next pass's distributions: the rows of the path it ended on, then
 // those of the first path.
 #pragma once
 

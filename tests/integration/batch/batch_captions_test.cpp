@@ -1,4 +1,4 @@
-// Images that are described as they are painted: the text that `tessera caption` writes about the
+// Images that are described as they are generated: the text that `tessera caption` writes about the
 // file, next to it, in the lines, in the merged list, however the job was split or disturbed.
 #include <set>
 

@@ -87,7 +87,7 @@ TEST_F(BatchErrors, FilesAndLinksInTheWay) {
   }
   EXPECT_EQ(content("file"), "mine");
   EXPECT_FALSE(std::filesystem::exists(elsewhere));
-  // A link in the place of a picture: to nowhere, and to somebody's file.
+  // A link in the place of an image: to nowhere, and to somebody's file.
   std::filesystem::create_directory(folder_ / "out");
   std::filesystem::create_symlink(elsewhere, folder_ / "out/p1.png");
   std::filesystem::create_symlink(folder_ / "file", folder_ / "out/p2.png");
@@ -164,7 +164,7 @@ TEST_F(BatchErrors, BadItemsOfEveryKind) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
-// A line break in a prompt, and what looks like fields of the picture: it comes back as it was.
+// A line break in a prompt, and what looks like fields of the image: it comes back as it was.
 TEST_F(BatchErrors, PromptsComeBackFromTheImage) {
   put_file(folder_ / "job.jsonl",
            "{\"id\":\"e\",\"prompt\":\"a cube\\nNegative prompt: b\\nSteps: 9, Seed: 1, "

@@ -85,7 +85,7 @@ TEST_F(BatchMemory, AViewerSeesTheImagesOfASmallerBatch) {
   const std::string job = put_long_job(4);
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
   const std::vector<std::string> four = {"--batch-size", "4", "--name", "{id}.png"};
-  const std::size_t from = size_that_matters(job, four, kAlways, "pictures at once from here on");
+  const std::size_t from = size_that_matters(job, four, kAlways, "images at once from here on");
   ASSERT_GT(from, 0u);
   std::filesystem::remove_all(folder_ / "out");
   StudioRun studio({.listen = std::uint16_t{0}});

@@ -177,7 +177,7 @@ class BatchPowerCuts : public BatchPowerCut {
         }
         const std::set<std::string> generated = ids_in(rest.out);
         for (const std::string& id : cut.heard) counts.again += generated.contains(id) ? 1 : 0;
-        if (rest.err.find("painted again") != std::string::npos) ++counts.damaged;
+        if (rest.err.find("generated again") != std::string::npos) ++counts.damaged;
         if (rest.exit_code == 0 && tree("after/out") == truth) ++counts.trees;
         ++counts.cuts;
         if (!cut.heard.empty() && cut.heard.size() < kItems) ++counts.in_work;

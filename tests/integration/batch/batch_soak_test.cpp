@@ -1,4 +1,4 @@
-// A thousand pictures: memory and descriptors stay where they were, the journal stays small.
+// A thousand images: memory and descriptors stay where they were, the journal stays small.
 #include <chrono>
 #include <thread>
 
@@ -38,7 +38,7 @@ TEST_F(BatchSoak, MemoryAndDescriptorsStayFlat) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(images("out").size(), kImages);
   EXPECT_LT(content(journal).size(), 400 * kImages);
-  // What is held between pictures: the least of each quarter of the last half.
+  // What is held between images: the least of each quarter of the last half.
   constexpr std::size_t kParts = 4;
   std::vector<std::int64_t> floors(kParts, INT64_MAX);
   std::int64_t descriptors = 0;

@@ -157,7 +157,7 @@ TEST_F(BatchVideos, ShardsMergeSheetAndSidecars) {
   ASSERT_EQ(run({"batch", "merge", "two", "--sheet", "sheet.png"}).exit_code, 0);
   ASSERT_EQ(run({"batch", "merge", "one", "--sheet", "sheet.png"}).exit_code, 0);
   EXPECT_EQ(tree("one"), tree("two"));
-  EXPECT_EQ(tree("one").size(), 5 * 3 + 2u) << "clips with two sidecars each, sheet and results";
+  EXPECT_EQ(tree("one").size(), 5 * 3 + 2u) << "videos with two sidecars each, sheet and results";
   for (const auto& [name, bytes] : tree("one")) {
     if (!name.ends_with(".json")) continue;
     const Json record = Json::parse(bytes);
@@ -335,7 +335,7 @@ TEST_F(BatchVideos, BadItemsAreHeardWithLineAndColumn) {
           "line 2, column 1");
   refused("{\"kind\":\"video\",\"prompt\":\"b\",\"first-frames-sha256\":\"00\"}",
           "line 2, column 1");
-  refused("{\"prompt\":\"b\"}", "one of kind image");
+  refused("{\"prompt\":\"b\"}", "one of kind picture");
   put_file(folder_ / "job.csv", "prompt,kind\r\na,video\r\nb,movie\r\n");
   expect_refused(videos("job.csv", "out"), "line 3, column 3");
   put_file(folder_ / "job.jsonl", "{\"prompt\":\"a\",\"frames\":8}\n");

@@ -94,7 +94,7 @@ TEST_F(CaptionPrune, WhatCannotBePrunedIsRefusedBeforeAnythingIsWritten) {
   refused({"--prune", "random", "--parity"}, "divprune, vispruner, visionzip, hired, flowcut");
 }
 
-// A method's number hangs on the picture: images that differ get different ones, and the same
+// A method's number hangs on the image: images that differ get different ones, and the same
 // image the same.
 TEST_F(CaptionPrune, AMethodFindsItsOwnNumber) {
   for (const PrunerRow& row : pruner_table()) {

@@ -26,7 +26,7 @@ TEST_F(CaptionWalls, ARefusedWallIsHeardOnce) {
   without_seccomp([&] {
     const ProgramResult fewer = caption({"in", "-o", "fewer.jsonl"});
     EXPECT_EQ(notices(fewer.err), 1u) << fewer.err;
-    EXPECT_NE(fewer.err.find("behind limits, not after limits and system calls"),
+    EXPECT_NE(fewer.err.find("under limits, not under limits and system calls"),
               std::string::npos)
         << fewer.err;
     const ProgramResult one = caption({"--image", "in/p1.png", "-p", "What is there?"});

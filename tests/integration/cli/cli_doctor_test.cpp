@@ -19,12 +19,12 @@ class CliDoctor : public ProgramTest {
 };
 
 TEST_F(CliDoctor, TriesTheProcessThatReadsImages) {
-  const auto whole = finding(run({"doctor", "--json"}), "picture reader");
+  const auto whole = finding(run({"doctor", "--json"}), "image reader");
   EXPECT_EQ(whole.at("state"), "ok") << whole;
   EXPECT_EQ(whole.at("text"), "confined by " + std::string(kWholeConfinement));
   if (kWholeConfinement == "nothing") return;
   without_seccomp([&] {
-    const auto fewer = finding(run({"doctor", "--json"}), "picture reader");
+    const auto fewer = finding(run({"doctor", "--json"}), "image reader");
     EXPECT_EQ(fewer.at("state"), "note");
     EXPECT_EQ(fewer.at("text"), "confined by limits");
     EXPECT_NE(fewer.at("fix"), "");
@@ -38,13 +38,13 @@ TEST_F(CliDoctor, MissesAReaderThatIsNotThereOrSaysNothing) {
   std::filesystem::copy_file(TESSERA_PROGRAM, program);
   const ProgramResult none = run_program(program.string(), {"doctor", "--json"});
   EXPECT_EQ(none.exit_code, 4) << none.err;
-  EXPECT_EQ(finding(none, "picture reader").at("state"), "missing");
+  EXPECT_EQ(finding(none, "image reader").at("state"), "missing");
   put_file(helper, "#!/bin/sh\necho I am another program >&0\n");
   std::filesystem::permissions(helper, std::filesystem::perms::owner_all);
   const ProgramResult other = run_program(program.string(), {"doctor", "--json"});
   EXPECT_EQ(other.exit_code, 4) << other.err;
-  EXPECT_EQ(finding(other, "picture reader").at("state"), "missing");
-  EXPECT_NE(finding(other, "picture reader").at("text").get<std::string>().find("greeting"),
+  EXPECT_EQ(finding(other, "image reader").at("state"), "missing");
+  EXPECT_NE(finding(other, "image reader").at("text").get<std::string>().find("greeting"),
             std::string::npos);
 }
 
@@ -54,7 +54,7 @@ TEST_F(CliDoctor, ListsTheEncodersOfEveryContainer) {
   EXPECT_EQ(process.at("state"), "ok") << process;
   EXPECT_EQ(process.at("text"), "confined by " + std::string(kWholeConfinement));
   for (const VideoContainer container : kVideoContainers) {
-    const auto line = finding(result, "clips ." + std::string(name_of(container)));
+    const auto line = finding(result, "videos ." + std::string(name_of(container)));
     std::string names;
     for (const VideoCodec codec : codecs_there(container, {.program = TESSERA_VIDEO})) {
       names += (names.empty() ? "written as " : ", ") + std::string(name_of(codec));
@@ -62,7 +62,7 @@ TEST_F(CliDoctor, ListsTheEncodersOfEveryContainer) {
     EXPECT_EQ(line.at("state"), names.empty() ? "note" : "ok");
     EXPECT_EQ(line.at("text"), names.empty() ? "no encoder" : names);
   }
-  EXPECT_EQ(finding(result, "clips .webp").at("text"), "written as webp");
+  EXPECT_EQ(finding(result, "videos .webp").at("text"), "written as webp");
   EXPECT_NE(run({"doctor"}).out.find("ok  videos .webp: written as webp\n"), std::string::npos);
   if (kWholeConfinement == "nothing") return;
   without_seccomp([&] {

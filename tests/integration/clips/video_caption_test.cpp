@@ -1,4 +1,4 @@
-// `tessera caption` over clips: scenes with right times, where captions go, what a second run does,
+// `tessera caption` over videos: scenes with right times, where captions go, what a second run does,
 // videos that are broken, memory. What the texts say is up to the weights and never looked at.
 #include <random>
 

@@ -1,4 +1,4 @@
-// `tessera-lab eval scenes` with the bundled model and few pictures: what it reports, that batches and
+// `tessera-lab eval scenes` with the bundled model and few images: what it reports, that batches and
 // threads do not show in the figures, and how bad requests end.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

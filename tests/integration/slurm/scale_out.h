@@ -28,7 +28,7 @@ class ScaleOutTest : public BatchTest {
     EXPECT_FALSE(results.empty());
     EXPECT_EQ(content(out + "/results.jsonl"), results);
     EXPECT_EQ(lines_of("whole/results.jsonl"), images("whole").size());
-    EXPECT_TRUE(images(out) == images("whole")) << "pictures differ";
+    EXPECT_TRUE(images(out) == images("whole")) << "images differ";
     EXPECT_EQ(temporaries(), 0u);
   }
   static std::string journal_of(const std::string& out, int shard, int of) {

@@ -1,4 +1,4 @@
-// The real program shows a studio that listens what it paints: the same pixels as in its files, and
+// The real program shows a studio that listens what it generates: the same pixels as in its files, and
 // no difference to them.
 #include "apps/studio/preview_sender.h"
 #include "tests/integration/cli/program.h"

@@ -57,7 +57,7 @@ TEST_F(BenchVideo, SeveralAtOnceAreTheSameVideos) {
 TEST_F(BenchVideo, AModelOfImagesIsRefused) {
   const ProgramResult result = run({"bench", "video", "-m", "test:tiny", "--prompts", "1"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.err.find("paints videos"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("generates videos"), std::string::npos) << result.err;
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ struct StaleParts {
 TEST(Meters, StaleDistributionIsSeen) {
   expect_sound("fault switched off", pooled(kMany, 32, 7, [] { return StaleParts(false); }));
   const DecodeMeters meters = pooled(kMany, 32, 7, [] { return StaleParts(true); });
-  std::cout << "stale law: z " << meters.z_score() << ", PIT " << meters.pit_statistic() << '\n';
+  std::cout << "stale distribution: z " << meters.z_score() << ", PIT " << meters.pit_statistic() << '\n';
   EXPECT_TRUE(std::abs(meters.z_score()) > DecodeMeters::kSuspectZ ||
               meters.pit_statistic() > DecodeMeters::kCriticalPit);
 }

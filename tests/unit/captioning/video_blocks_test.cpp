@@ -61,7 +61,7 @@ TEST_P(VideoBlocks, EveryTokenKnowsItsFrame) {
   EXPECT_GT(of_view[0], 0);
 }
 
-// Families without a place for time see frames as pictures: a frame's rows are those of its image
+// Families without a place for time see frames as images: a frame's rows are those of its image
 // alone.
 class FramesAsImages : public testing::TestWithParam<const char*> {};
 

@@ -1,4 +1,4 @@
-// Lists of pictures: every way to write one wrong is notified with line and column, before anything
+// Lists of images: every way to write one wrong is notified with line and column, before anything
 // runs.
 #include <gtest/gtest.h>
 

@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryRule,
 TEST(Drafters, DraftFromTheCodesThatWereWritten) {
   const std::vector<std::int32_t> codes = {1, 2, 3, 0, 2, 0, 1, 2};
   EXPECT_EQ(first_draft(combine("left", "drop", "exact", 2), codes), 2);
-  EXPECT_EQ(first_draft(combine("lookup", "drop", "exact", 2), codes), 3) << "behind 1 2";
+  EXPECT_EQ(first_draft(combine("lookup", "drop", "exact", 2), codes), 3) << "after 1 2";
   EXPECT_EQ(first_draft(combine("lookup", "drop", "exact", 2), {1, 2, 3}), std::nullopt);
 }
 
@@ -76,7 +76,7 @@ TEST(Enumeration, RaggedBatchesKeepTheLaw) {
       EXPECT_LT(total_variation(made, truth), 1e-12) << named.name;
     }
   }
-  std::cout << "two pictures: " << paths << " paths\n";
+  std::cout << "two images: " << paths << " paths\n";
 }
 
 // The first pass gives the first token and the last one is never drafted: a tail's drafts are

@@ -51,7 +51,7 @@ TEST(DecodeParity, JanusGuidedGreedyTokens) {
   ASSERT_GE(want.size(), 24u);
   EXPECT_EQ(decode_greedily(kGolden + "janus/checkpoint", prompt, uncond, 5), want);
   EXPECT_NE(decode_greedily(kGolden + "janus/checkpoint", prompt, uncond, 2), want)
-      << "other guidance gives the same picture: the check would not see guidance";
+      << "other guidance gives the same image: the check would not see guidance";
   EXPECT_NE(decode_greedily(kGolden + "janus/checkpoint", prompt, prompt, 5), want);
 }
 

@@ -139,7 +139,7 @@ TEST(StreamTexts, DraftsChangeNothingButPasses) {
       }
     }
   }
-  EXPECT_GT(fewer, 20) << "guesses that are never right would prove nothing";
+  EXPECT_GT(fewer, 20) << "drafts that are never right would prove nothing";
 }
 
 // A greedy text under the exact rule is the plain one too.

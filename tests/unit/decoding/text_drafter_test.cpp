@@ -152,7 +152,7 @@ std::int64_t passes_by_hand(const Tokens& text, const StreamModel& draft, const 
   return passes;
 }
 
-// Refused drafts leave nothing behind: what is drafted next follows what stands, to the pass.
+// Refused drafts leave nothing after: what is drafted next follows what stands, to the pass.
 TEST(TextDrafts, DraftsFollowWhatStandsAfterRefusals) {
   const SmallText small = small_text(), other = small_text(small_text_spec(), 1, 99);
   std::vector<Question> list = questions(small.model, 9);
@@ -238,7 +238,7 @@ TEST(TextDrafts, AnotherModelChangesPassesNeverTheText) {
       }
     }
   }
-  EXPECT_GT(fewer, 20) << "guesses that are never right would prove nothing";
+  EXPECT_GT(fewer, 20) << "drafts that are never right would prove nothing";
 }
 
 TEST(TextDrafts, TheExactRuleKeepsGreedyTexts) {

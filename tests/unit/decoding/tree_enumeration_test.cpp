@@ -259,7 +259,7 @@ void expect_lossless_from_source(std::string_view tree, unsigned tables, double 
     }
   }
   EXPECT_GT(seen.watch.next_to, 1000u) << "drafts hardly ever branched";
-  EXPECT_EQ(misplaced, 0u) << "laws were asked for twice, or before their parents'";
+  EXPECT_EQ(misplaced, 0u) << "distributions were asked for twice, or before their parents'";
   EXPECT_EQ(seen.watch.beyond, 0u) << "rows after the last token that an image can use";
 }
 

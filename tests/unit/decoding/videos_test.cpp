@@ -198,7 +198,7 @@ TEST_P(LoopVideoModels, GivenTokensGoOnAsIfTheyHadBeenDrawn) {
   }
 }
 
-// Other first tokens, another clip: the given ones are read.
+// Other first tokens, another video: the given ones are read.
 TEST_P(LoopVideoModels, GivenTokensAreRead) {
   const VocabularyGrammar grammar = tiny.model.config().grammar();
   const Tokens whole = run(item(0), settled("plain"));

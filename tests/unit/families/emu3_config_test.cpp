@@ -1,4 +1,4 @@
-// Configurations of Emu3 and of small models of clips: what is read from them, and what is refused
+// Configurations of Emu3 and of small models of videos: what is read from them, and what is refused
 // by key.
 #include <gtest/gtest.h>
 

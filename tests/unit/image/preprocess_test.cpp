@@ -100,7 +100,7 @@ TEST(Preprocess, EqualsTheReferenceBitForBit) {
     ++images[words[0]];
   }
   EXPECT_GE(images["across"], 80);
-  EXPECT_GE(images["pillow13"], 3) << "pictures that the order of the passes changes";
+  EXPECT_GE(images["pillow13"], 3) << "images that the order of the passes changes";
 }
 
 TEST(Preprocess, IsViewsThatAreNormalised) {

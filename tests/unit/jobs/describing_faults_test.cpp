@@ -129,7 +129,7 @@ TEST_F(DescribingFaults, WhereMemoryDoesNotLastFewerTextsAreTried) {
     generate(tools, heard);
     EXPECT_EQ(heard.done, "abcdefgh");
     EXPECT_EQ(heard.failed, "");
-    EXPECT_EQ(generated, (std::vector<std::int64_t>{8})) << "pictures are not generated again";
+    EXPECT_EQ(generated, (std::vector<std::int64_t>{8})) << "images are not generated again";
     EXPECT_EQ(words.runs, (std::vector<std::size_t>{8, 8, 4, 2, 2, 2, 2}));
     EXPECT_EQ(heard.turns, 1);
     EXPECT_EQ(heard.fewer_texts, (std::vector<std::int64_t>{4, 2})) << "once a level";

@@ -182,7 +182,7 @@ TEST_F(Generation, ImagesThatProveThemselvesAreNotGeneratedAgain) {
   EXPECT_TRUE(proven_files(items_[0], task_.prepare(request_of(items_[0])).facts, {}, folder_.out())
                   .empty())
       << "another prompt";
-  items_[0].item.prompt = "picture a";
+  items_[0].item.prompt = "image a";
   EXPECT_TRUE(proven_files(items_[0], task_.prepare(request_of(items_[0])).facts,
                            {.endings = {".txt"}}, folder_.out())
                   .empty())

@@ -1,4 +1,4 @@
-// Text files next to pictures: policies, hazards of names and links, and every call of the I/O layer
+// Text files next to images: policies, hazards of names and links, and every call of the I/O layer
 // made to fail or the run stopped there, after which a second run must leave each caption once.
 #include "apps/jobs/sidecar.h"
 

@@ -290,12 +290,12 @@ TEST(StoreCrash, NoPowerCutLosesAnything) {
   EXPECT_GT(model.crash_points, 5000u);
 }
 
-// Segments of clips: what was called durable stands after any cut, and a video that is over leaves
+// Segments of videos: what was called durable stands after any cut, and a video that is over leaves
 // nothing of them.
 TEST(StoreCrash, NoPowerCutLosesASegment) {
   CrashModel model({.items = video_job(2), .crashes = 2, .videos = true});
   model.explore();
-  print("clips in segments, two crashes", model);
+  print("videos in segments, two crashes", model);
   EXPECT_EQ(model.bad.sum(), 0u) << model.first_problem;
   EXPECT_GT(model.crash_points, 1000u);
 }

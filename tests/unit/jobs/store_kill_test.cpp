@@ -45,7 +45,7 @@ class StoreKill : public ::testing::Test {
   void expect_resumed(const std::string& heard) {
     std::string again;
     run_store(folder_.out(), items_, [&](const std::string& id) { again += id; });
-    for (const char id : heard) ASSERT_EQ(again.find(id), std::string::npos) << "painted twice";
+    for (const char id : heard) ASSERT_EQ(again.find(id), std::string::npos) << "generated twice";
     ASSERT_GE(heard.size() + again.size() + 1, items_.size()) << "recorded, and told to nobody";
     ASSERT_EQ(folder_.outputs(), whole_);
     ASSERT_EQ(run_store(folder_.out(), items_), 0);

@@ -20,7 +20,7 @@ struct Heads {
 
 constexpr std::int64_t kRows = 5, kCapacity = 9;
 
-// What qkv_rope leaves behind: queries, and the caches as f32.
+// What qkv_rope leaves after: queries, and the caches as f32.
 struct Turned {
   std::vector<float> q, keys, values;
 };

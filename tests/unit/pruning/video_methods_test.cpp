@@ -133,7 +133,7 @@ TEST(VideoBudget, DivPruneSeesAllFramesAsOneSet) {
 TEST(VideoBudget, EveryFrameHasItsShareUnderEveryMethodOfTheProjector) {
   const VisualBlock block = video_block(4, 3, 3);
   for (const PrunerRow& row : pruner_table()) {
-    if (row.where != "behind the projector") continue;
+    if (row.where != "after the projector") continue;
     Budget budget = keep(12);
     budget.scope = Scope::kPerFrame;
     PruneScratch scratch;

@@ -1,4 +1,4 @@
-// Facts of a picture: JSON and `parameters` come back as they were, for any prompt; broken ones are
+// Facts of an image: JSON and `parameters` come back as they were, for any prompt; broken ones are
 // refused by path.
 #include "apps/runtime/facts.h"
 

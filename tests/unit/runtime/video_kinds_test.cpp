@@ -96,7 +96,7 @@ TEST(BlockVideos, WithoutAVideoTokenizerAreRefused) {
   model.spec.movq.reset();
   try {
     OwnVideoTask pipeline(options_for("nbp"), std::move(model), "nbp");
-    FAIL() << "clips without pixels";
+    FAIL() << "videos without pixels";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_NBP_TOKENIZER");
     EXPECT_EQ(error.exit_code(), 4);

@@ -1,4 +1,4 @@
-// Clips: every frame is an image of the world, motions go where their words say, every sampled
+// Videos: every frame is an image of the world, motions go where their words say, every sampled
 // video keeps its guarantees in every frame, JSON is as strict as that of scenes.
 #include "apps/lab/scene/video.h"
 

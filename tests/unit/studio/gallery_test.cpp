@@ -1,4 +1,4 @@
-// The gallery and opened pictures: newest first, bounded, noticed when they change; a whole corpus of bad files
+// The gallery and opened images: newest first, bounded, noticed when they change; a whole corpus of bad files
 // of bad files becomes as many problems; what an image records is recalled.
 #include "apps/studio/gallery.h"
 #include "apps/studio/event.h"
@@ -205,7 +205,7 @@ TEST(StudioGallery, GeneratedImagesComeByThemselves) {
   EXPECT_EQ(run.finished(2).file.parent_path(), run.folder / "elsewhere");
 }
 
-// A dropped picture: whole pixels, and settings that generate the very same file.
+// A dropped image: whole pixels, and settings that generate the very same file.
 TEST(StudioOpen, RecallsEveryFieldAndGeneratesTheSameBytes) {
   StudioRun run;
   GenerateSettings settings = tiny_settings("recall \xc3\xa9\n\x1b[31m", 12);

@@ -321,7 +321,7 @@ TEST(StudioGenerate, ASlowReaderMissesNoEnd) {
   for (int i = 0; i < 60000 && !file_exists(last); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  ASSERT_TRUE(file_exists(last)) << "painting does not wait for anybody to look";
+  ASSERT_TRUE(file_exists(last)) << "generating does not wait for anybody to look";
   for (std::uint64_t number = 1; number <= 8; ++number) {
     EXPECT_EQ(run.finished(number).state, GenerateState::kDone);
   }

@@ -1,4 +1,4 @@
-// Laws: byte-level tokenizers release what they were given; the heap merge equals the plain loop
+// Distributions: byte-level tokenizers release what they were given; the heap merge equals the plain loop
 // that looks for the best pair again and again; regex translation keeps Oniguruma's meaning.
 #include <gtest/gtest.h>
 

@@ -215,7 +215,7 @@ TEST_F(Frames, TheComparisonDrawsBothOnOnePlace) {
   viewer_.state().difference = true;
   frame(snapshot);
   ASSERT_TRUE(viewer_.state().report.image);
-  EXPECT_EQ(textures_.asked.size(), 1u) << "one picture: their difference";
+  EXPECT_EQ(textures_.asked.size(), 1u) << "one image: their difference";
 }
 
 TEST_F(Frames, OverlaysAddACellForEachTokenThatStands) {
