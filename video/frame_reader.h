@@ -20,7 +20,7 @@ struct FrameReaderOptions {
   VideoProcessOptions process;
 };
 
-// Errors of kind kGeneral that name the file: those of VideoReader (video/codec/clip_reader.h) and
+// Errors of kind kGeneral that name the file: those of VideoReader (video/codec/video_reader.h) and
 // of VideoProcess, E_VIDEO_MEMORY where the process's memory does not last, and those of reading the
 // file, E_IO_CHANGED where it changes meanwhile. Where the process died or spoke nonsense, it is
 // gone and every later call ends with that error.

@@ -37,7 +37,7 @@ struct VideoAbilities {
 };
 VideoAbilities video_abilities(const VideoProcessOptions& options = {});
 
-// Errors: kGeneral as VideoWriter (video/codec/clip_writer.h) and VideoProcess; kStorage for the
+// Errors: kGeneral as VideoWriter (video/codec/video_writer.h) and VideoProcess; kStorage for the
 // file.
 class FrameWriter {
  public:

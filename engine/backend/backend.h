@@ -47,7 +47,7 @@ struct DeviceMemory {
 };
 
 struct Conv2dArgs;    // engine/ops/conv2d.h
-class RowVerifierMaker;  // engine/backend/row_judge.h
+class RowVerifierMaker;  // engine/backend/row_verifier.h
 
 class Backend {
  public:

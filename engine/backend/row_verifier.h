@@ -6,7 +6,7 @@
 // candidates are drawn there too; what comes back is one small record a row and an id a candidate.
 //
 // Plain data alone, and the same decisions as the host's (engine/sampling, engine/decoding), bit
-// for bit, where logits and keys are the same: the arithmetic is that of engine/core/law_math.h,
+// for bit, where logits and keys are the same: the arithmetic is that of engine/core/dist_math.h,
 // keyed_noise.h and acceptance_math.h, every sum runs in the order of engine/core/row_tree.h, and
 // every number of chance is addressed as engine/core/philox.h says.
 #pragma once

@@ -1,5 +1,5 @@
 // Stages of the distribution over the list of ids that still stand. The arithmetic of an id is that of
-// engine/core/law_math.h; sums run in the order of engine/core/row_tree.h.
+// engine/core/dist_math.h; sums run in the order of engine/core/row_tree.h.
 #include "engine/sampling/dist.h"
 
 #include <algorithm>

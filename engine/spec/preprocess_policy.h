@@ -1,5 +1,5 @@
 // How a family prepares images and frames for its vision encoder, as data. What is done with it:
-// vision/image/preprocess.h for images, vision/image/clip_preprocess.h for frames of videos.
+// vision/image/preprocess.h for images, vision/image/video_preprocess.h for frames of videos.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // Decoding of strangers' image files: PNG, JPEG, WebP, GIF, BMP, chosen by their first bytes and
 // never by a name. Linked into the sandboxed reader process only; the program asks it through
-// vision/image/picture_reader.h.
+// vision/image/image_reader.h.
 #pragma once
 
 #include <cstdint>

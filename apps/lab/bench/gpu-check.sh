@@ -4,7 +4,7 @@
 #
 # tessera-lab lies beside this script or in --bin FOLDER, gpu_peers.py beside this script
 # (gpu-bundle.sh packs all of it). --tests FOLDER holds test programs and device_tests.txt, the list
-# of their cases of a CUDA device; where one fails nothing behind it is measured: figures of wrong
+# of their cases of a CUDA device; where one fails nothing after it is measured: figures of wrong
 # code are none. --sources: where the recorded files lie that they read. Every phase has its own time
 # and appends JSON lines to FILE; what a time limit cuts off costs that phase alone, and nothing
 # begins when --minutes (25) are over. --phases probe,parity,macro,micro,law,image,prefill,peers,
@@ -99,7 +99,7 @@ ran_here() {
   grep -q '\[  PASSED  \] [1-9]' "$log"
 }
 stop_here() {
-  say "$1: nothing behind it is measured"
+  say "$1: nothing after it is measured"
   exit 1
 }
 parity() {

@@ -1,4 +1,4 @@
-// The distribution of one row by one block: the stages of engine/sampling/law.h in the same order with the
+// The distribution of one row by one block: the stages of engine/sampling/dist.h in the same order with the
 // same bits. Logits of ids that a stage drops become NaN. Device code only.
 #pragma once
 

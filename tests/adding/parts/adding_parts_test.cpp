@@ -14,7 +14,7 @@ namespace {
 TEST(AddingARule, TakesItsFileADeviceFunctionARowAndItsTest) {
   EXPECT_EQ(files_of("adding-a-rule"),
             (std::set<std::string>{
-                "engine/decoding/rules/share_rule.h", "engine/backend/cuda/judge_rules.cuh",
+                "engine/decoding/rules/share_rule.h", "engine/backend/cuda/verify_rules.cuh",
                 "engine/decoding/method_parts.h", "tests/unit/decoding/enumeration_test.cpp"}));
   EXPECT_TRUE(lines_of("adding-a-rule", '-').empty()) << "only adds";
   EXPECT_EQ(lines_of("adding-a-rule", '+', "method_parts.h").size(), 2u) << "include and row";
