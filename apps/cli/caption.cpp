@@ -167,6 +167,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, 1, seed));
+  task.check_memory();
   for (const std::string& image : flags.images) {
     ImageSource& source = request.images.emplace_back();
     source.file = image;
@@ -333,6 +334,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   const std::uint64_t seed = settle_seed(flags);
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, flags.batch_size, seed));
+  task.check_memory();
   Json job = job_of(flags, task, inputs);
   add_video_settings(flags.videos, job);
   const std::unique_ptr<CaptionStore> store = open_caption_store(store_options(flags, shard), job);

@@ -33,19 +33,9 @@ DescribeTask open_task(Runtime& runtime, const CaptionerQuestion& question) {
   return DescribeTask(runtime, options);
 }
 
-Json memory_json(const DescribeTask& task, const PreprocessPlan& image, std::int64_t prompt_rows,
-                 std::int64_t batch) {
-  const CaptionMemoryPlan plan = plan_captioning(
-      task.model().spec(), task.backend(), task.storage(),
-      {.items = batch,
-       .prompt_rows = prompt_rows,
-       .grammar = VocabularyGrammar::line(static_cast<std::size_t>(task.model().spec().model.vocab),
-                                          static_cast<std::size_t>(kUsualTokens)),
-       .window = task.method().window,
-       .kv = task.storage(),
-       .dists = keeps_dists(task.method()),
-       .shape = task.method().shape()},
-      image);
+Json memory_json(const DescribeTask& task, const std::string& prompt,
+                 const PreprocessPlan& image) {
+  const CaptionMemoryPlan plan = task.plan(prompt, {&image, 1});
   Json out = {{"language", plan.language}, {"tower", plan.tower},       {"texts", plan.texts},
               {"encoding", plan.encoding}, {"pictures", plan.images}, {"process", plan.process},
               {"total", plan.total()}};
@@ -82,8 +72,8 @@ Json captioner_json(const CaptionerQuestion& question) {
   const PreprocessPlan image =
       plan_preprocess(spec.policy, question.width > 0 ? question.width : 640,
                       question.height > 0 ? question.height : 480);
-  const auto prompt = static_cast<std::int64_t>(
-      model.prompt_ids(question.prompt.value_or("Describe the picture."), {&image, 1}).size());
+  const std::string asked = question.prompt.value_or("Describe the picture.");
+  const auto prompt = static_cast<std::int64_t>(model.prompt_ids(asked, {&image, 1}).size());
   Json out = {
       {"model", task.model_name()},
       {"family", spec.type},
@@ -109,7 +99,7 @@ Json captioner_json(const CaptionerQuestion& question) {
       {"ffn", lm.ffn_width},
       {"vocab", whole.model.vocab},
       {"positions", text_places(whole.model)}};
-  if (question.memory) out["memory"] = memory_json(task, image, prompt, question.batch_size);
+  if (question.memory) out["memory"] = memory_json(task, asked, image);
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/caption_store.h"
 #include "apps/jobs/journal_lines.h"
+#include "apps/jobs/refusals.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -19,23 +20,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void refuse(const char* code, const fs::path& file, std::string expected,
-                         std::string found) {
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = code,
-               .file = file.string(),
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
-
 std::string name_of(const Shard& shard) {
   return "shard " + std::to_string(shard.index) + "/" + std::to_string(shard.of);
 }
 
 void check_over(const CaptionShard& shard) {
   if (shard.over) return;
-  refuse("E_MERGE_PENDING", shard.journal, "every shard over",
-         name_of(shard.shard) + (shard.begun ? ", which is not" : ", which was not begun"));
+  refuse_file(ErrorKind::kGeneral, "E_MERGE_PENDING", shard.journal, "every shard over",
+              name_of(shard.shard) + (shard.begun ? ", which is not" : ", which was not begun"));
 }
 
 struct MergedItem {
@@ -58,9 +50,10 @@ std::vector<std::pair<std::string, MergedItem>> items_of(
         const std::string other_key = other.fields->value("key", std::string());
         if (natural_less(other_key, own_key)) continue;
         if (own_key == other_key)
-          refuse("E_MERGE_CONFLICT", shard->journal, "each item in one shard",
-                 shown_id(id) + " in " + name_of(known->second.shard->shard) + " and " +
-                     name_of(shard->shard));
+          refuse_file(ErrorKind::kGeneral, "E_MERGE_CONFLICT", shard->journal,
+                      "each item in one shard",
+                      shown_id(id) + " in " + name_of(known->second.shard->shard) + " and " +
+                          name_of(shard->shard));
       }
       known->second = {shard, &record};
     }
@@ -82,8 +75,8 @@ std::vector<const CaptionShard*> shards_of(std::span<const CaptionReport> report
   std::vector<const CaptionShard*> out(reports.front().shards.size(), nullptr);
   for (const CaptionReport& report : reports) {
     if (report.shards.size() != out.size()) {
-      refuse("E_MERGE_JOB", report.output, std::to_string(out.size()) + " shards",
-             std::to_string(report.shards.size()));
+      refuse_file(ErrorKind::kGeneral, "E_MERGE_JOB", report.output,
+                  std::to_string(out.size()) + " shards", std::to_string(report.shards.size()));
     }
     for (const CaptionShard& shard : report.shards) {
       const CaptionShard*& known = out[shard.shard.index - 1];
@@ -94,8 +87,8 @@ std::vector<const CaptionShard*> shards_of(std::span<const CaptionReport> report
     check_over(*shard);
     const auto changes = json_differences(*out.front()->job, *shard->job, 8);
     if (!changes.empty()) {
-      refuse("E_MERGE_JOB", shard->journal, "the job of " + out.front()->journal.string(),
-             changes.front());
+      refuse_file(ErrorKind::kGeneral, "E_MERGE_JOB", shard->journal,
+                  "the job of " + out.front()->journal.string(), changes.front());
     }
   }
   return out;
@@ -119,8 +112,9 @@ class ShardOutputs {
   static std::unique_ptr<InputFile> open(const CaptionShard& shard) {
     auto file = std::make_unique<InputFile>(shard.output, ErrorKind::kGeneral);
     if (file->size() == shard.size) return file;
-    refuse("E_MERGE_FILE", shard.output, std::to_string(shard.size) + " bytes, as it was closed",
-           std::to_string(file->size()));
+    refuse_file(ErrorKind::kGeneral, "E_MERGE_FILE", shard.output,
+                std::to_string(shard.size) + " bytes, as it was closed",
+                std::to_string(file->size()));
   }
 
   std::map<const CaptionShard*, std::unique_ptr<InputFile>> files_;

@@ -98,18 +98,7 @@ Json CaptionDescriber::identity() const {
 
 CaptionMemoryPlan CaptionDescriber::plan(std::int64_t width, std::int64_t height) const {
   const PreprocessPlan image = plan_preprocess(task_.model().describe().policy, width, height);
-  const auto rows = task_.model().prompt_ids(kQuestion, {&image, 1}).size();
-  return plan_captioning(task_.model().spec(), task_.backend(), task_.storage(),
-                         {.items = options_.batch_size,
-                          .prompt_rows = static_cast<std::int64_t>(rows),
-                          .grammar = VocabularyGrammar::line(
-                              static_cast<std::size_t>(task_.model().spec().model.vocab),
-                              static_cast<std::size_t>(options_.max_tokens)),
-                          .window = task_.method().window,
-                          .kv = task_.storage(),
-                          .dists = keeps_dists(task_.method()),
-                          .shape = task_.method().shape()},
-                         image);
+  return task_.plan(kQuestion, {&image, 1});
 }
 
 }  // namespace tessera

@@ -26,9 +26,9 @@ struct Described {
   std::optional<ErrorInfo> error;  // why there are none
 };
 
-class Describer {
+class ImageDescriber {
  public:
-  virtual ~Describer() = default;
+  virtual ~ImageDescriber() = default;
   // Endings of the text files, ".txt" first.
   virtual const std::vector<std::string>& endings() const = 0;
   // In the order of the images. Missing memory is a text's error, or thrown.
@@ -44,7 +44,7 @@ inline constexpr std::string_view kNoMethod = "none";
 
 // By a captioning model, once for each method that drops visual tokens. The text of the first goes
 // to "STEM.txt", that of another to "STEM.METHOD.txt".
-class CaptionDescriber final : public Describer {
+class CaptionDescriber final : public ImageDescriber {
  public:
   struct Method {
     std::string name;  // kNoMethod or a pruner's

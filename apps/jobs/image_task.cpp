@@ -36,8 +36,9 @@ class ImageTask final : public Task, public GenerateListener {
     generated_.clear();
     order_ = {};
     at_work_ = ended_ = 0;
-    const auto batch = run.take_batch();
-    taken_.assign(batch.begin(), batch.end());
+    taken_.clear();
+    while (const std::optional<std::size_t> item = run.take()) taken_.push_back(*item);
+    if (taken_.empty()) return;
     if (by_turns_) tools_.describer->release();
     tools_.generate(std::make_unique<Items>(*this), *this);
   }
@@ -90,24 +91,22 @@ class ImageTask final : public Task, public GenerateListener {
   // What the generator takes from the run.
   class Items final : public GenerateSource {
    public:
-    explicit Items(ImageTask& task) : task_(task), width_(task.taken_.size()) {
+    explicit Items(ImageTask& task)
+        : task_(task), width_(task.taken_.size()), over_(task.tools_.describer != nullptr) {
       for (const std::size_t item : task.taken_) first_.push_back(task.prepare(item));
       needs_ = task.needs(first_);
     }
     LoopNeeds needs() const override { return needs_; }
     std::optional<PreparedRequest> next(Wait) override {
       if (given_ < width_) return give(std::move(first_[given_]));
-      if (task_.at_work_ == width_ || given_ - task_.ended_ >= kFinishedAhead * width_) {
-        return std::nullopt;
-      }
-      const std::optional<std::size_t> item = task_.run_->take_more();
-      if (!item) return std::nullopt;
-      task_.taken_.push_back(*item);
-      return give(task_.prepare(*item));
+      if (given_ - task_.ended_ >= kFinishedAhead * width_) return std::nullopt;
+      const std::optional<std::size_t> item = task_.run_->take(task_.at_work_);
+      if (item) task_.taken_.push_back(*item);
+      if (item) return give(task_.prepare(*item));
+      over_ = task_.run_->ended();
+      return std::nullopt;
     }
-    bool more() const override {
-      return given_ < width_ || (task_.tools_.describer == nullptr && task_.run_->gives_more());
-    }
+    bool more() const override { return given_ < width_ || !over_; }
 
    private:
     PreparedRequest give(PreparedRequest request) {
@@ -121,6 +120,7 @@ class ImageTask final : public Task, public GenerateListener {
     std::vector<PreparedRequest> first_;
     LoopNeeds needs_;
     std::size_t given_ = 0;
+    bool over_;  // the run gives no more; images that are described go batch by batch
   };
 
   PreparedRequest prepare(std::size_t item) const {
@@ -217,7 +217,7 @@ class ImageTask final : public Task, public GenerateListener {
 
 }  // namespace
 
-ImageTools::ImageTools(GenerateTask& generator, Describer* describes)
+ImageTools::ImageTools(GenerateTask& generator, ImageDescriber* describes)
     : task(generator),
       generate([&generator](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
         generator.run(std::move(source), listener);

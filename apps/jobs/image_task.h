@@ -28,9 +28,9 @@ struct ImageJobOptions {
 struct ImageTools {
   GenerateTask& task;
   std::function<void(std::unique_ptr<GenerateSource>, GenerateListener&)> generate;
-  Describer* describer = nullptr;
+  ImageDescriber* describer = nullptr;
 
-  explicit ImageTools(GenerateTask& generator, Describer* describes = nullptr);
+  explicit ImageTools(GenerateTask& generator, ImageDescriber* describes = nullptr);
 };
 
 class ImageJobListener : public SettledListener {

@@ -31,7 +31,6 @@ JobEnd JobRun::run() {
 bool JobRun::has_more() { return !again_.empty() || !back_.empty() || source_.more(); }
 
 void JobRun::work() {
-  batch_.clear();
   together_ = 0;
   alone_ = false;
   if (at_once_ == 0) return task_.work(*this);
@@ -50,12 +49,11 @@ bool JobRun::stopping() {
   return stopped_;
 }
 
-std::optional<std::size_t> JobRun::take() {
+std::optional<std::size_t> JobRun::take(std::optional<std::size_t> at_work) {
   if (stopping()) return std::nullopt;
   if (at_once_ == 0) return next();
-  if (!open_.empty() && (open_.size() >= at_once_ || alone_ || !again_.empty())) {
-    return std::nullopt;
-  }
+  const bool full = at_work.value_or(open_.size()) >= at_once_;
+  if (!open_.empty() && (full || alone_ || !again_.empty())) return std::nullopt;
   const bool alone = !again_.empty();
   const std::optional<std::size_t> item = next();
   alone_ = alone;
@@ -78,28 +76,6 @@ std::optional<std::size_t> JobRun::next() {
   const std::lock_guard lock(mutex_);
   open_.push_back(*item);
   return item;
-}
-
-std::span<const std::size_t> JobRun::take_batch() {
-  alone_ = !again_.empty();
-  const std::size_t count = alone_ ? 1 : at_once_;
-  while (batch_.size() < count) {
-    const std::optional<std::size_t> item = next();
-    if (!item) break;
-    batch_.push_back(*item);
-  }
-  together_ = batch_.size();
-  return batch_;
-}
-
-std::optional<std::size_t> JobRun::take_more() {
-  if (!gives_more() || stopping()) return std::nullopt;
-  return next();
-}
-
-bool JobRun::gives_more() {
-  if (alone_ || stopped_ || !again_.empty()) return false;
-  return !back_.empty() || source_.more();
 }
 
 bool JobRun::done(std::size_t item, FunctionRef<void()> commit) {

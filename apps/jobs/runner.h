@@ -105,16 +105,14 @@ class JobRun {
 
   // --- what tasks call, on the thread of run() but for take() and stopping() ---
 
-  // One more item to work on; nullopt when there is none now. Where items go together it is also
-  // none while as many of them are open, and while one is that failed before and goes alone.
-  std::optional<std::size_t> take();
-  // Those of one batch: as many as go together, one alone if it failed before. Never none.
-  std::span<const std::size_t> take_batch();
-  // One more item with those of take_batch(), where one of them has ended: nullopt when there is
-  // none now, when one that failed is to be tried alone, and when the run is stopping.
-  std::optional<std::size_t> take_more();
-  // Whether take_more() may give one.
-  bool gives_more();
+  // One more item to work on; nullopt when there is none now and when the run is stopping. Where
+  // items go together it is also none while as many of them are at work, and while one is open that
+  // failed before and goes alone. `at_work`: of those that are open, where the others only wait to
+  // be put down; else all of them.
+  std::optional<std::size_t> take(std::optional<std::size_t> at_work = {});
+  // Whether take() gives no more once all that are open have ended, as far as is known: asked when
+  // it gave none.
+  bool ended() { return open_.empty() || stopping(); }
   bool stopping();
   // `commit` puts the item down; its Error kGeneral fails the item. True if the item is done.
   bool done(std::size_t item, FunctionRef<void()> commit);
@@ -143,13 +141,12 @@ class JobRun {
   RunOptions options_;
   std::size_t at_once_;
   EqualFailures failures_;
-  std::mutex mutex_;                // take() may be called on another thread
-  std::deque<std::size_t> back_;    // were taken, not ended, and come before the source's
-  std::deque<std::size_t> again_;   // failed, to be tried again alone
-  std::vector<std::size_t> batch_;  // the last that was taken
-  std::vector<std::size_t> open_;   // taken, not ended
-  std::size_t together_ = 0;        // most of them at once in this work()
-  bool alone_ = false;              // the last that was taken failed before and goes alone
+  std::mutex mutex_;               // take() may be called on another thread
+  std::deque<std::size_t> back_;   // were taken, not ended, and come before the source's
+  std::deque<std::size_t> again_;  // failed, to be tried again alone
+  std::vector<std::size_t> open_;  // taken, not ended
+  std::size_t together_ = 0;       // most of them at once in this work()
+  bool alone_ = false;             // the last that was taken failed before and goes alone
   std::unordered_map<std::size_t, int> tries_;  // that failed
   std::size_t over_ = 0;
   bool committing_ = false, stopped_ = false;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/captions/text_forms.h"
+#include "apps/jobs/refusals.h"
 #include "engine/core/io.h"
 #include "engine/core/publish.h"
 #include "engine/core/utf8.h"
@@ -24,15 +25,6 @@ constexpr std::size_t kMaxQueued = 256;  // records that a kill may lose
 std::string hash_at(const fs::path& file) {
   if (file_type(file) == FileType::kMissing) return std::string(kAbsent);
   return content_hash(read_file_no_link(file, SidecarOutput::kMaxTextBytes));
-}
-
-[[noreturn]] void fail_at(const fs::path& file, const char* code, std::string expected,
-                          std::string found) {
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = code,
-               .file = file.string(),
-               .expected = std::move(expected),
-               .found = std::move(found)});
 }
 
 const SidecarOptions& checked(const SidecarOptions& options) {
@@ -143,13 +135,13 @@ Wanted SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
   }
   if (const Places::Owner* owner = owners_.other(file.string(), item.id)) {
     if (!owner->settled) return Wanted::kLater;
-    fail_at(file, "E_SIDECAR_SHARED", "one image for a text file",
-            shown_id(owner->id) + " and " + shown_id(item.id));
+    refuse_file(ErrorKind::kGeneral, "E_SIDECAR_SHARED", file, "one image for a text file",
+                shown_id(owner->id) + " and " + shown_id(item.id));
   }
   const FileType type = file_type(file);
   if (type != FileType::kMissing && type != FileType::kFile) {
-    fail_at(file, "E_SIDECAR_LINK", "a text file",
-            type == FileType::kLink ? "a link" : "something else of that name");
+    refuse_file(ErrorKind::kGeneral, "E_SIDECAR_LINK", file, "a text file",
+                type == FileType::kLink ? "a link" : "something else of that name");
   }
   // From now on: other images may be asked about before this one's text is written.
   owners_.hold(file.string(), item.id);
@@ -169,7 +161,8 @@ void SidecarOutput::write(const CaptionItem& item, std::string_view caption) {
     const bool joins = options_.existing == ExistingCaption::kAppend ||
                        options_.existing == ExistingCaption::kPrepend;
     if (joins && !is_valid_utf8(old_text)) {
-      fail_at(file, "E_SIDECAR_TEXT", "UTF-8 to add a caption to", "other bytes");
+      refuse_file(ErrorKind::kGeneral, "E_SIDECAR_TEXT", file, "UTF-8 to add a caption to",
+                  "other bytes");
     }
   }
   // Somebody may have written the file since wants(); a skipped file stays as it is then too.
@@ -180,8 +173,8 @@ void SidecarOutput::write(const CaptionItem& item, std::string_view caption) {
                     options_.existing == ExistingCaption::kSkip ? ExistingCaption::kOverwrite
                                                                 : options_.existing);
   if (text.size() > kMaxTextBytes) {
-    fail_at(file, "E_SIDECAR_TEXT", "at most " + std::to_string(kMaxTextBytes) + " bytes",
-            std::to_string(text.size()));
+    refuse_file(ErrorKind::kGeneral, "E_SIDECAR_TEXT", file,
+                "at most " + std::to_string(kMaxTextBytes) + " bytes", std::to_string(text.size()));
   }
   over_ = false;
   Json intent = Json::object();

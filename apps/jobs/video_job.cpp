@@ -191,7 +191,7 @@ std::optional<VideoOrder> VideoJob::next() {
     within_item(*index, [&] { order = begin(*index); });
     if (order) return order;
   }
-  ended_ = run_->open() == 0 || run_->stopping();
+  ended_ = run_->ended();
   return std::nullopt;
 }
 

@@ -77,18 +77,11 @@ DescribeRequest internal_request(const api::DescribeRequest& request) {
 class OpenDescriber final : public OpenTask {
  public:
   OpenDescriber(Runtime& runtime, const DescribeOptions& options)
-      : OpenTask(runtime), options_(options), task_(runtime, options) {}
+      : OpenTask(runtime), task_(runtime, options) {}
 
   api::ModelInfo info() const override {
-    const ModelSpec& spec = task_.model().spec();
-    return {.task = api::Task::kDescribe,
-            .name = task_.model_name(),
-            .family = spec.family,
-            .title = spec.title,
-            .licence = spec.licence,
-            .device = task_.backend().name(),
-            .dtype = std::string(dtype_name(task_.storage())),
-            .method = task_.method().name};
+    return model_info(api::Task::kDescribe, task_.model().spec(), task_.model_name(),
+                      task_.backend(), task_.storage(), task_.method());
   }
 
   api::MemoryPlan plan(const api::DescribeRequest& request) const override;
@@ -96,6 +89,9 @@ class OpenDescriber final : public OpenTask {
   Ticket submit(const api::DescribeRequest& request, api::DescribeCallbacks callbacks) override {
     std::vector<DescribeRequest> requests;
     requests.push_back(internal_request(request));
+    // Once its weights are there, the lane says what fits.
+    if (!planned_) task_.check_memory();
+    planned_ = true;
     return keep(std::make_unique<DescribeForwarder>(std::move(callbacks)),
                 [&](DescribeForwarder& to) {
                   const Ticket ticket = task_.submit(std::move(requests), to);
@@ -105,13 +101,12 @@ class OpenDescriber final : public OpenTask {
   }
 
  private:
-  DescribeOptions options_;
   DescribeTask task_;
+  bool planned_ = false;  // a request was found to fit
 };
 
 api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
-  const CaptionModel& model = task_.model();
-  const PreprocessPolicy& policy = model.describe().policy;
+  const PreprocessPolicy& policy = task_.model().describe().policy;
   std::vector<PreprocessPlan> images;
   for (const api::Image& image : request.images) {
     images.push_back(plan_preprocess(policy, image.width, image.height));
@@ -119,24 +114,7 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   for (std::size_t i = 0; i < request.files.size(); ++i) {
     images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
   }
-  const auto rows = static_cast<std::int64_t>(model.prompt_ids(request.question, images).size());
-  if (images.empty()) images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
-  const auto fewer_views = [](const PreprocessPlan& a, const PreprocessPlan& b) {
-    return a.views < b.views;
-  };
-  const StreamLimits limits{
-      .items = options_.batch_size,
-      .prompt_rows = rows,
-      .grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.spec().model.vocab),
-                                         static_cast<std::size_t>(options_.max_tokens)),
-      .window = task_.method().window,
-      .guided = settle_sampling(options_.sampling, {.guidance = 1, .temperature = 0}).guided(),
-      .kv = task_.storage(),
-      .dists = keeps_dists(task_.method()),
-      .shape = task_.method().shape()};
-  CaptionMemoryPlan plan =
-      plan_captioning(model.spec(), task_.backend(), task_.storage(), limits,
-                      *std::max_element(images.begin(), images.end(), fewer_views));
+  const CaptionMemoryPlan plan = task_.plan(request.question, images);
   const std::optional<DeviceMemory> device = task_.backend().memory();
   const std::optional<std::uint64_t> free = available_memory();
   api::MemoryPlan out;
@@ -155,19 +133,11 @@ DecodeMethod method_of_texts(const SettingValues& settings, std::int64_t max_tok
   const std::string name = settings.text(setting::kTextDecode);
   DecodeMethod method = text_method(name);
   if (needs_of(method).draft_model) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_SETTING_VALUE",
-                 .where = "decode",
-                 .expected = "a method that needs no draft model",
-                 .found = name});
+    refuse_setting("decode", "a method that needs no draft model", name);
   }
   if (settings.has(setting::kTextWindow)) {
     if (!method.speculative()) {
-      throw Error({.kind = ErrorKind::kUsage,
-                   .code = "E_SETTING_VALUE",
-                   .where = "window",
-                   .expected = "a method that drafts",
-                   .found = "decode " + name});
+      refuse_setting("window", "a method that drafts", "decode " + name);
     }
     method.window = settings.integer(setting::kTextWindow);
   }
@@ -179,11 +149,7 @@ PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
   PruneChoice out;
   if (name.empty()) {
     if (!settings.has(setting::kPruneRate)) return out;
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_SETTING_VALUE",
-                 .where = "prune-rate",
-                 .expected = "a pruner by OpenOptions::prune",
-                 .found = "none"});
+    refuse_setting("prune-rate", "a pruner by OpenOptions::prune", "none");
   }
   out.method = pruner_row(name).name;
   out.budget.ratio = 1 - settings.number(setting::kPruneRate);
@@ -195,17 +161,11 @@ PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
 std::unique_ptr<OpenTask> open_describe_task(Runtime& runtime, const Installation& place,
                                              const std::string& model,
                                              const api::OpenOptions& options) {
-  check_options(options);
   check_seed(options.seed);
   SettingValues settings =
       read_settings(options.settings, api::Task::kDescribe, api::SettingPlace::kOpen);
-  DescribeOptions out;
-  out.model = place.model(model.empty() ? std::string(kDefaultCaptioner) : model);
-  out.device = options.device;
-  out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};
-  out.threads = options.threads;
-  out.storage = storage_of(options.dtype);
-  out.batch_size = options.slots;
+  auto out = open_with<DescribeOptions>(
+      place, model.empty() ? std::string(kDefaultCaptioner) : model, options);
   out.max_tokens = settings.integer(setting::kMaxTokens);
   out.method = method_of_texts(settings, out.max_tokens);
   out.prune = prune_of(options.prune, settings);

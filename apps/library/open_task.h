@@ -1,7 +1,9 @@
 // A model that is open for one of the tasks, as the public headers see it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include <tessera/runtime.h>
@@ -22,11 +24,13 @@ class Forwarder {
  protected:
   bool silent() const { return silent_; }
   // The last call: it goes when the step is done.
-  void end() { over_ = true; }
+  void end() { overs_->push_back(ticket_); }
 
  private:
   friend class OpenTask;
-  bool silent_ = false, over_ = false;
+  bool silent_ = false;
+  std::uint64_t ticket_ = 0;
+  std::vector<std::uint64_t>* overs_ = nullptr;  // of its task
 };
 
 class OpenTask {
@@ -62,20 +66,19 @@ class OpenTask {
   Ticket keep(std::unique_ptr<Kind> forwarder, const Submit& submit) {
     Kind& listener = *forwarder;
     const Ticket ticket = submit(listener);
-    kept_.push_back({ticket, std::move(forwarder)});
+    forwarder->ticket_ = ticket.number;
+    forwarder->overs_ = &overs_;
+    kept_[ticket.number] = std::move(forwarder);
     return ticket;
   }
   Runtime& runtime() const { return runtime_; }
 
  private:
-  struct Kept {
-    Ticket ticket;
-    std::unique_ptr<Forwarder> forwarder;
-  };
   [[noreturn]] void refuse(const char* wanted) const;
 
   Runtime& runtime_;
-  std::vector<Kept> kept_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Forwarder>> kept_;  // by ticket
+  std::vector<std::uint64_t> overs_;                                    // tickets of this step
 };
 
 // The runtime outlives the task. Errors of opening.

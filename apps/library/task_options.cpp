@@ -4,6 +4,7 @@
 
 #include "apps/library/named_settings.h"
 #include "apps/library/open_task.h"
+#include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/output_settings.h"
 #include "engine/decoding/decode_settings.h"
@@ -14,15 +15,11 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
-[[noreturn]] void refuse(std::string where, std::string expected, std::string found) {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = "E_SETTING_VALUE",
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
-
 }  // namespace
+
+void refuse_setting(std::string where, std::string expected, std::string found) {
+  refuse_request("E_SETTING_VALUE", std::move(where), std::move(expected), std::move(found));
+}
 
 void OpenTask::refuse(const char* wanted) const {
   static constexpr const char* kDoes[] = {"generates images", "generates videos", "describes"};
@@ -36,53 +33,45 @@ void OpenTask::refuse(const char* wanted) const {
 }
 
 bool OpenTask::cancel(Ticket ticket) {
-  for (Kept& kept : kept_) {
-    if (!(kept.ticket == ticket)) continue;
-    kept.forwarder->silence();
-    runtime_.cancel(ticket);
-    return true;
-  }
-  return false;
+  const auto at = kept_.find(ticket.number);
+  if (at == kept_.end()) return false;
+  at->second->silence();
+  runtime_.cancel(ticket);
+  return true;
 }
 
 void OpenTask::sweep(bool after_error) {
-  std::erase_if(kept_, [&](const Kept& kept) {
-    return kept.forwarder->over_ || (after_error && runtime_.over(kept.ticket));
-  });
+  for (const std::uint64_t number : overs_) kept_.erase(number);
+  overs_.clear();
+  if (!after_error) return;
+  std::erase_if(kept_, [&](const auto& kept) { return runtime_.over({kept.first}); });
 }
 
 std::optional<DType> storage_of(const std::string& dtype) {
   if (dtype == "auto") return std::nullopt;
   if (dtype == "f32") return DType::kF32;
   if (dtype == "bf16") return DType::kBF16;
-  refuse("dtype", "one of auto, f32, bf16", "'" + dtype + "'");
+  refuse_setting("dtype", "one of auto, f32, bf16", "'" + dtype + "'");
 }
 
 void check_options(const api::OpenOptions& options) {
   check_number(setting::kBatchSize, "slots", static_cast<double>(options.slots));
   if (options.threads < 0 || options.threads > kMaxThreads) {
-    refuse("threads", "an integer from 0 to " + std::to_string(kMaxThreads),
-           std::to_string(options.threads));
+    refuse_setting("threads", "an integer from 0 to " + std::to_string(kMaxThreads),
+                   std::to_string(options.threads));
   }
 }
 
 void check_seed(std::uint64_t seed) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   if (seed > kMax) {
-    refuse("seed", "an integer from 0 to " + std::to_string(kMax), std::to_string(seed));
+    refuse_setting("seed", "an integer from 0 to " + std::to_string(kMax), std::to_string(seed));
   }
 }
 
 GenerateOptions generating_options(const Installation& place, const std::string& model,
                                    const api::OpenOptions& options, const SettingValues& settings) {
-  check_options(options);
-  GenerateOptions out;
-  out.model = place.model(model);
-  out.device = options.device;
-  out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};
-  out.threads = options.threads;
-  out.storage = storage_of(options.dtype);
-  out.batch_size = options.slots;
+  auto out = open_with<GenerateOptions>(place, model, options);
   SettingValues method = settings;
   for (const Setting* row : {&setting::kWidth, &setting::kHeight}) method.clear(*row);
   out.width = settings.integer(setting::kWidth);
@@ -90,6 +79,18 @@ GenerateOptions generating_options(const Installation& place, const std::string&
   out.method = method_of(method);
   out.draft_model = settings.text(setting::kModelDraft);
   return out;
+}
+
+api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::string& name,
+                          const Backend& backend, DType storage, const DecodeMethod& method) {
+  return {.task = task,
+          .name = name,
+          .family = spec.family,
+          .title = spec.title,
+          .licence = spec.licence,
+          .device = backend.name(),
+          .dtype = std::string(dtype_name(storage)),
+          .method = method.name};
 }
 
 api::MemoryPlan public_plan(const MemoryPlan& plan) {

@@ -10,13 +10,37 @@
 
 namespace tessera {
 
-// Device, threads, storage, slots, method and draft model. Error kUsage for values out of range.
-GenerateOptions generating_options(const Installation& place, const std::string& model,
-                                   const api::OpenOptions& options, const SettingValues& settings);
 // "auto", "f32", "bf16". Error kUsage (E_SETTING_VALUE).
 std::optional<DType> storage_of(const std::string& dtype);
+// Error kUsage (E_SETTING_VALUE).
+[[noreturn]] void refuse_setting(std::string where, std::string expected, std::string found);
 void check_options(const api::OpenOptions& options);
 void check_seed(std::uint64_t seed);
+
+// Device, threads, storage and slots, which all tasks have. Requests come one by one. Error kUsage
+// for values out of range.
+template <typename Options>
+Options open_with(const Installation& place, const std::string& model,
+                  const api::OpenOptions& options) {
+  check_options(options);
+  Options out;
+  out.model = place.model(model);
+  out.device = options.device;
+  out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};
+  out.threads = options.threads;
+  out.storage = storage_of(options.dtype);
+  out.batch_size = options.slots;
+  out.all_slots = true;
+  return out;
+}
+
+// The same with method and draft model. Error kUsage.
+GenerateOptions generating_options(const Installation& place, const std::string& model,
+                                   const api::OpenOptions& options, const SettingValues& settings);
+
+// What is known of every model; sizes and lengths are not.
+api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::string& name,
+                          const Backend& backend, DType storage, const DecodeMethod& method);
 
 api::MemoryPlan public_plan(const MemoryPlan& plan);
 

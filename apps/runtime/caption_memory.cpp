@@ -78,35 +78,52 @@ CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan) {
   return plan;
 }
 
+namespace {
+
+std::string parts_of(const CaptionMemoryPlan& plan) {
+  return " (weights " + format_bytes(plan.language + plan.tower) + ", texts " +
+         format_bytes(plan.texts) + ", images " + format_bytes(plan.encoding) +
+         ", libraries and staging " + format_bytes(plan.libraries + plan.staging) + ")";
+}
+
+// Where not all of it is there. `narrower`: what would be held with bf16.
+void check_room(std::size_t needed, const std::string& parts, std::uint64_t room,
+                std::size_t narrower, const std::string& memory, const std::string& model_name) {
+  if (needed <= room) return;
+  throw Error({.kind = ErrorKind::kMemory,
+               .code = "E_MEMORY_PLAN",
+               .file = model_name,
+               .where = memory + ", one text at a time",
+               .expected = format_bytes(needed) + parts,
+               .found = format_bytes(room) + " free",
+               .hint = narrower <= room
+                           ? "would fit: --dtype bf16"
+                           : "no smaller run of this model fits either: choose another device"});
+}
+
+}  // namespace
+
 void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
                           StreamLimits limits, const std::string& model_name) {
-  const std::optional<DeviceMemory> memory = backend.memory();
-  if (!memory) return;
   // A small image and its prompt: larger ones are refused one by one.
   const PreprocessPlan image = plan_preprocess(spec.describe->policy, 64, 64);
   constexpr std::int64_t kShortPrompt = 32;
   limits.items = 1;
   limits.prompt_rows = std::max(limits.prompt_rows, image.tokens + kShortPrompt);
-  const auto bytes_as = [&](DType dtype) {
+  const auto plan_as = [&](DType dtype) {
     limits.kv = dtype;
     return plan_captioning(spec, backend, dtype, limits, image);
   };
-  const CaptionMemoryPlan plan = bytes_as(storage);
-  if (plan.device_bytes() <= memory->free) return;
-  const bool narrower =
-      storage == DType::kF32 && bytes_as(DType::kBF16).device_bytes() <= memory->free;
-  throw Error(
-      {.kind = ErrorKind::kMemory,
-       .code = "E_MEMORY_PLAN",
-       .file = model_name,
-       .where = "memory of " + backend.name() + ", one text at a time",
-       .expected = format_bytes(plan.device_bytes()) + " (weights " +
-                   format_bytes(plan.language + plan.tower) + ", texts " +
-                   format_bytes(plan.texts) + ", images " + format_bytes(plan.encoding) +
-                   ", libraries and staging " + format_bytes(plan.libraries + plan.staging) + ")",
-       .found = format_bytes(memory->free) + " free",
-       .hint = narrower ? "would fit: --dtype bf16"
-                        : "no smaller run of this model fits either: choose another device"});
+  const CaptionMemoryPlan plan = plan_as(storage);
+  const CaptionMemoryPlan narrow = storage == DType::kF32 ? plan_as(DType::kBF16) : plan;
+  if (const std::optional<DeviceMemory> memory = backend.memory()) {
+    check_room(plan.device_bytes(), parts_of(plan), memory->free, narrow.device_bytes(),
+               "memory of " + backend.name(), model_name);
+  }
+  if (const std::optional<std::uint64_t> room = available_memory()) {
+    check_room(plan.host_bytes(), plan.on_device ? "" : parts_of(plan), *room, narrow.host_bytes(),
+               "memory", model_name);
+  }
 }
 
 }  // namespace tessera

@@ -43,8 +43,8 @@ CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan);
 std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& backend,
                             const StreamLimits& limits);
 
-// Error kMemory (exit 5) when not even one text at a time fits the backend's device, before weights
-// are read. Nothing where the backend computes in the host's memory.
+// Error kMemory (exit 5) when not even one short text about a small image fits the backend's device
+// or the host's memory, before weights are read.
 void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
                           StreamLimits limits, const std::string& model_name);
 

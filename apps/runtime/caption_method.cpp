@@ -1,7 +1,7 @@
 #include "apps/runtime/caption_method.h"
 
 #include "apps/runtime/caption_model.h"
-#include "engine/core/error.h"
+#include "apps/runtime/generation_parts.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace tessera {
@@ -10,11 +10,8 @@ namespace {
 
 [[noreturn]] void refuse(std::string code, const Setting& flag, std::string expected,
                          std::string found) {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = std::move(code),
-               .where = "--" + std::string(flag.name),
-               .expected = std::move(expected),
-               .found = std::move(found)});
+  refuse_request(std::move(code), "--" + std::string(flag.name), std::move(expected),
+                 std::move(found));
 }
 
 }  // namespace

@@ -179,11 +179,18 @@ DType CaptionModel::stored() const {
   return table->dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
 }
 
-void CaptionModel::load(Backend& backend, DType storage) {
+StreamModel CaptionModel::load_text(Backend& backend, DType storage) const {
+  return load_stream_model(spec().model, spec().names, *opened_.source, backend, storage);
+}
+
+void CaptionModel::load(Backend& backend, DType storage, const TokenModel* text) {
   if (loaded()) return;
   const ModelSpec& spec = opened_.spec;
-  text_ = std::make_unique<StreamModel>(
-      load_stream_model(spec.model, spec.names, *opened_.source, backend, storage));
+  text_ = text;
+  if (text_ == nullptr) {
+    own_text_ = std::make_unique<StreamModel>(load_text(backend, storage));
+    text_ = &own_text_->space(TokenSpace::kText);
+  }
   std::vector<float> newline;
   if (!describe().newline_name.empty()) {
     newline = read_vector(weights(), describe().newline_name, spec.model.transformer.width);

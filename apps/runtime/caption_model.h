@@ -21,18 +21,20 @@ class CaptionModel {
   // Error kModel; E_FAMILY for a model that describes no images.
   static std::unique_ptr<CaptionModel> open(const std::filesystem::path& folder);
 
-  // Reads the weights; once. Error kModel, kMemory.
-  void load(Backend& backend, DType storage);
+  // The language model alone. Error kModel, kMemory.
+  StreamModel load_text(Backend& backend, DType storage) const;
+  // The image encoder, and the language model unless it is loaded already: `text` lives as long
+  // as this. Once. Error kModel, kMemory.
+  void load(Backend& backend, DType storage, const TokenModel* text = nullptr);
 
   const ModelSpec& spec() const { return opened_.spec; }
   const DescribeSpec& describe() const { return *opened_.spec.describe; }
   const ChatForm& chat() const { return *chat_; }
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
   bool loaded() const { return images_ != nullptr; }
-  const TokenModel& text() const { return text_->space(TokenSpace::kText); }
+  const TokenModel& text() const { return *text_; }
   const VisualEncoder& images() const { return *images_; }
   const Checkpoint& weights() const { return *opened_.weights; }
-  std::uint64_t weight_file_bytes() const { return weights().total_bytes(); }
   DType stored() const;  // as the weight file has them
 
   // Ids of a question about images or videos of these plans: a placeholder id for every visual
@@ -47,7 +49,8 @@ class CaptionModel {
   OpenedModel opened_;
   const ChatForm* chat_ = nullptr;
   std::optional<TextTokenizer> tokenizer_;
-  std::unique_ptr<StreamModel> text_;
+  std::unique_ptr<StreamModel> own_text_;
+  const TokenModel* text_ = nullptr;
   std::unique_ptr<VisualEncoder> images_;
 };
 

@@ -2,21 +2,13 @@
 
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_method.h"
+#include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
 namespace {
-
-[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
-                         std::string found) {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = std::move(code),
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
 
 DraftRoom draft_room(const LoopNeeds& needs) {
   return {needs.draft_prompt_rows, needs.draft_guided};
@@ -28,12 +20,17 @@ ModelReference reference_of(const DescribeOptions& options) {
 
 }  // namespace
 
-DescribeModel::DescribeModel(const DescribeOptions& given) : options_(given) {
+DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : options_(given) {
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
   model_ = CaptionModel::open(reference.open_name);
-  backend_ = make_backend(options_.device, {.threads = options_.threads}, options_.cuda);
   storage_ = options_.storage.value_or(model_->stored());
+  share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
+                                   .device = options_.device,
+                                   .cuda = options_.cuda,
+                                   .threads = options_.threads,
+                                   .storage = storage_},
+                                  TokenSpace::kText);
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   aids_.texts = true;
   aids_.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model_->spec().model.vocab),
@@ -47,9 +44,9 @@ DescribeModel::DescribeModel(const DescribeOptions& given) : options_(given) {
   // What no image can make good, before weights are read and outputs begun.
   const std::int64_t positions = model_->spec().model.max_positions;
   if (options_.max_tokens >= positions) {
-    refuse("E_TEXT_LENGTH", "--max-tokens",
-           "fewer than the " + std::to_string(positions) + " positions of the model",
-           std::to_string(options_.max_tokens));
+    refuse_request("E_TEXT_LENGTH", "--max-tokens",
+                   "fewer than the " + std::to_string(positions) + " positions of the model",
+                   std::to_string(options_.max_tokens));
   }
   pruning(options_.prune);
   dist_ = settle_dist({.guidance = 1, .temperature = 0}, options_.sampling);
@@ -68,12 +65,22 @@ std::shared_ptr<const DescribePruning> DescribeModel::pruning(const PruneChoice&
 
 void DescribeModel::load() {
   if (loaded_) return;
+  check_memory();
+  share_->load([&] { return model_->load_text(backend(), storage_); });
+  model_->load(backend(), storage_, &share_->tokens());
+  if (draft_) draft_->load(backend(), options_.storage);
+  loaded_ = true;
+}
+
+CaptionMemoryPlan DescribeModel::plan(const LoopNeeds& needs, const PreprocessPlan& image) const {
+  return plan_captioning(model_->spec(), backend(), storage_, limits(needs), image);
+}
+
+void DescribeModel::check_memory() const {
+  if (loaded_ || share_->loaded_by_others()) return;  // most of it is there
   StreamLimits limits =
       this->limits({.prompt_rows = options_.prompt_rows, .guided = dist_.guided()});
-  check_caption_memory(model_->spec(), *backend_, storage_, std::move(limits), name_);
-  model_->load(*backend_, storage_);
-  if (draft_) draft_->load(*backend_, options_.storage);
-  loaded_ = true;
+  check_caption_memory(model_->spec(), backend(), storage_, std::move(limits), name_);
 }
 
 StreamLimits DescribeModel::limits(const LoopNeeds& needs) const {
@@ -98,8 +105,8 @@ void DescribeModel::drop_drafter() {
 }
 
 std::size_t DescribeModel::loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const {
-  return text_loop_bytes(model_->spec().model, *backend_, limits) +
-         (draft_ ? draft_->bytes(*backend_, limits, draft_room(needs)) : 0);
+  return text_loop_bytes(model_->spec().model, backend(), limits) +
+         (draft_ ? draft_->bytes(backend(), limits, draft_room(needs)) : 0);
 }
 
 ErrorInfo DescribeModel::no_room(const LoopNeeds& needs) const {

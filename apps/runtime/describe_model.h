@@ -7,10 +7,12 @@
 #include <string>
 
 #include "apps/runtime/caption_draft.h"
+#include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_options.h"
 #include "apps/runtime/lane.h"
 #include "apps/runtime/image_prompt.h"
+#include "apps/runtime/runtime.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/sampling/dist.h"
 
@@ -30,16 +32,20 @@ class DescribeModel final : public LaneModel {
  public:
   // Opens and checks files; reads no weights. Error kModel; kUsage for settings that contradict one
   // another or the model.
-  explicit DescribeModel(const DescribeOptions& options);
+  DescribeModel(Runtime& runtime, const DescribeOptions& options);
 
   const DescribeOptions& options() const { return options_; }
   const DecodeMethod& method() const { return options_.method; }
   const std::string& name() const { return name_; }
   const CaptionModel& model() const { return *model_; }
-  Backend& backend() const { return *backend_; }
+  Backend& backend() const override { return share_->backend(); }
   DType storage() const { return storage_; }
   const DistributionSettings& dist() const { return dist_; }
   CaptionDraft* draft() const { return draft_.get(); }  // null = none
+  // What is held for these needs and images of this size.
+  CaptionMemoryPlan plan(const LoopNeeds& needs, const PreprocessPlan& image) const;
+  // Error kMemory (E_MEMORY_PLAN) when not even one short text about a small image fits.
+  void check_memory() const;
   // A pruner of this choice. Error kUsage when the model cannot serve it.
   std::shared_ptr<const DescribePruning> pruning(const PruneChoice& choice) const;
 
@@ -66,8 +72,8 @@ class DescribeModel final : public LaneModel {
   DescribeOptions options_;
   std::string name_;
   std::unique_ptr<CaptionModel> model_;
-  std::unique_ptr<Backend> backend_;
   DType storage_;
+  std::unique_ptr<ModelShare> share_;
   DecodeAids aids_;
   DistributionSettings dist_;
   std::unique_ptr<CaptionDraft> draft_;

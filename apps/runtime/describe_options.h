@@ -40,6 +40,7 @@ struct DescribeOptions {
   int threads = 0;               // 0 = one per core
   std::optional<DType> storage;  // empty = as the checkpoint stores it
   std::int64_t batch_size = 1;   // texts at once; fewer where memory does not last
+  bool all_slots = false;        // requests come one by one: room for all slots at first
   std::int64_t max_tokens = 256;
   std::int64_t prompt_rows = 0;  // room for a prompt; 0 = grows with the prompts
   DecodeMethod method;           // texts keep their distribution: rules that bend it are refused

@@ -377,7 +377,7 @@ void DescribeSubmission::on_no_room(std::size_t number, const ErrorInfo& error) 
   fail(std::move(work->caption), error);
 }
 
-void DescribeSubmission::on_over() {
+void DescribeSubmission::on_over(const ErrorInfo* /*error*/) {
   // Whoever gives the requests may have ended them for a stop.
   const bool answered = !more() && !stopped_ && at_work_.empty();
   listener_.on_over(answered && listener_.on_pass() != Flow::kStop);

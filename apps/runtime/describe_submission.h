@@ -34,7 +34,7 @@ class DescribeSubmission final : public Submission {
   bool takes_fewer_slots() const override { return true; }
   void on_fewer_slots(std::int64_t had, std::int64_t have) override;
   void on_no_room(std::size_t number, const ErrorInfo& error) override;
-  void on_over() override;
+  void on_over(const ErrorInfo* error) override;
 
  private:
   struct Work;

@@ -11,8 +11,11 @@ namespace tessera {
 struct DescribeTask::State {
   State(Runtime& owner, const DescribeOptions& options)
       : runtime(owner),
-        model(options),
-        lane(model, owner, {.slots = options.batch_size, .prompt_rows = options.prompt_rows}),
+        model(owner, options),
+        lane(model, owner,
+             {.slots = options.batch_size,
+              .prompt_rows = options.prompt_rows,
+              .all_slots = options.all_slots}),
         slots(options.batch_size),
         pruning(model.pruning(options.prune)) {
     runtime.attach(lane);
@@ -43,6 +46,21 @@ std::string DescribeTask::window_report() const {
   const WindowController* controller = state_->model.controller();
   return controller == nullptr ? std::string() : controller->why();
 }
+
+CaptionMemoryPlan DescribeTask::plan(const std::string& prompt,
+                                     std::span<const PreprocessPlan> images) const {
+  const DescribeModel& own = state_->model;
+  const auto rows = std::ssize(own.model().prompt_ids(prompt, images));
+  const PreprocessPlan usual = plan_preprocess(own.model().describe().policy, 640, 480);
+  const auto fewer_views = [](const PreprocessPlan& a, const PreprocessPlan& b) {
+    return a.views < b.views;
+  };
+  return own.plan(
+      {.slots = own.options().batch_size, .prompt_rows = rows, .guided = own.dist().guided()},
+      images.empty() ? usual : *std::max_element(images.begin(), images.end(), fewer_views));
+}
+
+void DescribeTask::check_memory() const { state_->model.check_memory(); }
 
 void DescribeTask::load() { state_->model.load(); }
 

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_options.h"
 #include "apps/runtime/lane.h"
@@ -36,6 +38,14 @@ class DescribeTask {
   // Of its loops, since the last submission that found nothing at work.
   StreamTimes times() const;
   std::string window_report() const;
+
+  // What is held while texts about such images are written, options.batch_size at once; without
+  // images as for one of usual size. The images as the model's policy plans them. Error kUsage for
+  // a prompt that cannot be.
+  CaptionMemoryPlan plan(const std::string& prompt, std::span<const PreprocessPlan> images) const;
+  // Error kMemory (E_MEMORY_PLAN) when not even one short text about a small image fits. load()
+  // asks as well.
+  void check_memory() const;
 
   // Reads the weights; once. Else the first text does.
   void load();

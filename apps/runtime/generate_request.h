@@ -30,6 +30,7 @@ struct GenerateOptions {
   int threads = 0;                     // 0 = one per core
   std::optional<DType> storage;        // empty = as the checkpoint stores it
   std::int64_t batch_size = 1;         // images at once
+  bool all_slots = false;              // requests come one by one: room for all slots at first
   std::int64_t width = 0, height = 0;  // pixels; 0 = what the model does
   DecodeMethod method;                 // how tokens are found
   // The draft model of drafter "model"; empty = the one that the model's own folder names, if any.
@@ -51,7 +52,7 @@ struct PreparedRequest {
 };
 
 // Room for one of it, and for a slot of each of several.
-LoopNeeds room_for(const PreparedRequest& request);
+LoopNeeds room_for(const Stream& item, const DraftRequest& draft);
 LoopNeeds room_for(std::span<const PreparedRequest> requests);
 
 // Requests of a submission, one by one.

@@ -29,7 +29,10 @@ std::optional<NextStream> GenerateSubmission::next(Wait wait) {
   if (!request) return std::nullopt;
   const std::size_t number = next_++;
   work_[number].facts = std::move(request->facts);
-  NextStream out{.number = number, .stream = {}, .needs = room_for(*request), .on_slot = {}};
+  NextStream out{.number = number,
+                 .stream = {},
+                 .needs = room_for(request->item, request->draft),
+                 .on_slot = {}};
   out.stream = std::move(request->item);
   out.stream.traced = traced_;
   out.on_slot = [this, number, draft = std::move(request->draft)](std::size_t slot) {
@@ -39,7 +42,7 @@ std::optional<NextStream> GenerateSubmission::next(Wait wait) {
 }
 
 void GenerateSubmission::begin(std::size_t number, std::size_t slot, const DraftRequest& draft) {
-  if (tools().set_draft) tools().set_draft(slot, draft);
+  tools().announce(slot, draft);
   work_.at(number).began = monotonic_seconds();
 }
 
@@ -115,27 +118,26 @@ bool GenerateSubmission::preview_due(const SubmissionPass& pass, const GenerateP
 void GenerateSubmission::preview(const SubmissionPass& pass, const GenerateProgress& progress) {
   struct Part {
     std::vector<std::int32_t> codes;
-    int ready = 0;
+    std::int64_t ready = 0;
   };
   std::vector<Part> shown;
   for (const SubmissionStream& stream : pass.streams) {
     const std::int64_t ready = rows_among(stream.result->tokens.size());
     work_.at(stream.number).shown_rows = ready;
     if (stream.result->status == StreamStatus::kFailed) continue;
-    shown.push_back(
-        {tools().grammar.image_codes(stream.result->tokens), static_cast<int>(ready)});
+    shown.push_back({tools().grammar.image_codes(stream.result->tokens), ready});
   }
   if (shown.empty()) return;
-  const auto launch = tools().pixels_apart ? std::launch::async : std::launch::deferred;
-  pending_.emplace(PendingPreview{progress, std::async(launch, [this, parts = std::move(shown)] {
+  const PixelDecoder& pixels = tools().pixels;
+  const auto launch = pixels.apart() ? std::launch::async : std::launch::deferred;
+  pending_.emplace(PendingPreview{progress, std::async(launch, [&pixels, parts = std::move(shown)] {
                                     std::vector<Image> images;
                                     for (const Part& part : parts) {
-                                      images.push_back(to_image(decode_partial(
-                                          tools_->vq, part.codes, part.ready, rows(), cols())));
+                                      images.push_back(pixels.decode_first(part.codes, part.ready));
                                     }
                                     return images;
                                   })});
-  if (!tools().pixels_apart) show_preview();
+  if (!pixels.apart()) show_preview();
 }
 
 // Waits for it if it is not ready.
@@ -175,14 +177,10 @@ void GenerateSubmission::on_stopped(std::size_t number, StreamResult&& result) {
   on_done(number, std::move(result));
 }
 
-void GenerateSubmission::on_over() {
+void GenerateSubmission::on_over(const ErrorInfo* /*error*/) {
   const bool whole = flow_ == Flow::kContinue && !stopped_ && !source_->more() && over_ == next_;
   if (whole_ != nullptr) *whole_ = whole;
   listener_.on_over(whole);
-}
-
-Image GenerateSubmission::to_image(const Tensor& pixels) const {
-  return {pixels.shape()[1], pixels.shape()[0], tools_->vq.to_pixels(pixels.view())};
 }
 
 void GenerateSubmission::emit(std::size_t number, StreamResult&& result) {
@@ -204,12 +202,11 @@ void GenerateSubmission::emit(std::size_t number, StreamResult&& result) {
   } else if (result.status == StreamStatus::kStopped) {
     out.status = ImageStatus::kStopped;
     if (listener_.preview_rows() > 0 && out.rows_done > 0) {
-      out.image = to_image(
-          decode_partial(tools().vq, out.codes, static_cast<int>(out.rows_done), rows(), cols()));
+      out.image = tools().pixels.decode_first(out.codes, out.rows_done);
     }
   } else {
     over_tokens_ += out.facts.tokens;
-    out.image = to_image(tools().vq.decode(out.codes, rows(), cols()));
+    out.image = tools().pixels.decode(out.codes);
     if (traced_) tools().patches.learn(out.codes, rows(), cols(), out.image);
   }
   out.phases = work.phases;

@@ -13,7 +13,7 @@
 
 #include "apps/runtime/code_patches.h"
 #include "apps/runtime/generate_request.h"
-#include "tokenizers/visual/visual_tokenizer.h"
+#include "apps/runtime/pixel_decoder.h"
 
 namespace tessera {
 
@@ -21,11 +21,10 @@ class GenerateSubmission final : public Submission {
  public:
   struct Tools {
     const VocabularyGrammar& grammar;
-    const VisualTokenizer& vq;
+    const PixelDecoder& pixels;
     CodePatches& patches;  // learns from images where traces are wanted
-    bool pixels_apart;     // pixels have a stream and a thread of their own
-    // Notifies the draft model of the stream in a slot; empty where there is none.
-    std::function<void(std::size_t slot, const DraftRequest&)> set_draft;
+    // Notifies the draft model, if there is one, of the stream in a slot.
+    std::function<void(std::size_t slot, const DraftRequest&)> announce;
   };
   // Asked when the first stream begins: before that there may be no weights.
   using MakeTools = std::function<Tools()>;
@@ -42,7 +41,7 @@ class GenerateSubmission final : public Submission {
   Flow on_pass(const SubmissionPass& pass) override;
   std::optional<SlidingStream> on_done(std::size_t number, StreamResult&& result) override;
   void on_stopped(std::size_t number, StreamResult&& result) override;
-  void on_over() override;
+  void on_over(const ErrorInfo* error) override;
 
  private:
   // An image at work, or about to be.
@@ -69,9 +68,8 @@ class GenerateSubmission final : public Submission {
   void preview(const SubmissionPass& pass, const GenerateProgress& progress);
   void show_preview();
   void emit(std::size_t number, StreamResult&& result);
-  Image to_image(const Tensor& pixels) const;
-  int rows() const { return static_cast<int>(tools_->grammar.rows); }
-  int cols() const { return static_cast<int>(tools_->grammar.columns); }
+  int rows() const { return tools_->pixels.rows(); }
+  int cols() const { return tools_->pixels.columns(); }
   // Whole rows of codes among the first `tokens` tokens of a stream.
   std::int64_t rows_among(std::size_t tokens) const {
     return static_cast<std::int64_t>(tools_->grammar.codes_among(tokens)) / cols();
@@ -92,7 +90,7 @@ class GenerateSubmission final : public Submission {
   GenerateProgress progress_;                       // of the last pass with images of it
   std::map<std::size_t, Work> work_;                // by request
   std::vector<TokenMark> grid_;                     // of all images at work
-  std::optional<PendingPreview> pending_;           // last: its thread reads what is above
+  std::optional<PendingPreview> pending_;
 };
 
 }  // namespace tessera

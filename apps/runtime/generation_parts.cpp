@@ -1,5 +1,6 @@
 #include "apps/runtime/generation_parts.h"
 
+#include <system_error>
 #include <utility>
 
 namespace tessera {
@@ -16,6 +17,12 @@ void refuse_request(std::string code, std::string where, std::string expected, s
 
 std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
+}
+
+std::filesystem::path shared_folder(const ModelSpec& spec) {
+  std::error_code missing;
+  const std::filesystem::path folder = std::filesystem::canonical(spec.folder, missing);
+  return missing ? std::filesystem::path() : folder;
 }
 
 void check_geometry(const GenerateOptions& options, const ModelSpec& spec,

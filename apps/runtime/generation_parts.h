@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,9 @@ namespace tessera {
 
 // "384x384".
 std::string size_text(std::int64_t width, std::int64_t height);
+
+// The folder by which models are shared; empty for one without files.
+std::filesystem::path shared_folder(const ModelSpec& spec);
 
 // Error kUsage, E_GEOMETRY, when the model does another size than options ask for.
 void check_geometry(const GenerateOptions& options, const ModelSpec& spec, const std::string& name);

@@ -90,7 +90,7 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& ques
   }
   out.rows = build_prompt(model.text(), ids, model.describe().image_id, std::move(visual),
                           model.describe().video_id);
-  const std::int64_t most = model.text().transformer().config().rope.positions;
+  const std::int64_t most = model.spec().model.transformer.rope.positions;
   const std::int64_t length = std::max(out.rows.next_place, out.rows.rows.shape()[0]);
   if (length + max_tokens > most) {
     throw Error({.kind = ErrorKind::kGeneral,

@@ -2,6 +2,7 @@
 #include "apps/runtime/lane.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,27 @@ LoopNeeds both(const LoopNeeds& a, const LoopNeeds& b) {
 }
 
 namespace {
+
+// Submissions besides twice the slots that are open: so many may wait for something without holding
+// up a slot. Where all of them wait, so many more are opened.
+constexpr std::size_t kOpen = 16;
+// Queued submissions that are notified after a pass.
+constexpr std::size_t kNotified = 8;
+
+ErrorInfo info_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return error.info();
+  } catch (const std::bad_alloc&) {
+    return {
+        .kind = ErrorKind::kMemory, .code = "E_MEMORY", .expected = "memory", .found = "none left"};
+  } catch (const std::exception& error) {
+    return {.code = "E_SUBMISSION", .found = error.what()};
+  } catch (...) {
+    return {.code = "E_SUBMISSION", .found = "something that is no error"};
+  }
+}
 
 StreamTimes sum_of(StreamTimes sum, const StreamTimes& more) {
   sum.tokens += more.tokens;
@@ -46,23 +68,49 @@ StreamLane::StreamLane(LaneModel& model, LaneHost& host, const LaneOptions& opti
 StreamLane::~StreamLane() { drop_loop(); }
 
 void StreamLane::submit(Ticket ticket, std::unique_ptr<Submission> submission) {
-  auto entry = std::make_unique<Entry>();
-  entry->ticket = ticket;
-  entry->submission = std::move(submission);
-  submissions_.push_back(std::move(entry));
+  auto made = std::make_unique<Entry>();
+  Entry& entry = *made;
+  entry.ticket = ticket;
+  entry.submission = std::move(submission);
+  entry.needs = entry.submission->needs();
+  queued_needs_.add(entry.needs);
+  entry.place = queued_.insert(queued_.end(), std::move(made));
+  by_ticket_[ticket.number] = &entry;
 }
 
 StreamLane::Entry* StreamLane::find(Ticket ticket) const {
-  for (const std::unique_ptr<Entry>& entry : submissions_) {
-    if (entry->ticket == ticket) return entry.get();
-  }
-  return nullptr;
+  const auto at = by_ticket_.find(ticket.number);
+  return at == by_ticket_.end() ? nullptr : at->second;
 }
 
-bool StreamLane::has(Ticket ticket) const { return find(ticket) != nullptr; }
+// From the queue to those that are asked, as the last of them.
+void StreamLane::open(Entry& entry) {
+  if (!entry.queued) return;
+  entry.queued = false;
+  queued_needs_.remove(entry.needs);
+  if (next_notified_ == entry.place) ++next_notified_;
+  open_.push_back(std::move(*entry.place));
+  queued_.erase(entry.place);
+}
+
+void StreamLane::open_until(std::size_t count) {
+  while (!queued_.empty() && open_.size() < count) open(*queued_.front());
+}
 
 void StreamLane::cancel(Ticket ticket) {
-  if (Entry* entry = find(ticket)) entry->ending = true;
+  Entry* entry = find(ticket);
+  if (entry == nullptr) return;
+  entry->ending = true;
+  open(*entry);
+}
+
+void StreamLane::end(Ticket ticket) {
+  cancel(ticket);
+  const auto is = [&](const auto& entry) { return entry->ticket == ticket; };
+  const auto at = std::find_if(open_.begin(), open_.end(), is);
+  if (at == open_.end()) return;
+  close(**at);
+  remove(static_cast<std::size_t>(at - open_.begin()));
 }
 
 void StreamLane::set_slots(std::int64_t slots) {
@@ -92,7 +140,7 @@ void StreamLane::reset_times() {
 
 LaneStats StreamLane::stats() const {
   LaneStats out = stats_;
-  out.submissions = static_cast<std::int64_t>(submissions_.size());
+  out.submissions = static_cast<std::int64_t>(by_ticket_.size());
   out.slots = loop_ == nullptr ? 0 : loop_->limits().items;
   out.slots_taken = std::count_if(uses_.begin(), uses_.end(),
                                   [](const SlotUse& use) { return use.entry != nullptr; });
@@ -112,9 +160,9 @@ void StreamLane::call(Entry& entry, const Call& what) {
 
 // Listeners may submit more meanwhile: those are not visited, and none goes away.
 template <typename Visit>
-void StreamLane::for_each_entry(const Visit& visit) {
-  const std::size_t count = submissions_.size();
-  for (std::size_t i = 0; i < count; ++i) visit(*submissions_[i]);
+void StreamLane::for_each_open(const Visit& visit) {
+  const std::size_t count = open_.size();
+  for (std::size_t i = 0; i < count; ++i) visit(*open_[i]);
 }
 
 void StreamLane::drop_loop() {
@@ -133,12 +181,14 @@ void StreamLane::release() {
 // --- filling slots
 // ---------------------------------------------------------------------------------
 
-// Holds the next stream of a submission, in turns.
+// Holds the next stream of a submission, in turns. Where none has one and nothing else is to be
+// done, more submissions are opened for the next time.
 bool StreamLane::ask(Wait wait) {
-  const std::size_t count = submissions_.size();
+  open_until(2 * static_cast<std::size_t>(slots_) + kOpen);
+  const std::size_t count = open_.size();
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = (turn_ + i) % count;
-    Entry& entry = *submissions_[at];
+    Entry& entry = *open_[at];
     std::optional<NextStream> next;
     call(entry, [&](Submission& submission) {
       if (!entry.ending && submission.more()) next = submission.next(wait);
@@ -148,6 +198,7 @@ bool StreamLane::ask(Wait wait) {
     turn_ = at + 1;
     return true;
   }
+  if (loop_ == nullptr || loop_->idle()) open_until(open_.size() + kOpen);
   return false;
 }
 
@@ -177,23 +228,33 @@ bool StreamLane::make_loop(const StreamLimits& limits, const LoopNeeds& needs,
   return false;
 }
 
-// A loop with room for the stream that is held, the old one is idle. False: not now.
-bool StreamLane::fit_loop() {
-  LoopNeeds exact = held_->next.needs;
-  std::int64_t wanted = 0;
-  for_each_entry([&](Entry& each) {
+// Of all submissions; slots for all at once.
+LoopNeeds StreamLane::known_needs() {
+  LoopNeeds out = queued_needs_.all();
+  for_each_open([&](Entry& each) {
     if (each.ending) return;
     call(each, [&](Submission& submission) {
       const LoopNeeds own = submission.needs();
-      exact = both(exact, own);
-      wanted += own.slots;
+      const std::int64_t slots = out.slots + own.slots;
+      out = both(out, own);
+      out.slots = slots;
     });
   });
-  exact.slots = options_.all_slots ? slots_ : std::clamp<std::int64_t>(wanted, 1, slots_);
-  const bool more_slots = loop_ != nullptr && exact.slots > room_.slots;
-  if (fits(held_->next.needs) && !(more_slots && loop_->idle())) return true;
-  if (loop_ != nullptr && !loop_->idle()) return false;
+  return out;
+}
+
+// A loop with room for the stream that is held, the old one is idle. False: not now.
+bool StreamLane::fit_loop() {
+  const bool idle = loop_ == nullptr || loop_->idle(), holds = fits(held_->next.needs);
+  if (!idle) return holds;
+  LoopNeeds exact = known_needs();
+  exact.slots = std::clamp<std::int64_t>(exact.slots, 1, slots_);
+  if (holds && exact.slots <= room_.slots) return true;
+  const std::int64_t slots = exact.slots;
+  exact = both(exact, held_->next.needs);
+  exact.slots = slots;
   LoopNeeds needs = exact;
+  if (options_.all_slots) needs.slots = slots_;
   needs.prompt_rows = std::max(grown(loop_ == nullptr ? 0 : room_.prompt_rows, exact.prompt_rows),
                                options_.prompt_rows);
   needs.draft_prompt_rows =
@@ -202,18 +263,23 @@ bool StreamLane::fit_loop() {
   return find_room(needs, exact);
 }
 
-// Where memory does not last, one with no more rows than needed is tried, then one of half as many
-// slots, down to one; fewer slots are for the rest of the run. False: others hold what is missing.
+// Where memory does not last, fewer slots for streams to come are tried, then no more rows than
+// needed, then half as many slots, down to one; fewer slots than are wanted now are for the rest of
+// the run. False: others hold what is missing.
 bool StreamLane::find_room(LoopNeeds needs, const LoopNeeds& exact) {
   drop_loop();  // before the new one: both together may not fit
   room_ = {};
   while (true) {
     const StreamLimits limits = model_.limits(needs);
     const std::size_t bytes = model_.loop_bytes(limits, needs);
-    const RoomAnswer answer = host_.make_room(bytes, model_.tokens().backend(), *this);
-    if (answer.room == Room::kLater) return false;
+    const RoomAnswer answer = host_.make_room(bytes, model_.backend(), *this);
     std::exception_ptr why;
     if (answer.room == Room::kYes && make_loop(limits, needs, why)) break;
+    if (needs.slots > exact.slots) {
+      needs.slots = std::max(exact.slots, needs.slots / 2);
+      continue;
+    }
+    if (answer.room == Room::kLater) return false;
     if (shrink(needs)) continue;
     refuse_held(needs, bytes, answer, why);
     return true;
@@ -311,7 +377,7 @@ void StreamLane::on_pass(const StreamPass& pass) {
                      .prompt_rows = pass.prompt_rows,
                      .times = pass.times,
                      .streams = {}};
-  for_each_entry([&](Entry& entry) {
+  for_each_open([&](Entry& entry) {
     if (entry.ending) return;
     views_.clear();
     for (const StreamView& view : pass.streams) {
@@ -323,6 +389,19 @@ void StreamLane::on_pass(const StreamPass& pass) {
     own.streams = views_;
     notify_pass(entry, own);
   });
+  notify_waiting(own);
+}
+
+// Some of the queued submissions, in turns: they may stop as well.
+void StreamLane::notify_waiting(SubmissionPass pass) {
+  pass.streams = {};
+  for (std::size_t left = std::min(kNotified, queued_.size()); left > 0 && !queued_.empty();
+       --left) {
+    if (next_notified_ == queued_.end()) next_notified_ = queued_.begin();
+    Entry& entry = **next_notified_++;
+    notify_pass(entry, pass);
+    if (entry.ending) open(entry);
+  }
 }
 
 void StreamLane::notify_pass(Entry& entry, const SubmissionPass& pass) {
@@ -370,7 +449,8 @@ void StreamLane::drop_streams() {
   }
 }
 
-void StreamLane::end(Entry& entry) {
+// Drops its streams, and notifies it for the last time.
+void StreamLane::close(Entry& entry) {
   std::vector<std::pair<std::size_t, std::size_t>> slots;  // number, slot
   for (std::size_t slot = 0; slot < uses_.size(); ++slot) {
     if (uses_[slot].entry == &entry) slots.emplace_back(uses_[slot].number, slot);
@@ -385,14 +465,22 @@ void StreamLane::end(Entry& entry) {
     });
   }
   if (held_ && held_->entry == &entry) held_.reset();
-  call(entry, [](Submission& submission) { submission.on_over(); });
+  std::optional<ErrorInfo> error;
+  if (entry.error != nullptr) error = info_of(entry.error);
+  call(entry, [&](Submission& submission) { submission.on_over(error ? &*error : nullptr); });
+}
+
+void StreamLane::remove(std::size_t at) {
+  by_ticket_.erase(open_[at]->ticket.number);
+  open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(at));
+  if (at < turn_) --turn_;
 }
 
 // Ends submissions that are over; throws the first error of those that failed.
 void StreamLane::settle() {
   std::exception_ptr error;
-  for (std::size_t i = 0; i < submissions_.size();) {
-    Entry& entry = *submissions_[i];
+  for (std::size_t i = 0; i < open_.size();) {
+    Entry& entry = *open_[i];
     bool over = entry.ending;
     const bool holds = held_ && held_->entry == &entry;
     if (!over && entry.at_work == 0 && !holds) {
@@ -403,32 +491,33 @@ void StreamLane::settle() {
       ++i;
       continue;
     }
-    end(entry);
+    close(entry);
     if (error == nullptr) error = entry.error;
-    submissions_.erase(submissions_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (i < turn_) --turn_;
+    remove(i);
   }
   if (error != nullptr) std::rethrow_exception(error);
 }
 
 // An error of the model or the device: what it leaves in loop and drafter is nobody's, and all
 // submissions are over.
-void StreamLane::abandon() {
+void StreamLane::abandon(const ErrorInfo& error) {
   held_.reset();
   drop_loop();
   room_ = {};
-  const auto ended = std::move(submissions_);
-  submissions_.clear();
+  while (!queued_.empty()) open(*queued_.front());
+  const auto ended = std::move(open_);
+  open_.clear();
+  by_ticket_.clear();
   for (const std::unique_ptr<Entry>& entry : ended) {
-    call(*entry, [](Submission& submission) { submission.on_over(); });
+    call(*entry, [&](Submission& submission) { submission.on_over(&error); });
   }
 }
 
 bool StreamLane::step(Wait wait) {
   bool done = false;
   // Cancelled since the last step: their slots are for others.
-  const bool cancelled = std::any_of(submissions_.begin(), submissions_.end(),
-                                     [](const auto& entry) { return entry->ending; });
+  const bool cancelled =
+      std::any_of(open_.begin(), open_.end(), [](const auto& entry) { return entry->ending; });
   if (cancelled) settle();
   done = cancelled;
   try {
@@ -439,17 +528,18 @@ bool StreamLane::step(Wait wait) {
       drop_streams();
       done = true;
     } else {
-      for_each_entry([&](Entry& entry) {
+      for_each_open([&](Entry& entry) {
         if (!entry.ending) notify_pass(entry, {});
       });
+      notify_waiting({});
     }
   } catch (...) {
-    abandon();
+    abandon(info_of(std::current_exception()));
     throw;
   }
-  const std::size_t had = submissions_.size();
+  const std::size_t had = by_ticket_.size();
   settle();
-  return done || submissions_.size() < had;
+  return done || by_ticket_.size() < had;
 }
 
 }  // namespace tessera

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <list>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
-#include "apps/runtime/submission.h"
+#include "apps/runtime/queued_needs.h"
 #include "engine/decoding/stream_loop.h"
 
 namespace tessera {
@@ -36,6 +38,11 @@ class Lane {
   virtual bool has(Ticket ticket) const = 0;
   // Between two steps, or by a listener: then after the pass. No effect on one that is over.
   virtual void cancel(Ticket ticket) = 0;
+  // Cancels it without a pass, between two steps alone: it is over on return. What its listener
+  // throws is dropped. No effect on one that is over.
+  virtual void end(Ticket ticket) = 0;
+  // Where it writes.
+  virtual const Backend& backend() const = 0;
   // Releases what is held besides weights: cache and buffers; they are made again when needed. Only
   // where nothing is written.
   virtual void release() = 0;
@@ -48,6 +55,8 @@ class LaneModel {
   virtual ~LaneModel() = default;
   // Reads the weights; once. Error kModel, kMemory.
   virtual void load() = 0;
+  virtual const Backend& backend() const = 0;
+  // After load().
   virtual const PassModel& tokens() const = 0;
   // Limits of a loop with room for these needs; needs.slots are the slots.
   virtual StreamLimits limits(const LoopNeeds& needs) const = 0;
@@ -65,12 +74,14 @@ class LaneModel {
 struct LaneOptions {
   std::int64_t slots = 1;        // streams at once at most
   std::int64_t prompt_rows = 0;  // room for a prompt from the start; 0 = as prompts need it
-  bool all_slots = false;        // a loop has all slots, also where fewer streams are known of
+  // A loop has all slots that memory lasts for, also where fewer streams are known of: for lanes
+  // whose submissions come one by one, as a loop at work keeps its slots until it is idle.
+  bool all_slots = false;
 };
 
 enum class Room : std::uint8_t {
   kYes,
-  kLater,  // other lanes write, and hold what is missing
+  kLater,  // other lanes write on the same device, and hold what is missing
   kNo,     // nobody else holds anything
 };
 
@@ -83,10 +94,13 @@ struct RoomAnswer {
 class LaneHost {
  public:
   virtual ~LaneHost() = default;
-  // Of the backend's device. Lanes that write nothing release theirs first.
+  // Of the backend's device. Lanes there that write nothing release theirs first.
   virtual RoomAnswer make_room(std::size_t bytes, const Backend& backend, const Lane& lane) = 0;
 };
 
+// Of its submissions those that came first are open: asked for streams in turns, notified of each
+// pass. The others are queued and notified now and then, so that a pass costs the same however many
+// there are.
 class StreamLane final : public Lane, private StreamListener {
  public:
   // All are borrowed.
@@ -95,13 +109,16 @@ class StreamLane final : public Lane, private StreamListener {
   StreamLane(const StreamLane&) = delete;
   StreamLane& operator=(const StreamLane&) = delete;
 
+  // What needs() throws is thrown.
   void submit(Ticket ticket, std::unique_ptr<Submission> submission);
 
   bool step(Wait wait) override;
-  bool idle() const override { return submissions_.empty(); }
+  bool idle() const override { return open_.empty() && queued_.empty(); }
   bool writing() const override { return loop_ != nullptr && !loop_->idle(); }
-  bool has(Ticket ticket) const override;
+  bool has(Ticket ticket) const override { return find(ticket) != nullptr; }
   void cancel(Ticket ticket) override;
+  void end(Ticket ticket) override;
+  const Backend& backend() const override { return model_.backend(); }
   void release() override;
   LaneStats stats() const override;
 
@@ -115,9 +132,14 @@ class StreamLane final : public Lane, private StreamListener {
   const StreamLoop* loop() const { return loop_.get(); }
 
  private:
+  struct Entry;
+  using Queue = std::list<std::unique_ptr<Entry>>;
   struct Entry {
     Ticket ticket;
     std::unique_ptr<Submission> submission;
+    LoopNeeds needs;        // while it is queued
+    Queue::iterator place;  // in the queue
+    bool queued = true;
     std::size_t at_work = 0;  // its streams in slots
     bool ending = false;      // stopped, cancelled or failed
     std::exception_ptr error;
@@ -135,11 +157,14 @@ class StreamLane final : public Lane, private StreamListener {
   template <typename Call>
   void call(Entry& entry, const Call& what);
   template <typename Visit>
-  void for_each_entry(const Visit& visit);
+  void for_each_open(const Visit& visit);
   Entry* find(Ticket ticket) const;
+  void open(Entry& entry);
+  void open_until(std::size_t count);
   bool fill(Wait wait);
   bool ask(Wait wait);
   bool fits(const LoopNeeds& needs) const;
+  LoopNeeds known_needs();
   bool fit_loop();
   bool find_room(LoopNeeds needs, const LoopNeeds& exact);
   bool shrink(LoopNeeds& needs) const;
@@ -150,10 +175,12 @@ class StreamLane final : public Lane, private StreamListener {
   void fail_held(const ErrorInfo& error);
   void drop_loop();
   void notify_pass(Entry& entry, const SubmissionPass& pass);
+  void notify_waiting(SubmissionPass pass);
   void drop_streams();
   void settle();
-  void end(Entry& entry);
-  void abandon();
+  void close(Entry& entry);
+  void remove(std::size_t at);
+  void abandon(const ErrorInfo& error);
   void on_pass(const StreamPass& pass) override;
   void on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) override;
   void on_done(std::size_t slot, StreamResult&& result) override;
@@ -164,8 +191,12 @@ class StreamLane final : public Lane, private StreamListener {
   std::int64_t slots_;
   std::unique_ptr<StreamLoop> loop_;
   LoopNeeds room_;  // of the loop
-  std::vector<std::unique_ptr<Entry>> submissions_;
-  std::size_t turn_ = 0;       // whose is asked first
+  std::unordered_map<std::uint64_t, Entry*> by_ticket_;
+  std::vector<std::unique_ptr<Entry>> open_;
+  Queue queued_;
+  QueuedNeeds queued_needs_;
+  Queue::iterator next_notified_ = queued_.end();
+  std::size_t turn_ = 0;       // whose is asked first, of those that are open
   std::optional<Held> held_;   // no slot is free for it, or the loop has no room
   std::vector<SlotUse> uses_;  // by slot
   std::vector<SubmissionStream> views_;

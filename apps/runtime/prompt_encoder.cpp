@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "apps/runtime/generation_parts.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
 
@@ -11,12 +12,6 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 10;
-
-[[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
-                                 std::string found, std::string hint = "") {
-  throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
-               std::move(found), std::move(hint)});
-}
 
 void check_prompt_text(const std::string& text, const char* where) {
   if (text.empty()) refuse_request("E_PROMPT_EMPTY", where, "a text", "nothing");

@@ -8,6 +8,17 @@
 
 namespace tessera {
 
+namespace {
+
+// Whether both take theirs from the same memory: a device's own, or the process's.
+bool same_memory(const Backend& a, const Backend& b) {
+  const bool own = a.memory().has_value();
+  if (own != b.memory().has_value()) return false;
+  return !own || a.device() == b.device();
+}
+
+}  // namespace
+
 Runtime::Runtime() : Runtime(available_memory) {}
 Runtime::Runtime(Available available) : available_(std::move(available)) {}
 Runtime::~Runtime() { expects(lanes_.empty(), "tasks end before their runtime"); }
@@ -38,13 +49,20 @@ bool Runtime::over(Ticket ticket) const {
 }
 
 void Runtime::finish(Ticket ticket) {
-  while (!over(ticket)) step();
+  try {
+    while (!over(ticket)) step();
+  } catch (...) {
+    end(ticket);
+    throw;
+  }
+}
+
+void Runtime::end(Ticket ticket) {
+  for (Lane* lane : lanes_) lane->end(ticket);
 }
 
 void Runtime::cancel(Ticket ticket) {
-  for (Lane* lane : lanes_) {
-    if (lane->has(ticket)) return lane->cancel(ticket);
-  }
+  for (Lane* lane : lanes_) lane->cancel(ticket);
 }
 
 RuntimeStats Runtime::stats() const {
@@ -73,7 +91,7 @@ RoomAnswer Runtime::make_room(std::size_t bytes, const Backend& backend, const L
   bool others_write = false;
   for (Lane* lane : lanes_) {
     if (enough()) return out;
-    if (lane == &asking) continue;
+    if (lane == &asking || !same_memory(backend, lane->backend())) continue;
     if (lane->writing()) {
       others_write = true;
       continue;

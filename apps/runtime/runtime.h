@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/runtime/lane.h"
+#include "apps/runtime/shared_model.h"
 
 namespace tessera {
 
@@ -37,20 +38,27 @@ class Runtime final : public LaneHost {
   void attach(Lane& lane);
   void detach(Lane& lane);
   Ticket next_ticket() { return {++last_ticket_}; }
+  // Models of the tasks that are open: weights that two of them need are read once.
+  SharedModels& models() { return models_; }
 
   // One pass of one lane, in turns. False: nothing is left to be done. Waits where all that is left
   // waits for something. What a listener threw, and errors of models and devices, are thrown.
   bool step();
   bool over(Ticket ticket) const;
-  // Steps until it is over.
+  // Steps until it is over. Whatever is thrown meanwhile, also an error of another submission, ends
+  // it before it is thrown on: its listener may go.
   void finish(Ticket ticket);
+  // After the pass at hand; may be called by listeners.
   void cancel(Ticket ticket);
+  // At once, between two steps: what its listener throws is dropped.
+  void end(Ticket ticket);
   RuntimeStats stats() const;
 
   RoomAnswer make_room(std::size_t bytes, const Backend& backend, const Lane& lane) override;
 
  private:
   Available available_;
+  SharedModels models_;
   std::vector<Lane*> lanes_;
   std::size_t turn_ = 0;
   std::uint64_t last_ticket_ = 0;

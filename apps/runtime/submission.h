@@ -70,7 +70,8 @@ class Submission {
  public:
   virtual ~Submission() = default;
 
-  // Room that is needed sooner or later, as far as it is known when the submission begins.
+  // Room that is needed sooner or later, as far as it is known. Asked when it is submitted, and
+  // whenever a loop is made later.
   virtual LoopNeeds needs() const { return {}; }
   // The next stream; none when none is ready. With kYes nothing else is to be done: it may block
   // for a moment. A request that cannot become a stream is the submission's own to report.
@@ -78,8 +79,9 @@ class Submission {
   // Whether next() may give more, now or later.
   virtual bool more() const = 0;
 
-  // After each pass of the lane, also one without streams of this submission. kStop ends it:
-  // on_stopped() is called for the streams that are at work.
+  // After each pass of the lane with streams of this submission, and while it waits after most
+  // passes, in a long queue after some. kStop ends it: on_stopped() is called for the streams that
+  // are at work.
   virtual Flow on_pass(const SubmissionPass& /*pass*/) { return Flow::kContinue; }
   // After each pass, for each of its streams that goes on: true ends that stream alone;
   // on_stopped() is called for it.
@@ -99,8 +101,9 @@ class Submission {
   // There is no room for this stream, not even alone. Where takes_fewer_slots().
   virtual void on_no_room(std::size_t /*number*/, const ErrorInfo& /*error*/) {}
 
-  // Nothing more will be called: all is written, or it was stopped, cancelled or failed.
-  virtual void on_over() {}
+  // Nothing more will be called: all is written, or it was stopped or cancelled. With an error it
+  // failed: its streams are gone without another call, and the error is thrown by step().
+  virtual void on_over(const ErrorInfo* /*error*/) {}
 };
 
 }  // namespace tessera

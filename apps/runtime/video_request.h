@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "apps/runtime/generate_request.h"
-#include "engine/families/memory_plan.h"
 #include "apps/runtime/submission.h"
+#include "engine/families/memory_plan.h"
 
 namespace tessera {
 
@@ -38,7 +38,7 @@ struct VideoRequest {
 struct PreparedVideo {
   Stream item;
   DraftRequest draft;       // the same for the draft model, if there is one
-  ImageFacts facts;       // tokens and passes are filled when it was written
+  ImageFacts facts;         // tokens and passes are filled when it was written
   std::int64_t frames = 0;  // 0 = endless
   Continuation continuation = Continuation::kRecompute;
   std::vector<Image> first_frames;
@@ -85,8 +85,11 @@ class VideoListener {
   virtual void on_preview(const VideoProgress&, const Image& /*frame*/) {}
   // A frame, in order; `index` counts from 0.
   virtual void on_frame(std::int64_t /*index*/, const Image& /*frame*/) {}
-  // The video is over: nothing more is called. Not called where an error ended the submission.
+  // The video is over: nothing more is called.
   virtual void on_over(GeneratedVideo&&) {}
+  // In its place where an error ended the whole submission, which Runtime::step() throws: of a
+  // model, a device, a listener. Neither is called of a video that was not begun.
+  virtual void on_error(const ErrorInfo& /*error*/) {}
 };
 
 // How a video is written: from which grids on, and whether its frames are wanted.
@@ -97,11 +100,13 @@ struct VideoCourse {
   bool frames = true;  // false: codes alone, nothing is decoded to pixels
 };
 
-// A video to be written, and who hears of it: borrowed until on_over() or an error.
+// A video to be written, and who hears of it: borrowed until on_over() or on_error(), or until the
+// submission is over.
 struct VideoOrder {
   PreparedVideo video;
   VideoListener* listener = nullptr;
   VideoCourse course = {};
+  GeneratedVideo* result = nullptr;  // what on_over() says, besides; may be null
 };
 
 // Videos of one submission, given one by one as slots become free.

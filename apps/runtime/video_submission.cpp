@@ -48,7 +48,6 @@ struct VideoSubmission::Work {
   std::optional<CrossContext> context;
   GeneratedVideo out;
   Flow flow = Flow::kContinue;
-  bool in_slot = false;  // else its window waits for one
 
   // Whether it goes on after a window.
   bool goes_on() const {
@@ -111,14 +110,12 @@ NextStream VideoSubmission::next_window(std::unique_ptr<Work> work) {
   work->item.given = model_.grammar().stream_of(windows.window_begin());
   work->flow = Flow::kContinue;
   windows.begin_window();
-  work->in_slot = false;
   const std::size_t number = work->number;
   NextStream out{.number = number,
                  .stream = work->item,
-                 .needs = model_.needs_of(video),
+                 .needs = room_for(video.item, video.draft),
                  .on_slot = [this, at = work.get()](std::size_t slot) {
-                   at->in_slot = true;
-                   model_.announce(slot, at->order.video);
+                   model_.announce(slot, at->order.video.draft);
                  }};
   given_[number] = std::move(work);
   return out;
@@ -174,16 +171,17 @@ void VideoSubmission::on_no_room(std::size_t number, const ErrorInfo& error) {
   end(*work);
 }
 
-// Those that waited for a slot when it was cancelled. An error leaves videos in their slots.
-void VideoSubmission::on_over() {
-  for (auto& [number, work] : given_) {
-    if (work->in_slot) return;
-    between_.push_back(std::move(work));
-  }
+// What is left: all that was begun where there was an error, else videos that waited for a slot.
+void VideoSubmission::on_over(const ErrorInfo* error) {
+  for (auto& [number, work] : given_) between_.push_back(std::move(work));
   given_.clear();
   while (!between_.empty()) {
     const std::unique_ptr<Work> work = std::move(between_.front());
     between_.pop_front();
+    if (error != nullptr) {
+      work->order.listener->on_error(*error);
+      continue;
+    }
     work->windows.stop();
     end(*work);
   }
@@ -196,6 +194,7 @@ void VideoSubmission::end(Work& work) {
   }
   out.frames = work.windows.emitted();
   out.seconds = monotonic_seconds() - work.windows.started();
+  if (work.order.result != nullptr) *work.order.result = out;
   work.order.listener->on_over(std::move(out));
 }
 

@@ -33,7 +33,7 @@ class VideoSubmission final : public Submission {
     source_->on_fewer_slots(had, have);
   }
   void on_no_room(std::size_t number, const ErrorInfo& error) override;
-  void on_over() override;
+  void on_over(const ErrorInfo* error) override;
 
  private:
   struct Work;

@@ -2,7 +2,6 @@
 #include "apps/runtime/video_task.h"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "apps/runtime/generation_parts.h"
@@ -47,25 +46,25 @@ std::vector<Image> whole_grids(std::vector<Image> frames, const VideoSpec& whole
 
 class ListedVideos final : public VideoSource {
  public:
-  ListedVideos(const VideoModel& model, std::vector<VideoOrder> orders) : model_(model) {
-    for (VideoOrder& order : orders) left_.push_back(std::move(order));
+  explicit ListedVideos(std::vector<VideoOrder> orders)
+      : orders_(std::move(orders)), needs_from_(orders_.size() + 1) {
+    for (std::size_t i = orders_.size(); i-- > 0;) {
+      needs_from_[i] =
+          both(room_for(orders_[i].video.item, orders_[i].video.draft), needs_from_[i + 1]);
+    }
   }
   LoopNeeds needs() const override {
-    LoopNeeds out;
-    for (const VideoOrder& order : left_) out = both(out, model_.needs_of(order.video));
-    out.slots = static_cast<std::int64_t>(left_.size());
+    LoopNeeds out = needs_from_[next_];
+    out.slots = std::ssize(orders_) - static_cast<std::int64_t>(next_);
     return out;
   }
-  std::optional<VideoOrder> next() override {
-    std::optional<VideoOrder> out(std::move(left_.front()));
-    left_.pop_front();
-    return out;
-  }
-  bool more() const override { return !left_.empty(); }
+  std::optional<VideoOrder> next() override { return std::move(orders_[next_++]); }
+  bool more() const override { return next_ < orders_.size(); }
 
  private:
-  const VideoModel& model_;
-  std::deque<VideoOrder> left_;
+  std::vector<VideoOrder> orders_;
+  std::vector<LoopNeeds> needs_from_;  // of each and those after it
+  std::size_t next_ = 0;
 };
 
 }  // namespace
@@ -73,8 +72,8 @@ class ListedVideos final : public VideoSource {
 struct VideoTask::State {
   State(Runtime& in, const GenerateOptions& options, OpenedModel opened, std::string shown)
       : runtime(in),
-        model(options, std::move(opened), std::move(shown)),
-        lane(model, runtime, {.slots = options.batch_size}) {
+        model(in, options, std::move(opened), std::move(shown)),
+        lane(model, runtime, {.slots = options.batch_size, .all_slots = options.all_slots}) {
     runtime.attach(lane);
   }
   ~State() { runtime.detach(lane); }
@@ -83,7 +82,7 @@ struct VideoTask::State {
 
   LoopNeeds needs_of(std::span<const PreparedVideo> videos) const {
     LoopNeeds out;
-    for (const PreparedVideo& video : videos) out = both(out, model.needs_of(video));
+    for (const PreparedVideo& video : videos) out = both(out, room_for(video.item, video.draft));
     out.slots = std::min(model.options().batch_size, static_cast<std::int64_t>(videos.size()));
     return out;
   }
@@ -157,21 +156,13 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
                    "more than the " + std::to_string(out.first_frames.size()) + " first frames",
                    std::to_string(out.frames));
   }
-  Stream& item = out.item;
-  item.dist = settle_sampling(request.sampling, model.sampling);
-  check_block_dist(model, item.dist);
-  item.seed = request.seed;
-  EncodedPrompt encoded =
-      state_->model.prompts().encode(request.prompt, request.negative_prompt, item.dist.guided());
-  item.prompt.ids = std::move(encoded.prompt);
-  item.unconditional.ids = std::move(encoded.unconditional);
-  const ImageDraft* draft = state_->model.draft();
-  if (draft != nullptr) {
-    out.draft = draft->request(request.prompt, request.negative_prompt, item.dist);
-  }
-  out.facts = first_facts({model, model_name(), storage(), backend(), method()}, request.prompt,
-                          request.negative_prompt, request.seed, item.dist);
-  if (draft != nullptr) out.facts.draft_model = draft->name();
+  const DistributionSettings dist = settle_sampling(request.sampling, model.sampling);
+  check_block_dist(model, dist);
+  PreparedRequest prepared =
+      state_->model.prepare(request.prompt, request.negative_prompt, dist, request.seed);
+  out.item = std::move(prepared.item);
+  out.draft = std::move(prepared.draft);
+  out.facts = std::move(prepared.facts);
   return out;
 }
 
@@ -187,7 +178,7 @@ MemoryPlan VideoTask::plan(const LoopNeeds& needs, bool encodes) const {
 }
 
 LoopNeeds VideoTask::needs_of(const PreparedVideo& video) const {
-  return state_->model.needs_of(video);
+  return room_for(video.item, video.draft);
 }
 
 std::int64_t VideoTask::grids_of(const PreparedVideo& video) const {
@@ -220,7 +211,7 @@ Ticket VideoTask::submit(std::unique_ptr<VideoSource> source) {
 }
 
 Ticket VideoTask::submit(std::vector<VideoOrder> orders) {
-  return submit(std::make_unique<ListedVideos>(state_->model, std::move(orders)));
+  return submit(std::make_unique<ListedVideos>(std::move(orders)));
 }
 
 void VideoTask::show(const PreparedVideo& video, std::span<const std::int32_t> codes,
@@ -238,38 +229,13 @@ void VideoTask::set_batch_size(std::int64_t videos) {
   state_->lane.set_slots(videos);
 }
 
-namespace {
-
-// Hands on what it hears, and keeps the end.
-class LastWord final : public VideoListener {
- public:
-  explicit LastWord(VideoListener& to) : to_(to) {}
-  Flow on_progress(const VideoProgress& progress) override { return to_.on_progress(progress); }
-  Flow on_grid(const VideoGrid& grid) override { return to_.on_grid(grid); }
-  std::int64_t preview_rows() const override { return to_.preview_rows(); }
-  void on_preview(const VideoProgress& progress, const Image& frame) override {
-    to_.on_preview(progress, frame);
-  }
-  void on_frame(std::int64_t index, const Image& frame) override { to_.on_frame(index, frame); }
-  void on_over(GeneratedVideo&& video) override {
-    out = video;
-    to_.on_over(std::move(video));
-  }
-  GeneratedVideo out;
-
- private:
-  VideoListener& to_;
-};
-
-}  // namespace
-
 GeneratedVideo generate_video(VideoTask& task, PreparedVideo video, VideoListener& listener,
                               VideoCourse course) {
-  LastWord heard(listener);
+  GeneratedVideo out;
   std::vector<VideoOrder> orders;
-  orders.push_back({std::move(video), &heard, std::move(course)});
+  orders.push_back({std::move(video), &listener, std::move(course), &out});
   task.runtime().finish(task.submit(std::move(orders)));
-  return std::move(heard.out);
+  return out;
 }
 
 }  // namespace tessera

@@ -31,6 +31,7 @@ class ListModel final : public LaneModel {
   void load() override {
     if (!model_) model_.emplace(load_stream_model(opened_, *backend_, DType::kF32));
   }
+  const Backend& backend() const override { return *backend_; }
   const TokenModel& tokens() const override { return *model_; }
   StreamLimits limits(const LoopNeeds& needs) const override {
     return {.items = needs.slots,
@@ -132,7 +133,7 @@ class ListSubmission final : public Submission {
   void on_no_room(std::size_t, const ErrorInfo& error) override {
     outcome_.no_room.push_back(error);
   }
-  void on_over() override { outcome_.over = true; }
+  void on_over(const ErrorInfo*) override { outcome_.over = true; }
 
  private:
   const ListModel& model_;

@@ -255,7 +255,7 @@ std::vector<std::int32_t> MovqTokenizer::encode(ConstTensorView image) const {
 }
 
 Tensor MovqTokenizer::decode(std::span<const std::int32_t> ids, int rows, int cols) const {
-  return std::move(VideoDecoder(*this, rows, cols).next(ids, 1).front());
+  return std::move(MovqVideoDecoder(*this, rows, cols).next(ids, 1).front());
 }
 
 std::size_t MovqTokenizer::decode_scratch_bytes(int rows, int cols) const {
@@ -273,7 +273,7 @@ std::unique_ptr<GridEncoder> MovqTokenizer::video_encoder(int height, int width)
   return std::make_unique<VideoEncoder>(*this, height, width);
 }
 std::unique_ptr<GridDecoder> MovqTokenizer::video_decoder(int rows, int cols) const {
-  return std::make_unique<VideoDecoder>(*this, rows, cols);
+  return std::make_unique<MovqVideoDecoder>(*this, rows, cols);
 }
 
 std::vector<std::uint8_t> MovqTokenizer::to_pixels(ConstTensorView image) const {
@@ -331,7 +331,7 @@ std::optional<std::vector<std::int32_t>> VideoEncoder::push(ConstTensorView imag
   return ids;
 }
 
-struct VideoDecoder::State {
+struct MovqVideoDecoder::State {
   const MovqTokenizer& owner;
   int rows, cols;
   FeatureArena arena;
@@ -363,13 +363,13 @@ struct VideoDecoder::State {
   }
 };
 
-VideoDecoder::VideoDecoder(const MovqTokenizer& tokenizer, int rows, int cols) {
+MovqVideoDecoder::MovqVideoDecoder(const MovqTokenizer& tokenizer, int rows, int cols) {
   expects(rows > 0 && cols > 0, "a grid has places");
   state_ = std::make_unique<State>(tokenizer, rows, cols);
 }
-VideoDecoder::~VideoDecoder() = default;
+MovqVideoDecoder::~MovqVideoDecoder() = default;
 
-std::vector<Tensor> VideoDecoder::next(std::span<const std::int32_t> ids, int wanted) {
+std::vector<Tensor> MovqVideoDecoder::next(std::span<const std::int32_t> ids, int wanted) {
   State& state = *state_;
   const MovqTokenizer& owner = state.owner;
   expects(ids.size() == static_cast<std::size_t>(state.rows) * static_cast<std::size_t>(state.cols),

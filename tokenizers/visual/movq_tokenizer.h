@@ -41,7 +41,7 @@ class MovqTokenizer final : public VideoTokenizer {
 
  private:
   friend class VideoEncoder;
-  friend class VideoDecoder;
+  friend class MovqVideoDecoder;
   struct TimeRes;
   struct TimeSide;
   class Stream;
@@ -70,10 +70,10 @@ class VideoEncoder final : public GridEncoder {
 };
 
 // The tokenizer outlives it.
-class VideoDecoder final : public GridDecoder {
+class MovqVideoDecoder final : public GridDecoder {
  public:
-  VideoDecoder(const MovqTokenizer& tokenizer, int rows, int cols);
-  ~VideoDecoder() override;
+  MovqVideoDecoder(const MovqTokenizer& tokenizer, int rows, int cols);
+  ~MovqVideoDecoder() override;
   std::vector<Tensor> next(std::span<const std::int32_t> ids, int wanted) override;
 
  private:

@@ -32,7 +32,7 @@ std::uint32_t opaque(std::uint32_t red, std::uint32_t green, std::uint32_t blue)
 }
 
 bool keeps_every_colour(std::span<const std::uint8_t> rgb, std::span<std::uint8_t> indices,
-                        Palette& out) {
+                        GifPalette& out) {
   std::unordered_map<std::uint32_t, std::uint8_t> known;
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const std::uint32_t colour = opaque(rgb[i * 3], rgb[i * 3 + 1], rgb[i * 3 + 2]);
@@ -131,7 +131,7 @@ std::uint32_t mean_of(const std::vector<Cell>& cells, const Range& range) {
   return opaque(rounded(0), rounded(1), rounded(2));
 }
 
-std::uint8_t nearest(const Palette& palette, std::size_t count, const Cell& cell) {
+std::uint8_t nearest(const GifPalette& palette, std::size_t count, const Cell& cell) {
   const std::array<int, 3> mean = {cell.mean(0), cell.mean(1), cell.mean(2)};
   int best = -1;
   std::size_t found = 0;
@@ -150,8 +150,8 @@ std::uint8_t nearest(const Palette& palette, std::size_t count, const Cell& cell
 
 }  // namespace
 
-Palette quantize(std::span<const std::uint8_t> rgb, std::span<std::uint8_t> indices) {
-  Palette out;
+GifPalette quantize(std::span<const std::uint8_t> rgb, std::span<std::uint8_t> indices) {
+  GifPalette out;
   if (keeps_every_colour(rgb, indices, out)) return out;
   std::vector<Cell> cells = cells_of(rgb);
   const std::vector<Range> ranges = ranges_of(cells);

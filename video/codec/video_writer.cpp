@@ -240,7 +240,7 @@ struct VideoWriter::Ffmpeg {
 
   void fill_indices(std::span<const std::uint8_t> rgb) {
     indices.resize(rgb.size() / 3);
-    const Palette palette = quantize(rgb, indices);
+    const GifPalette palette = quantize(rgb, indices);
     std::memcpy(frame->data[1], palette.colours.data(), sizeof palette.colours);
     const auto width = static_cast<std::size_t>(format.width);
     for (std::int64_t y = 0; y < format.height; ++y) {

@@ -207,7 +207,7 @@ Film VideoEvaluation::through_tokenizer(const Film& truth) {
   const StreamModelConfig& config = task_.spec().model;
   const auto cells = static_cast<std::size_t>(config.grid_rows * config.grid_cols);
   std::vector<std::int32_t> codes = encode(truth.frames);
-  VideoDecoder decoder(*movq_, static_cast<int>(config.grid_rows),
+  MovqVideoDecoder decoder(*movq_, static_cast<int>(config.grid_rows),
                       static_cast<int>(config.grid_cols));
   Frames frames;
   for (std::size_t at = 0; at + cells <= codes.size(); at += cells) {

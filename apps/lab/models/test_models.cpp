@@ -1,6 +1,7 @@
 // Models that exist only in memory.
 #include "apps/lab/models/test_models.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -230,14 +231,36 @@ void add_control_ids(ModelSpec& spec) {
   }
 }
 
-OpenedModel make_test_model(const std::string& name) {
-  const std::string_view kind = std::string_view(name).substr(5);
+struct TestModel {
+  std::string_view name;  // after "test:"
+  Json (*config)();
+  bool control_ids = false;
+};
+constexpr TestModel kTestModels[] = {
+    {"tiny", [] { return tiny_config(); }},
+    {"rows", [] { return tiny_config(); }, true},
+    {"null", [] { return null_config(); }},
+    {"clip", [] { return video_config(false); }},
+    {"clip-rows", [] { return video_config(true); }},
+    {"cosmos", [] { return cosmos_config(false); }},
+    {"cosmos-text", [] { return cosmos_config(true); }},
+    {"nbp", [] { return nbp_config(true); }},
+    {"nbp-frames", [] { return nbp_config(false); }},
+};
+
+const TestModel* find_test_model(std::string_view name) {
+  const auto is = [&](const TestModel& model) { return model.name == name; };
+  const auto at = std::find_if(std::begin(kTestModels), std::end(kTestModels), is);
+  return at == std::end(kTestModels) ? nullptr : at;
+}
+
+OpenedModel make_test_model(const std::string& name, const TestModel& made) {
   OpenedModel model;
-  model.spec = parse_family_config(test_model_config(kind), name);
+  model.spec = parse_family_config(made.config().dump(), name);
   model.spec.title = name;
-  model.spec.size = kind;
+  model.spec.size = made.name;
   model.spec.licence = "seeded random weights";
-  if (kind == "rows") add_control_ids(model.spec);
+  if (made.control_ids) add_control_ids(model.spec);
   model.weights = draw_all(name, model.spec.tensors, {.seed = 7, .matrix_std = 0.0f});
   check_tensors(model.spec, *model.weights);
   model.vq_weights = model.weights;
@@ -250,68 +273,93 @@ OpenedModel make_test_model(const std::string& name) {
 
 // --- published dimensions -----------------------------------------------------------------------
 
-std::string random_config(std::string_view family, std::string_view size) {
-  if (family == "llamagen") {
-    for (const PublishedSize& row : kLlamaGenSizes) {
-      if (row.name != size) continue;
-      return Json{{"model_type", "c2i"},
-                  {"dim", row.width},
-                  {"n_layer", row.layers},
-                  {"n_head", row.heads},
-                  {"block_size", 24 * 24}}
-          .dump();
-    }
-  }
-  if (family == "clip") {
-    // LlamaGen's transformers and codes, a window of four grids of 16x16 codes, frames of 128x128.
-    for (const PublishedSize& row : kLlamaGenSizes) {
-      if (row.name != size || row.layers > 24 || row.width > 1024) continue;
-      const std::int64_t ffn_width = (row.width * 8 / 3 + 255) / 256 * 256;
-      return video_config({.layers = row.layers,
-                          .width = row.width,
-                          .heads = row.heads,
-                          .kv_heads = row.heads,
-                          .ffn_width = ffn_width,
-                          .codes = 16384,
-                          .grid_rows = 16,
-                          .grid_cols = 16,
-                          .positions = 2048,
-                          .multipliers = {1, 1, 2, 2}},
-                         /*controls=*/false)
-          .dump();
-    }
-  }
-  if (family == "janus-pro") {
-    for (const PublishedSize& row : kJanusSizes) {
-      if (row.name != size) continue;
-      ModelConfig text;
-      text.layers = row.layers;
-      text.width = row.width;
-      text.heads = text.kv_heads = row.heads;
-      text.ffn_width = row.width == 2048 ? 5632 : 11008;
-      return janus_config(text, 102400, 16384, VqSpec{}, 24).dump();
-    }
+std::string random_llamagen(std::string_view size) {
+  for (const PublishedSize& row : kLlamaGenSizes) {
+    if (row.name != size) continue;
+    return Json{{"model_type", "c2i"},
+                {"dim", row.width},
+                {"n_layer", row.layers},
+                {"n_head", row.heads},
+                {"block_size", 24 * 24}}
+        .dump();
   }
   return {};
 }
 
+// LlamaGen's transformers and codes, a window of four grids of 16x16 codes, frames of 128x128.
+std::string random_video(std::string_view size) {
+  for (const PublishedSize& row : kLlamaGenSizes) {
+    if (row.name != size || row.layers > 24 || row.width > 1024) continue;
+    const std::int64_t ffn_width = (row.width * 8 / 3 + 255) / 256 * 256;
+    return video_config({.layers = row.layers,
+                        .width = row.width,
+                        .heads = row.heads,
+                        .kv_heads = row.heads,
+                        .ffn_width = ffn_width,
+                        .codes = 16384,
+                        .grid_rows = 16,
+                        .grid_cols = 16,
+                        .positions = 2048,
+                        .multipliers = {1, 1, 2, 2}},
+                       /*controls=*/false)
+        .dump();
+  }
+  return {};
+}
+
+std::string random_janus(std::string_view size) {
+  for (const PublishedSize& row : kJanusSizes) {
+    if (row.name != size) continue;
+    ModelConfig text;
+    text.layers = row.layers;
+    text.width = row.width;
+    text.heads = text.kv_heads = row.heads;
+    text.ffn_width = row.width == 2048 ? 5632 : 11008;
+    return janus_config(text, 102400, 16384, VqSpec{}, 24).dump();
+  }
+  return {};
+}
+
+struct RandomModel {
+  std::string_view family;
+  std::string (*config)(std::string_view size);  // none of another size
+  std::string_view sizes;
+};
+constexpr RandomModel kRandomModels[] = {
+    {"llamagen", random_llamagen, "B,L,XL,XXL,XXXL,1B,3B,7B"},
+    {"clip", random_video, "B,L"},
+    {"janus-pro", random_janus, "1B,7B"},
+};
+
 [[noreturn]] void refuse(const std::string& name) {
+  std::string known;
+  for (const TestModel& model : kTestModels) known += "test:" + std::string(model.name) + ", ";
+  for (const RandomModel& model : kRandomModels) {
+    known += &model == std::end(kRandomModels) - 1 ? "or " : "";
+    known += "random:" + std::string(model.family) + ":{" + std::string(model.sizes) + "} ";
+  }
+  known.pop_back();
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_MODEL_MISSING",
                .file = name,
-               .expected = "test:tiny, test:rows, test:null, test:clip, test:clip-rows, "
-                           "test:cosmos, test:cosmos-text, test:nbp, test:nbp-frames, "
-                           "random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B} random:clip:{B,L} or "
-                           "random:janus-pro:{1B,7B}",
+               .expected = known,
                .found = "no such model"});
 }
 
-OpenedModel make_random_model(const std::string& name, const FamilyOptions& options) {
-  const std::size_t colon = name.find(':', 7);
+std::string random_config(const std::string& name) {
+  const std::string_view wanted = std::string_view(name).substr(7);
+  const std::size_t colon = wanted.find(':');
   if (colon == std::string::npos) refuse(name);
-  const std::string config = random_config(std::string_view(name).substr(7, colon - 7),
-                                           std::string_view(name).substr(colon + 1));
-  if (config.empty()) refuse(name);
+  for (const RandomModel& model : kRandomModels) {
+    if (model.family != wanted.substr(0, colon)) continue;
+    std::string config = model.config(wanted.substr(colon + 1));
+    if (!config.empty()) return config;
+  }
+  refuse(name);
+}
+
+OpenedModel make_random_model(const std::string& name, const FamilyOptions& options) {
+  const std::string config = random_config(name);
   const RandomWeightRule rule{.seed = 1, .matrix_std = 0.02f};
   OpenedModel model;
   model.spec = parse_family_config(config, name, options);
@@ -349,18 +397,16 @@ bool is_made_up_model(std::string_view name) {
 }
 
 std::string test_model_config(std::string_view name) {
-  if (name == "nbp" || name == "nbp-frames") return nbp_config(name == "nbp").dump();
-  if (name == "clip" || name == "clip-rows") return video_config(name == "clip-rows").dump();
-  if (name == "cosmos" || name == "cosmos-text") return cosmos_config(name != "cosmos").dump();
-  expects(name == "tiny" || name == "rows" || name == "null", "a test model's name");
-  return (name == "null" ? null_config() : tiny_config()).dump();
+  const TestModel* model = find_test_model(name);
+  expects(model != nullptr, "a test model's name");
+  return model->config().dump();
 }
 
 OpenedModel make_up_model(const std::string& name, const FamilyOptions& options) {
   if (options.use == ModelUse::kDescribe) return make_up_captioner(name);
-  for (const char* known : {"tiny", "rows", "null", "clip", "clip-rows", "cosmos", "cosmos-text",
-                            "nbp", "nbp-frames"}) {
-    if (name == std::string("test:") + known) return make_test_model(name);
+  if (name.starts_with("test:")) {
+    const TestModel* model = find_test_model(std::string_view(name).substr(5));
+    if (model != nullptr) return make_test_model(name, *model);
   }
   if (name.starts_with("random:")) return make_random_model(name, options);
   refuse(name);

@@ -75,7 +75,7 @@ TEST_F(MovqGolden, FramesOfAVideoAreEqual) {
                                 TokenizerHalves::kDecoder);
   const Tensor expected = stored("decoded", {8, 16, 24, 3});
   const std::vector<std::int32_t> codes = stored_codes("codes");
-  VideoDecoder decoder(tokenizer, 8, 12);
+  MovqVideoDecoder decoder(tokenizer, 8, 12);
   double worst = 0.0;
   for (int grid = 0; grid < 2; ++grid) {
     const auto frames =

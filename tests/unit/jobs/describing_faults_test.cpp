@@ -16,7 +16,7 @@ namespace tessera {
 namespace {
 
 // A describer that a test can spoil: what `spoil` throws it throws; `bad` has an error for a text.
-class Words final : public Describer {
+class Words final : public ImageDescriber {
  public:
   const std::vector<std::string>& endings() const override { return endings_; }
   std::vector<Described> describe(std::span<const ToDescribe> images) override {
@@ -51,7 +51,7 @@ class DescribingFaults : public GenerationFaults {
  protected:
   // Tools whose images fail as `verify` says of their ids.
   using Verifier = std::function<std::optional<ErrorInfo>(const std::string&)>;
-  ImageTools verified(Describer& describer, Verifier verifier) {
+  ImageTools verified(ImageDescriber& describer, Verifier verifier) {
     ImageTools tools(task_, &describer);
     tools.generate = [this, verifier](std::unique_ptr<GenerateSource> source,
                                    GenerateListener& listener) {

@@ -40,11 +40,18 @@ class Log final : public JobRecords, public JobListener {
   int tries = 0;
 };
 
+// As many as go together.
+std::vector<std::size_t> take_batch(JobRun& run) {
+  std::vector<std::size_t> out;
+  while (const auto item = run.take()) out.push_back(*item);
+  return out;
+}
+
 // Ends each item of a batch as `end` says: by its code, "" for done.
 class Batches : public Task {
  public:
   void work(JobRun& run) override {
-    const auto batch = run.take_batch();
+    const auto batch = take_batch(run);
     sizes.push_back(batch.size());
     if (before) before(batch);
     std::vector<std::size_t> order(batch.begin(), batch.end());
@@ -144,6 +151,40 @@ TEST(JobRun, ItemsThatFlowKeepTheirNumber) {
   EXPECT_EQ(task.sizes, (std::vector<std::size_t>{3, 3, 3, 3, 2, 1}));
 }
 
+// Items that only wait to be put down make room for others, but for one that goes alone.
+TEST(JobRun, ItemsThatWaitToBePutDownMakeRoom) {
+  class Ordered final : public Task {
+   public:
+    void work(JobRun& run) override {
+      std::vector<std::size_t> taken = take_batch(run);
+      sizes.push_back(taken.size());
+      while (taken.size() < 5) {
+        const auto item = run.take(1);
+        if (!item) break;
+        taken.push_back(*item);
+      }
+      sizes.push_back(taken.size());
+      EXPECT_EQ(run.take(2), std::nullopt);
+      EXPECT_FALSE(run.ended());
+      for (const std::size_t item : taken) {
+        if (item == 1 && !std::exchange(failed, true)) {
+          run.fail(item, failure("E_BAD"));
+          EXPECT_EQ(run.take(1), std::nullopt) << "one is to be tried alone";
+        } else {
+          run.done(item, [&] { done.push_back(item); });
+        }
+      }
+    }
+    bool failed = false;
+    std::vector<std::size_t> sizes, done;
+  };
+  Ordered task;
+  Log log;
+  EXPECT_EQ(run_over(numbers(7), task, log, {.at_once = 2, .max_retries = 1}), JobEnd::kOver);
+  EXPECT_EQ(task.sizes, (std::vector<std::size_t>{2, 5, 1, 1, 2, 2}));
+  EXPECT_EQ(task.done, (std::vector<std::size_t>{0, 2, 3, 4, 1, 5, 6}));
+}
+
 TEST(JobRun, OneThatFailedFlowsAlone) {
   Flowing task;
   task.fails = {{1, 2}};
@@ -200,7 +241,7 @@ TEST(JobRun, WhatCannotBePutDownFails) {
   class Commits final : public Task {
    public:
     void work(JobRun& run) override {
-      for (const std::size_t item : run.take_batch()) {
+      for (const std::size_t item : take_batch(run)) {
         run.done(item, [&] {
           throw Error({.kind = item == 0 ? ErrorKind::kGeneral : ErrorKind::kStorage, .code = "E"});
         });
@@ -244,7 +285,7 @@ TEST(JobRun, MemoryThatEndsWhileAnItemIsPutDownEndsTheRun) {
   class Commits final : public Task {
    public:
     void work(JobRun& run) override {
-      run.take_batch();
+      take_batch(run);
       run.put_part([] { run_out_of_memory(); });
     }
   };

@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <set>
+#include <utility>
 
 namespace {
 
@@ -108,6 +110,38 @@ TEST(Library, RequestsAreWhatTheyAreAloneWhateverRunsWithThem) {
   EXPECT_EQ(descriptions, std::vector<std::string>(4, text));
   EXPECT_EQ(runtime.stats().submitted, 9);
   EXPECT_EQ(runtime.stats().over, 9);
+}
+
+// Slots are there for requests that come while others are written.
+TEST(Library, LaterRequestsAreWrittenWithTheFirst) {
+  Runtime runtime;
+  const Model model = runtime.open({"test:tiny"}, {.threads = 1, .slots = 4});
+  int at_work = 0, most = 0, over = 0;
+  std::map<std::uint64_t, Image> made;
+  const auto submit = [&](std::uint64_t seed) {
+    auto begun = std::make_shared<bool>(false);
+    runtime.submit(model, image_request(seed),
+                   {.on_progress =
+                        [&, begun](const tessera::Progress& progress) {
+                          if (progress.tokens_done > 0 && !std::exchange(*begun, true)) ++at_work;
+                          most = std::max(most, at_work);
+                          return true;
+                        },
+                    .on_image =
+                        [&, seed](tessera::GeneratedImage&& image) {
+                          --at_work;
+                          ++over;
+                          made[seed] = std::move(image.image);
+                        }});
+  };
+  submit(1);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(runtime.step());
+  for (const std::uint64_t seed : {2, 3, 4}) submit(seed);
+  while (runtime.step()) {
+  }
+  EXPECT_EQ(over, 4);
+  EXPECT_EQ(most, 4) << "at once";
+  for (const auto& [seed, image] : made) EXPECT_EQ(image.rgb, alone(seed)) << seed;
 }
 
 TEST(Library, TextsAreHeardAsTheyAreWritten) {

@@ -42,7 +42,13 @@ class TinyLaneModel final : public LaneModel {
         method_(settle_method(std::move(method), tiny.aids(), 16)),
         parts_(method_, tiny.aids()) {}
 
-  void load() override { ++loads; }
+  void load() override {
+    ++loads;
+    if (broken) throw Error({.kind = ErrorKind::kModel, .code = "E_TEST_BROKEN"});
+  }
+  const Backend& backend() const override {
+    return device != nullptr ? *device : tiny_.model.backend();
+  }
   const TokenModel& tokens() const override { return tiny_.model; }
   StreamLimits limits(const LoopNeeds& needs) const override {
     StreamLimits out = image_limits(tiny_.model, {.items = needs.slots,
@@ -78,9 +84,11 @@ class TinyLaneModel final : public LaneModel {
   const TinyRun& tiny() const { return tiny_; }
 
   int loads = 0;
+  bool broken = false;
   std::vector<StreamLimits> loops;  // of every try to make one
   std::function<bool(const StreamLimits&)> refused;
   std::size_t bytes_a_slot = 1000;
+  const Backend* device = nullptr;  // that it says to write on; null = the model's
 
  private:
   const TinyRun& tiny_;
@@ -170,8 +178,9 @@ class ListSubmission final : public Submission {
     heard_.no_room.push_back(number);
     heard_.codes.push_back(error.code);
   }
-  void on_over() override {
+  void on_over(const ErrorInfo* error) override {
     ++heard_.over;
+    if (error != nullptr) heard_.codes.push_back(error->code);
     if (spoil_) spoil_("on_over", 0);
   }
 

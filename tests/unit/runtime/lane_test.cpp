@@ -16,6 +16,15 @@ std::vector<int> numbers(int first, int count) {
   return out;
 }
 
+// Memory for so many bytes and no more.
+struct TightHost final : LaneHost {
+  RoomAnswer make_room(std::size_t bytes, const Backend&, const Lane&) override {
+    return {bytes <= free ? Room::kYes : missing, free};
+  }
+  std::uint64_t free = 0;
+  Room missing = Room::kNo;
+};
+
 class StreamLanes : public ::testing::Test {
  protected:
   static const TinyRun& tiny() {
@@ -366,6 +375,186 @@ TEST_F(StreamLanes, ASubmissionWithoutStreamsIsOverAtOnce) {
   EXPECT_EQ(model_.loads, 0);
 }
 
+// Counts what it is asked; one stream.
+class CountedSubmission final : public Submission {
+ public:
+  CountedSubmission(const TinyRun& tiny, std::int64_t& calls, int& over)
+      : tiny_(tiny), calls_(calls), over_(over) {}
+  LoopNeeds needs() const override {
+    ++calls_;
+    return needs_of_stream(small_stream(tiny_, 0));
+  }
+  std::optional<NextStream> next(Wait) override {
+    ++calls_;
+    given_ = true;
+    return NextStream{0, small_stream(tiny_, 0), needs(), {}};
+  }
+  bool more() const override {
+    ++calls_;
+    return !given_;
+  }
+  Flow on_pass(const SubmissionPass&) override {
+    ++calls_;
+    return Flow::kContinue;
+  }
+  std::optional<SlidingStream> on_done(std::size_t, StreamResult&&) override {
+    return std::nullopt;
+  }
+  void on_over(const ErrorInfo*) override { ++over_; }
+
+ private:
+  const TinyRun& tiny_;
+  std::int64_t& calls_;
+  int& over_;
+  bool given_ = false;
+};
+
+TEST_F(StreamLanes, AStepCostsTheSameHoweverManyAreQueued) {
+  std::int64_t max_calls[2] = {};
+  for (const int count : {200, 10'000}) {
+    make({.slots = 3});
+    std::int64_t calls = 0;
+    int over = 0;
+    for (int i = 0; i < count; ++i) {
+      lane_->submit({static_cast<std::uint64_t>(i) + 1},
+                    std::make_unique<CountedSubmission>(tiny(), calls, over));
+    }
+    EXPECT_EQ(lane_->stats().submissions, count);
+    std::int64_t& most = max_calls[count == 200 ? 0 : 1];
+    for (int step = 0; step < 60; ++step) {
+      calls = 0;
+      lane_->step(Wait::kNo);
+      most = std::max(most, calls);
+    }
+    EXPECT_GT(over, 3);
+    for (int i = 0; i < count; ++i) {
+      lane_->cancel({static_cast<std::uint64_t>(i) + 1});
+    }
+    lane_->step(Wait::kNo);
+    EXPECT_TRUE(lane_->idle());
+    EXPECT_EQ(over, count);
+  }
+  EXPECT_EQ(max_calls[0], max_calls[1]);
+}
+
+TEST_F(StreamLanes, QueuedSubmissionsAreNotifiedAndStopToo) {
+  make({.slots = 1});
+  std::deque<Heard> heard(60);
+  int stopped = -1;
+  for (int i = 0; i < 60; ++i) {
+    submit(static_cast<std::uint64_t>(i) + 1, {0, 1}, heard[static_cast<std::size_t>(i)],
+           [&stopped, i](const char* call, std::size_t) {
+             if (i == 59 && std::string(call) == "on_pass") throw std::runtime_error("enough");
+             if (i == 59 && std::string(call) == "next") stopped = i;
+           });
+  }
+  int thrown = 0;
+  for (int steps = 0; !lane_->idle(); ++steps) {
+    ASSERT_LT(steps, 5000);
+    try {
+      lane_->step(Wait::kYes);
+    } catch (const std::runtime_error&) {
+      ++thrown;
+      EXPECT_LT(steps, 20) << "while it was queued";
+    }
+  }
+  EXPECT_EQ(thrown, 1);
+  EXPECT_EQ(stopped, -1) << "it was never asked";
+  EXPECT_EQ(heard[59].over, 1);
+  for (std::size_t i = 0; i < 59; ++i) expect_written(model_, {0, 1}, heard[i]);
+}
+
+// However many wait for something, those after them get their turn.
+TEST_F(StreamLanes, SubmissionsThatAreNotReadyHoldNobodyUp) {
+  std::deque<Heard> waiting(100);
+  Heard last;
+  bool ready = false;
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    submit(i + 1, {0}, waiting[i]).ready = [&](std::size_t, Wait) { return ready; };
+  }
+  submit(101, {3, 4}, last);
+  for (int steps = 0; last.over == 0; ++steps) {
+    ASSERT_LT(steps, 200);
+    lane_->step(Wait::kNo);
+  }
+  expect_written(model_, {3, 4}, last);
+  ready = true;
+  run();
+  for (const Heard& one : waiting) expect_written(model_, {0}, one);
+}
+
+TEST_F(StreamLanes, AnErrorOfTheModelIsHeardByAll) {
+  Heard a, b;
+  submit(1, {0, 1}, a);
+  submit(2, {2}, b);
+  model_.broken = true;
+  EXPECT_THROW(lane_->step(Wait::kNo), Error);
+  EXPECT_TRUE(lane_->idle());
+  for (const Heard* heard : {&a, &b}) {
+    EXPECT_EQ(heard->over, 1);
+    EXPECT_EQ(heard->codes, (std::vector<std::string>{"E_TEST_BROKEN"}));
+  }
+  EXPECT_FALSE(lane_->has({1}));
+}
+
+TEST_F(StreamLanes, EndIsAtOnceAndLeavesOthersAlone) {
+  Heard a, b, queued;
+  submit(1, numbers(0, 4), a, [](const char* call, std::size_t) {
+    if (std::string(call) == "on_stopped") throw std::runtime_error("nobody hears it");
+  });
+  submit(2, numbers(4, 3), b);
+  for (int i = 0; i < 3; ++i) lane_->step(Wait::kNo);
+  const std::int64_t passes = lane_->stats().passes;
+  submit(3, {0}, queued);
+  for (const std::uint64_t ticket : {1, 3, 7}) lane_->end({ticket});
+  EXPECT_EQ(lane_->stats().passes, passes);
+  EXPECT_EQ(a.over, 1);
+  EXPECT_EQ(queued.over, 1);
+  EXPECT_FALSE(lane_->has({1}));
+  EXPECT_FALSE(lane_->has({3}));
+  EXPECT_EQ(lane_->stats().slots_taken, 1);
+  run();
+  EXPECT_EQ(a.called_when_over, 0);
+  expect_written(model_, numbers(4, 3), b);
+}
+
+// A loop at work keeps its slots: those that come meanwhile find room where it had all from the
+// first stream on.
+TEST_F(StreamLanes, StreamsThatComeLaterFindAllSlots) {
+  for (const bool all : {false, true}) {
+    make({.slots = 3, .all_slots = all});
+    model_.loops.clear();
+    Heard first, later;
+    submit(1, std::vector<int>{0, 0}, first);
+    lane_->step(Wait::kNo);
+    submit(2, std::vector<int>{0, 0, 0}, later);
+    lane_->step(Wait::kNo);
+    EXPECT_EQ(lane_->stats().slots_taken, all ? 3 : 2);
+    run();
+    EXPECT_EQ(model_.loops.front().items, all ? 3 : 2);
+    expect_written(model_, std::vector<int>{0, 0}, first);
+    expect_written(model_, std::vector<int>{0, 0, 0}, later);
+  }
+}
+
+// Slots for streams to come are tried for, and cost nobody anything where there is no room.
+TEST_F(StreamLanes, SlotsForStreamsToComeAreNotInsistedOn) {
+  TightHost host;
+  for (const Room missing : {Room::kNo, Room::kLater}) {
+    host.missing = missing;
+    host.free = 2 * model_.bytes_a_slot;
+    StreamLane lane(model_, host, {.slots = 8, .all_slots = true});
+    Heard heard;
+    lane.submit({1}, std::make_unique<ListSubmission>(tiny(), std::vector<int>{0}, heard));
+    lane.step(Wait::kNo);
+    EXPECT_EQ(lane.stats().slots, 2);
+    EXPECT_EQ(lane.slots(), 8) << "they are tried again";
+    while (!lane.idle()) lane.step(Wait::kYes);
+    EXPECT_TRUE(heard.fewer.empty());
+    expect_written(model_, {0}, heard);
+  }
+}
+
 // --- several lanes
 // ---------------------------------------------------------------------------------
 
@@ -394,14 +583,6 @@ struct TwoLanes {
   StreamLane first{first_model, runtime, {.slots = 2}}, second{second_model, runtime, {.slots = 2}};
 };
 
-// Memory for so many bytes and no more.
-struct TightHost final : LaneHost {
-  RoomAnswer make_room(std::size_t bytes, const Backend&, const Lane&) override {
-    return {bytes <= free ? Room::kYes : Room::kNo, free};
-  }
-  std::uint64_t free = 0;
-};
-
 TEST_F(StreamLanes, SlotsThatOthersWantFailNobody) {
   TightHost host;
   host.free = 2 * model_.bytes_a_slot;
@@ -419,8 +600,7 @@ TEST_F(StreamLanes, SlotsThatOthersWantFailNobody) {
   Heard own;
   lane.set_slots(8);
   lane.submit({9}, std::make_unique<ListSubmission>(tiny(), numbers(0, 4), own));
-  EXPECT_THROW(
-      while (!lane.idle()) lane.step(Wait::kYes), Error);
+  EXPECT_THROW(while (!lane.idle()) lane.step(Wait::kYes), Error);
   EXPECT_TRUE(own.done.empty());
 }
 
@@ -498,6 +678,90 @@ TEST_F(StreamLanes, RoomIsMadeByIdleLanesAndWaitedForWhereOthersWork) {
   }
   expect_written(both.first_model, numbers(0, 3), c);
   expect_written(both.second_model, {1}, waiting);
+}
+
+// Another device, which is only asked who it is.
+class FarDevice final : public Backend {
+ public:
+  std::string name() const override { return "far:0"; }
+  Device device() const override { return {DeviceKind::kCuda, 3}; }
+  std::optional<DeviceMemory> memory() const override { return DeviceMemory{1, 1}; }
+  ThreadPool& threads() override { return no<ThreadPool&>(); }
+  Tensor allocate(DType, Shape) override { return no<Tensor>(); }
+  void upload(ConstTensorView, TensorView) override { no<void>(); }
+  void download(ConstTensorView, TensorView) override { no<void>(); }
+  void copy(ConstTensorView, TensorView) override { no<void>(); }
+  void synchronize() override { no<void>(); }
+  LinearWeight pack_linear(std::span<const ConstTensorView>, DType) override {
+    return no<LinearWeight>();
+  }
+  ConvWeight pack_conv(ConstTensorView, DType) override { return no<ConvWeight>(); }
+  std::size_t packed_linear_bytes(std::int64_t, std::int64_t, DType) const override {
+    return no<std::size_t>();
+  }
+  std::size_t packed_conv_bytes(const Shape&, DType) const override { return no<std::size_t>(); }
+  void reserve_scratch(std::size_t) override { no<void>(); }
+  std::size_t conv_scratch_bytes(const Conv2dArgs&) const override { return no<std::size_t>(); }
+  std::size_t attention_scratch_bytes(std::int64_t, std::int64_t, std::int64_t) const override {
+    return no<std::size_t>();
+  }
+
+ private:
+  template <typename Result>
+  static Result no() {
+    throw std::logic_error("nothing is computed here");
+  }
+};
+
+// What a lane on another device writes gives nothing back that is missing here.
+TEST_F(StreamLanes, LanesOnOtherDevicesAreNotWaitedFor) {
+  const FarDevice far;
+  TwoLanes both(tiny());
+  both.first_model.device = &far;
+  both.free_next_to = both.free_alone = 1;
+  both.second_model.bytes_a_slot = 2;
+  both.first_model.bytes_a_slot = 0;
+  Heard a, b;
+  both.submit(both.first, tiny(), numbers(0, 3), a);
+  both.runtime.step();
+  ASSERT_TRUE(both.first.writing());
+  const Ticket second = both.submit(both.second, tiny(), {1}, b);
+  try {
+    both.runtime.finish(second);
+    ADD_FAILURE() << "there is no room";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_TEST_ROOM");
+  }
+  EXPECT_TRUE(both.first.writing()) << "it was not waited for";
+  EXPECT_EQ(b.codes, (std::vector<std::string>{"E_TEST_ROOM"}));
+  while (both.runtime.step()) {
+  }
+  expect_written(both.first_model, numbers(0, 3), a);
+  EXPECT_NE(both.first.loop(), nullptr);
+  Heard c;
+  const Ticket third = both.submit(both.second, tiny(), {1}, c);
+  EXPECT_THROW(both.runtime.finish(third), Error);
+  EXPECT_NE(both.first.loop(), nullptr) << "an idle lane elsewhere keeps what it has";
+}
+
+// Whoever finishes one and hears another's error has nothing left in the runtime.
+TEST_F(StreamLanes, FinishEndsItsOwnWhereAnotherFails) {
+  TwoLanes both(tiny());
+  Heard a, b, c;
+  int calls = 0;
+  both.submit(both.first, tiny(), numbers(0, 4), a, [&](const char* call, std::size_t) {
+    if (std::string(call) == "on_pass" && ++calls == 2) throw std::runtime_error("a full disk");
+  });
+  const Ticket other = both.submit(both.second, tiny(), {2}, c);
+  const Ticket own = both.submit(both.second, tiny(), numbers(0, 4), b);
+  EXPECT_THROW(both.runtime.finish(own), std::runtime_error);
+  EXPECT_TRUE(both.runtime.over(own));
+  EXPECT_EQ(b.over, 1);
+  EXPECT_FALSE(both.runtime.over(other)) << "the third one goes on";
+  while (both.runtime.step()) {
+  }
+  EXPECT_EQ(b.called_when_over, 0);
+  expect_written(both.second_model, {2}, c);
 }
 
 }  // namespace

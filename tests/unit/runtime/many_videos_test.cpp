@@ -94,6 +94,66 @@ TEST(ManyVideos, OfSeveralSubmissionsAreWhatTheyAreAlone) {
   EXPECT_FALSE(runtime.step());
 }
 
+// Of a submission that fails, each video that was begun hears the error, in a slot or not.
+TEST(ManyVideos, AllHearTheErrorOfTheirSubmission) {
+  struct Hearing final : Frames {
+    void on_frame(std::int64_t index, const Image& frame) override {
+      if (index == throw_at) throw Error({.kind = ErrorKind::kStorage, .code = "E_IO_WRITE"});
+      Frames::on_frame(index, frame);
+    }
+    void on_error(const ErrorInfo& error) override { codes.push_back(error.code); }
+    std::int64_t throw_at = -1;
+    std::vector<std::string> codes;
+  };
+  GenerateOptions options = options_for("test:clip-rows", "plain", 1);
+  options.batch_size = 2;
+  Runtime runtime;
+  VideoTask task(runtime, options);
+  // The first is between two windows when the second throws; the third never begins.
+  Hearing heard[3];
+  heard[1].throw_at = 8;
+  std::vector<VideoOrder> orders;
+  for (Hearing& one : heard) {
+    VideoRequest wanted = sliding(30, Continuation::kRecompute);
+    orders.push_back({task.prepare(wanted), &one});
+  }
+  const Ticket ticket = task.submit(std::move(orders));
+  EXPECT_THROW(runtime.finish(ticket), Error);
+  for (const Hearing& one : {heard[0], heard[1]}) {
+    EXPECT_EQ(one.codes, (std::vector<std::string>{"E_IO_WRITE"}));
+    EXPECT_EQ(one.over, 0);
+  }
+  EXPECT_TRUE(heard[2].codes.empty());
+  EXPECT_EQ(heard[2].over, 0);
+  EXPECT_FALSE(runtime.step());
+}
+
+// The listener of generate_video() may go when it is left, also with another's error.
+TEST(ManyVideos, AnErrorOfAnotherSubmissionLeavesNothingAfter) {
+  struct Broken final : VideoListener {
+    Flow on_progress(const VideoProgress& progress) override {
+      if (progress.passes == 3) throw std::runtime_error("a full disk");
+      return Flow::kContinue;
+    }
+  } broken;
+  Runtime runtime;
+  VideoTask task(runtime, options_for("test:clip")), other(runtime, options_for("test:clip"));
+  std::vector<VideoOrder> orders;
+  orders.push_back({other.prepare(request(9)), &broken});
+  other.submit(std::move(orders));
+  {
+    Frames own;
+    EXPECT_THROW(generate_video(task, task.prepare(request()), own), std::runtime_error);
+    EXPECT_EQ(own.made.status, ImageStatus::kStopped);
+  }
+  EXPECT_FALSE(runtime.step());
+  OwnVideoTask single(options_for("test:clip"));
+  Frames truth, again;
+  single.run(single.prepare(request()), truth);
+  generate_video(task, task.prepare(request()), again);
+  EXPECT_EQ(again.bytes(), truth.bytes());
+}
+
 // Whoever throws ends its own submission.
 TEST(ManyVideos, AListenerThatThrowsEndsItsOwnSubmission) {
   class Broken final : public VideoListener {

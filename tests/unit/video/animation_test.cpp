@@ -251,7 +251,7 @@ TEST(AnimatedGif, EachFrameHasItsOwnColours) {
 TEST(AnimatedGif, PalettesAreFullAndNearest) {
   const Pixels rgb = noise(20'000, 5);
   Pixels indices(20'000), again(20'000);
-  const Palette palette = quantize(rgb, indices);
+  const GifPalette palette = quantize(rgb, indices);
   EXPECT_EQ(quantize(rgb, again).colours, palette.colours);
   EXPECT_EQ(indices, again);
   EXPECT_GT(std::set<std::uint8_t>(indices.begin(), indices.end()).size(), 250u);

@@ -1,0 +1,218 @@
+// Models that generate images or videos.
+#include <nlohmann/json.hpp>
+
+#include "apps/library/images.h"
+#include "apps/library/named_settings.h"
+#include "apps/library/open_task.h"
+#include "apps/library/task_options.h"
+#include "apps/runtime/generate_task.h"
+#include "apps/runtime/output_settings.h"
+#include "apps/runtime/video_task.h"
+
+namespace tessera {
+
+namespace {
+
+class ImageForwarder final : public Forwarder, public GenerateListener {
+ public:
+  explicit ImageForwarder(api::ImageCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
+
+  Flow on_progress(const GenerateProgress& progress) override {
+    if (silent() || !callbacks_.on_progress) return Flow::kContinue;
+    const bool goes_on = callbacks_.on_progress({.tokens_done = progress.tokens_done,
+                                                 .tokens = progress.tokens,
+                                                 .passes = progress.passes,
+                                                 .seconds = progress.seconds});
+    return goes_on ? Flow::kContinue : Flow::kStop;
+  }
+
+  void on_image(GeneratedImage&& made) override {
+    if (silent()) return;
+    if (made.status == ImageStatus::kFailed) return report_error(callbacks_.on_error, made.error);
+    if (made.status != ImageStatus::kDone || !callbacks_.on_image) return;
+    callbacks_.on_image({.image = public_image(std::move(made.image)),
+                         .tokens = made.facts.tokens,
+                         .passes = made.facts.passes,
+                         .seconds = made.seconds,
+                         .record = facts_json(made.facts).dump()});
+  }
+
+  void on_over(bool) override { end(); }
+
+ private:
+  api::ImageCallbacks callbacks_;
+};
+
+class VideoForwarder final : public Forwarder, public VideoListener {
+ public:
+  VideoForwarder(api::VideoCallbacks callbacks, std::int64_t rate)
+      : callbacks_(std::move(callbacks)), rate_(rate) {}
+
+  Flow on_progress(const VideoProgress& progress) override {
+    if (silent() || !callbacks_.on_progress) return Flow::kContinue;
+    const bool goes_on = callbacks_.on_progress({.tokens_done = progress.tokens_done,
+                                                 .tokens = progress.tokens,
+                                                 .frames_done = progress.frames_done,
+                                                 .frames = progress.frames,
+                                                 .passes = progress.passes,
+                                                 .seconds = progress.seconds});
+    return goes_on ? Flow::kContinue : Flow::kStop;
+  }
+
+  void on_frame(std::int64_t index, const Image& frame) override {
+    if (!silent() && callbacks_.on_frame) callbacks_.on_frame(index, public_image(Image(frame)));
+  }
+
+  void on_over(GeneratedVideo&& made) override {
+    end();
+    if (silent()) return;
+    if (made.status == ImageStatus::kFailed) return report_error(callbacks_.on_error, made.error);
+    if (!callbacks_.on_video) return;
+    callbacks_.on_video({.stopped = made.status == ImageStatus::kStopped,
+                         .frames = made.frames,
+                         .first_frames = made.first_frames,
+                         .rate = rate_,
+                         .tokens = made.facts.tokens,
+                         .passes = made.facts.passes,
+                         .seconds = made.seconds,
+                         .record = facts_json(made.facts).dump()});
+  }
+
+ private:
+  api::VideoCallbacks callbacks_;
+  std::int64_t rate_;
+};
+
+// What both kinds have in common: facts of the model, memory that is checked once.
+template <typename Task>
+class OpenGenerator : public OpenTask {
+ public:
+  OpenGenerator(Runtime& runtime, const GenerateOptions& options)
+      : OpenTask(runtime), task_(runtime, options) {}
+
+ protected:
+  const Task& task() const { return task_; }
+  Task& task() { return task_; }
+  api::ModelInfo info_of(api::Task kind) const {
+    api::ModelInfo out = model_info(kind, task_.spec(), task_.model_name(), task_.backend(),
+                                    task_.storage(), task_.method());
+    out.width = task_.spec().image_width();
+    out.height = task_.spec().image_height();
+    return out;
+  }
+  // `plan()` of the first request; once weights are there, the lane says what fits.
+  template <typename Plan>
+  void check_first(const Plan& plan) {
+    if (!planned_) check_memory(plan(), task_.model_name());
+    planned_ = true;
+  }
+
+ private:
+  Task task_;
+  bool planned_ = false;
+};
+
+class OpenImages final : public OpenGenerator<GenerateTask> {
+ public:
+  using OpenGenerator::OpenGenerator;
+  api::ModelInfo info() const override { return info_of(api::Task::kImage); }
+
+  api::MemoryPlan plan(const api::ImageRequest& request) const override {
+    const PreparedRequest prepared = prepare(request);
+    return public_plan(task().plan({&prepared, 1}));
+  }
+
+  Ticket submit(const api::ImageRequest& request, api::ImageCallbacks callbacks) override {
+    std::vector<PreparedRequest> prepared;
+    prepared.push_back(prepare(request));
+    check_first([&] { return task().plan(prepared); });
+    return keep(std::make_unique<ImageForwarder>(std::move(callbacks)),
+                [&](GenerateListener& to) { return task().submit(std::move(prepared), to); });
+  }
+
+ private:
+  PreparedRequest prepare(const api::ImageRequest& request) const {
+    check_seed(request.seed);
+    return task().prepare(
+        {request.prompt, request.negative_prompt,
+         read_settings(request.settings, api::Task::kImage, api::SettingPlace::kRequest),
+         request.seed});
+  }
+};
+
+class OpenVideos final : public OpenGenerator<VideoTask> {
+ public:
+  using OpenGenerator::OpenGenerator;
+  api::ModelInfo info() const override {
+    api::ModelInfo out = info_of(api::Task::kVideo);
+    out.frames = task().own_frames();
+    out.rate = task().rate();
+    out.max_first_frames = task().max_first_frames();
+    return out;
+  }
+
+  api::MemoryPlan plan(const api::VideoRequest& request) const override {
+    return public_plan(task().plan(prepare(request)));
+  }
+
+  Ticket submit(const api::VideoRequest& request, api::VideoCallbacks callbacks) override {
+    PreparedVideo prepared = prepare(request);
+    check_first([&] { return task().plan(prepared); });
+    return keep(std::make_unique<VideoForwarder>(std::move(callbacks), task().rate()),
+                [&](VideoListener& to) {
+                  std::vector<VideoOrder> orders;
+                  orders.push_back({.video = std::move(prepared), .listener = &to});
+                  return task().submit(std::move(orders));
+                });
+  }
+
+ private:
+  PreparedVideo prepare(const api::VideoRequest& request) const {
+    check_seed(request.seed);
+    SettingValues settings =
+        read_settings(request.settings, api::Task::kVideo, api::SettingPlace::kRequest);
+    VideoRequest out{.prompt = request.prompt,
+                     .negative_prompt = request.negative_prompt,
+                     .seed = request.seed,
+                     .endless = request.endless,
+                     .text_features = request.text_features.string()};
+    out.frames = settings.has(setting::kFrames) ? settings.integer(setting::kFrames) : 0;
+    if (settings.text(setting::kContinue) == "sinks") out.continuation = Continuation::kSinks;
+    settings.clear(setting::kFrames);
+    settings.clear(setting::kContinue);
+    out.sampling = settings;
+    for (std::size_t i = 0; i < request.first_frames.size(); ++i) {
+      out.first_frames.push_back(
+          internal_image(request.first_frames[i], "first frame " + std::to_string(i)));
+    }
+    return task().prepare(std::move(out));
+  }
+};
+
+template <typename Open>
+std::unique_ptr<OpenTask> open_generator(Runtime& runtime, const Installation& place,
+                                         const std::string& model, api::Task task,
+                                         const api::OpenOptions& options) {
+  const SettingValues settings = read_settings(options.settings, task, api::SettingPlace::kOpen);
+  return std::make_unique<Open>(runtime, generating_options(place, model, options, settings));
+}
+
+}  // namespace
+
+std::unique_ptr<OpenTask> open_image_task(Runtime& runtime, const Installation& place,
+                                          const std::string& model,
+                                          const api::OpenOptions& options) {
+  return open_generator<OpenImages>(runtime, place,
+                                    model.empty() ? std::string(kDefaultModel) : model,
+                                    api::Task::kImage, options);
+}
+
+std::unique_ptr<OpenTask> open_video_task(Runtime& runtime, const Installation& place,
+                                          const std::string& model,
+                                          const api::OpenOptions& options) {
+  return open_generator<OpenVideos>(runtime, place,
+                                    model.empty() ? std::string(kDefaultVideoModel) : model,
+                                    api::Task::kVideo, options);
+}
+
+}  // namespace tessera

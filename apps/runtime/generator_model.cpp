@@ -1,0 +1,147 @@
+#include "apps/runtime/generator_model.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "apps/runtime/generation_parts.h"
+#include "apps/runtime/draft_table_file.h"
+#include "apps/runtime/memory.h"
+
+namespace tessera {
+
+GeneratorModel::GeneratorModel(Runtime& runtime, const GenerateOptions& options, OpenedModel model,
+                               std::string shown_name)
+    : options_(options),
+      name_(std::move(shown_name)),
+      opened_(std::move(model)),
+      storage_(options_.storage.value_or(stored_dtype(opened_))),
+      vq_storage_(stored_vq_dtype(opened_)),
+      share_(runtime.models().share({.folder = shared_folder(opened_.spec),
+                                     .device = options_.device,
+                                     .cuda = options_.cuda,
+                                     .threads = options_.threads,
+                                     .storage = storage_},
+                                    TokenSpace::kImage)),
+      prompts_(opened_, name_) {
+  expects(options_.batch_size >= 1, "a lane has slots");
+  aids_.grammar = config().grammar();
+}
+
+void GeneratorModel::settle() {
+  const PartNeeds needs = needs_of(options_.method, aids_.grammar);
+  if (needs.drafts != DraftUse::kNone) {
+    aids_.drafts = load_draft_table(spec().tokenizer.parent_path(), config().codes);
+  }
+  open_draft(needs.draft_model);
+  options_.method = settle_method(options_.method, aids_, config().image_tokens());
+  check_method(options_.method, aids_, config().image_tokens());
+  if (draft_ && !needs.draft_model) {
+    refuse_request("E_DECODE_CONFLICT", "--model-draft", "--drafter model or --decode draft",
+                   "drafter " + options_.method.drafter);
+  }
+  if (options_.method.adaptive) controller_.emplace(options_.method.window);
+}
+
+// The one that is asked for, else, where the method drafts with a model, the one that the model's
+// folder names, also where a record has its name.
+void GeneratorModel::open_draft(bool wanted) {
+  const std::string& own = spec().draft_model;
+  if (wanted && !own.empty() && (options_.draft_model.empty() || options_.draft_model == own)) {
+    const std::filesystem::path folder = spec().folder / ".." / own;
+    options_.draft_model = std::filesystem::absolute(folder).lexically_normal().string();
+  }
+  if (options_.draft_model.empty()) return;
+  draft_ = ImageDraft::open(options_.draft_model, config(), name_, backend());
+  aids_.draft_model = true;
+}
+
+PreparedRequest GeneratorModel::prepare(const std::string& prompt,
+                                        const std::optional<std::string>& negative,
+                                        const DistributionSettings& dist, std::uint64_t seed) const {
+  PreparedRequest out;
+  out.item.dist = dist;
+  out.item.seed = seed;
+  EncodedPrompt encoded = prompts_.encode(prompt, negative, dist.guided());
+  out.item.prompt.ids = std::move(encoded.prompt);
+  out.item.unconditional.ids = std::move(encoded.unconditional);
+  out.facts = first_facts({spec(), name_, storage_, backend(), options_.method}, prompt, negative,
+                          seed, dist);
+  if (draft_ == nullptr) return out;
+  out.draft = draft_->request(prompt, negative, dist);
+  out.facts.draft_model = draft_->name();
+  return out;
+}
+
+void GeneratorModel::announce(std::size_t slot, const DraftRequest& request) const {
+  if (drafter_ != nullptr) drafter_->set_stream(slot, draft_->stream(request));
+}
+
+StreamLimits GeneratorModel::limits(const LoopNeeds& needs) const {
+  return {.items = needs.slots,
+          .prompt_rows = needs.prompt_rows,
+          .grammar = aids_.grammar,
+          .window = options_.method.window,
+          .guided = needs.guided,
+          .kv = storage_,
+          .dists = keeps_dists(options_.method),
+          .shape = options_.method.shape()};
+}
+
+DraftLimits GeneratorModel::draft_limits(const StreamLimits& limits, const LoopNeeds& needs) const {
+  return draft_->limits_for(needs, limits.items, limits.window, limits.shape == PassShape::kTree);
+}
+
+void GeneratorModel::make_drafter(const StreamLimits& limits, const LoopNeeds& needs) {
+  if (draft_ == nullptr) return;
+  std::unique_ptr<ModelDrafter> made = draft_->make_drafter(draft_limits(limits, needs));
+  drafter_ = made.get();
+  parts_->set_drafter(std::move(made), drafter_);
+}
+
+void GeneratorModel::drop_drafter() {
+  if (draft_ == nullptr || parts_ == nullptr) return;
+  drafter_ = nullptr;
+  parts_->set_drafter(nullptr);
+}
+
+MemoryPlan GeneratorModel::plan_with(const LoopNeeds& needs, Adjust adjust) const {
+  const StreamLimits limits = this->limits(needs);
+  const MemoryRequest asked{.storage = storage_,
+                            .images = limits.items,
+                            .guidance = limits.guided,
+                            .prompt_tokens = limits.prompt_rows,
+                            .window = limits.window,
+                            .dists = limits.dists};
+  const auto plan_of = [&](const MemoryRequest& request) {
+    StreamLimits own = limits;
+    own.items = request.images;
+    own.window = request.window;
+    own.kv = request.storage;
+    MemoryPlan plan = plan_generation(spec(), vq_storage_, backend(), request, limits.shape);
+    if (share_->loaded_by_others()) plan.weights = 0;
+    if (draft_ != nullptr) plan.draft = draft_->bytes(draft_limits(own, needs));
+    adjust(plan, own);
+    return plan;
+  };
+  MemoryPlan plan = plan_of(asked);
+  plan_device(plan, backend(), asked, plan_of);
+  return plan;
+}
+
+void GeneratorModel::load_tokens(FunctionRef<Tensor()> codebook) {
+  if (needs_of(options_.method).neighbours) {
+    const Tensor codes = codebook();
+    add_code_tables(aids_, options_.method,
+                    {codes.f32(), static_cast<std::size_t>(codes.shape().elements())});
+  }
+  parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
+  share_->load([&] { return load_stream_model(opened_, backend(), storage_); });
+}
+
+void GeneratorModel::forget_files() {
+  if (opened_.weights != nullptr) opened_.weights->verify_unchanged();
+  opened_.weights.reset();
+  opened_.source.reset();
+}
+
+}  // namespace tessera

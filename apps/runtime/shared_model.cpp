@@ -1,0 +1,73 @@
+#include "apps/runtime/shared_model.h"
+
+#include <utility>
+
+#include "engine/families/open_model.h"
+
+namespace tessera {
+
+namespace {
+
+std::size_t index_of(TokenSpace space) { return static_cast<std::size_t>(space); }
+
+}  // namespace
+
+SharedModel::SharedModel(ModelPlace place)
+    : place_(std::move(place)),
+      backend_(make_backend(place_.device, {.threads = place_.threads}, place_.cuda)) {}
+
+std::shared_ptr<const StreamModel> SharedModel::space_of(TokenSpace space) const {
+  return models_[index_of(space)].lock();
+}
+
+std::size_t SharedModel::weight_bytes() const {
+  const auto text = space_of(TokenSpace::kText), image = space_of(TokenSpace::kImage);
+  std::size_t bytes = text != nullptr ? text->weight_bytes() : 0;
+  if (image != nullptr && image != text) bytes += image->weight_bytes();
+  return bytes;
+}
+
+std::shared_ptr<const StreamModel> SharedModel::load(TokenSpace space,
+                                                     FunctionRef<StreamModel()> alone) {
+  if (auto model = space_of(space)) return model;
+  const bool both =
+      wanted_[0] > 0 && wanted_[1] > 0 && !loaded(TokenSpace::kText) && !loaded(TokenSpace::kImage);
+  if (!both) {
+    const auto model = std::make_shared<const StreamModel>(alone());
+    models_[index_of(space)] = model;
+    return model;
+  }
+  OpenedModel opened = open_model(place_.folder.string(), {.use = ModelUse::kAll});
+  const auto model =
+      std::make_shared<const StreamModel>(load_stream_model(opened, *backend_, place_.storage));
+  for (auto& each : models_) each = model;
+  return model;
+}
+
+ModelShare::ModelShare(std::shared_ptr<SharedModel> model, TokenSpace space)
+    : model_(std::move(model)), space_(space) {
+  ++model_->wanted_[index_of(space_)];
+}
+
+ModelShare::~ModelShare() { --model_->wanted_[index_of(space_)]; }
+
+std::unique_ptr<ModelShare> SharedModels::share(const ModelPlace& place, TokenSpace space) {
+  if (place.folder.empty()) {
+    return std::make_unique<ModelShare>(std::make_shared<SharedModel>(place), space);
+  }
+  std::erase_if(models_, [](const auto& each) { return each.second.expired(); });
+  std::weak_ptr<SharedModel>& known = models_[place];
+  std::shared_ptr<SharedModel> model = known.lock();
+  if (model == nullptr) known = model = std::make_shared<SharedModel>(place);
+  return std::make_unique<ModelShare>(std::move(model), space);
+}
+
+std::size_t SharedModels::weight_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& [place, known] : models_) {
+    if (const auto model = known.lock()) bytes += model->weight_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace tessera

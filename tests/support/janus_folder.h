@@ -1,0 +1,42 @@
+// A model folder that generates images and describes them: test:tiny's describing half with made-up
+// weights for what it lacks to generate, and the test tokenizer.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/core/io.h"
+#include "engine/families/describe.h"
+#include "engine/families/random_weights.h"
+#include "engine/families/test_models.h"
+#include "tests/support/model_runner.h"
+#include "tests/support/temp_folder.h"
+
+namespace tessera {
+
+class JanusFolder {
+ public:
+  JanusFolder() {
+    const OpenedModel captioner = make_up_captioner("test:tiny");
+    Json config = *captioner.spec.describe->config;
+    config["vision_config"]["num_image_tokens"] = 16;
+    config["vq_config"] = Json::parse(test_model_config("tiny"))["vq_config"];
+    write_file_atomic(folder_ / "config.json", config.dump());
+    write_file_atomic(folder_ / "tokenizer.json", test_tokenizer_json());
+    std::map<std::string, Tensor> tensors = copy_tensors(*captioner.weights);
+    for (const TensorSpec& tensor : load_model_spec(folder_.path()).tensors) {
+      if (tensors.contains(tensor.name)) continue;
+      tensors.emplace(tensor.name, random_weight(tensor.name, tensor.shape, {.matrix_std = 0}));
+    }
+    std::map<std::string, ConstTensorView> views;
+    for (const auto& [name, tensor] : tensors) views.emplace(name, tensor.view());
+    write_safetensors(folder_ / "model.safetensors", views);
+  }
+  std::string path() const { return folder_.path().string(); }
+
+ private:
+  TempFolder folder_;
+};
+
+}  // namespace tessera
