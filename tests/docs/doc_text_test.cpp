@@ -17,10 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kRoot = TESSERA_SOURCE_DIR;
-constexpr std::size_t kMostCharacters = 120;
-constexpr int kMostWords = 40;
+constexpr std::size_t kMaxCharacters = 120;
+constexpr int kMaxWords = 40;
 // All pages but CONTRIBUTING.md and examples/, without the generated tables of docs/cli.md.
-constexpr int kMostWordsOfAll = 23000;
+constexpr int kMaxWordsOfAll = 23000;
 
 const std::vector<Page>& pages() {
   static const std::vector<Page> kPages = all_pages(kRoot);
@@ -31,7 +31,7 @@ std::vector<std::string> long_lines(const Page& page) {
   std::vector<std::string> out;
   for (const Line& line : page.lines()) {
     if (line.kind == LineKind::kTable || line.kind == LineKind::kCode) continue;
-    if (characters_of(line.text) <= kMostCharacters) continue;
+    if (characters_of(line.text) <= kMaxCharacters) continue;
     out.push_back(page.name() + ":" + std::to_string(line.number) + ": " +
                   std::to_string(characters_of(line.text)) + " characters");
   }
@@ -41,7 +41,7 @@ std::vector<std::string> long_lines(const Page& page) {
 std::vector<std::string> long_sentences(const Page& page) {
   std::vector<std::string> out;
   for (const Sentence& sentence : page.sentences()) {
-    if (sentence.words <= kMostWords) continue;
+    if (sentence.words <= kMaxWords) continue;
     out.push_back(page.name() + ":" + std::to_string(sentence.line) + ": " +
                   std::to_string(sentence.words) + " words: " + sentence.text);
   }
@@ -211,7 +211,7 @@ TEST(DocText, AllOfItStaysShort) {
   }
   RecordProperty("words", words);
   std::printf("%d words\n", words);
-  EXPECT_LE(words, kMostWordsOfAll);
+  EXPECT_LE(words, kMaxWordsOfAll);
 }
 
 // CONTRIBUTING.md lists the questions that README.md answers, each with the heading of its answer.
@@ -235,7 +235,7 @@ TEST(DocChecks, FaultsAreFound) {
   const Page page("docs/x.md",
                   "# A page\n\n" + std::string(121, 'a') + "\n\n" + sentence +
                       "\nends. Short.\n\n[a](nowhere.md) [b](#no-heading) [c](#a-page)\n"
-                      "\nA law in `law` is a [law](law.md).\n```\na law\n```\n");
+                      "\nA distribution in `distribution` is a [distribution](law.md).\n```\na distribution\n```\n");
   EXPECT_EQ(long_lines(page).size(), 2u);
   EXPECT_EQ(long_sentences(page).size(), 1u);
   std::istringstream list("law: distribution\nclip: video\n");
