@@ -1,4 +1,4 @@
-// Sets of scenes with everything that is known about each: what `tessera scene` writes to a folder
+// Sets of scenes with everything that is known about each: what `tessera-lab scene` writes to a folder
 // and what scene_dump writes to a pipe.
 //
 //   one image    render_scene(scene_from_json(text, file), size), or of sample_scene(...)
