@@ -8,7 +8,7 @@
 
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
-#include "engine/families/random_weights.h"
+#include "apps/lab/models/random_weights.h"
 #include "engine/families/test_models.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
