@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void refuse(const char* code, const fs::path& file, std::string expected,
-                         std::string found) {
+[[noreturn]] void refuse_report(const char* code, const fs::path& file, std::string expected,
+                                std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = code,
                .file = file.string(),
@@ -33,7 +33,7 @@ ItemState state_of(const std::string& name) {
 
 void take_header(const Json& fields, CaptionShard& shard) {
   if (fields.value("tessera", std::string()) != journal_kind_name(JournalKind::kCaptions)) {
-    refuse("E_JOURNAL", shard.journal, "the journal of a captioning job", "another journal");
+    refuse_report("E_JOURNAL", shard.journal, "the journal of a captioning job", "another journal");
   }
   shard.begun = true;
   Json job = fields.at("job");
@@ -79,8 +79,8 @@ std::uint32_t shards_of_output(const fs::path& output) {
     const auto shard = shard_in_name(name.substr(0, name.size() - kJournal.size()), output);
     if (!shard) continue;
     if (of != 0 && of != shard->of) {
-      refuse("E_JOB_STATE", output, "shards of one number",
-             "some of " + std::to_string(of) + " and some of " + std::to_string(shard->of));
+      refuse_report("E_JOB_STATE", output, "shards of one number",
+                    "some of " + std::to_string(of) + " and some of " + std::to_string(shard->of));
     }
     of = shard->of;
   }
@@ -106,7 +106,8 @@ CaptionReport read_output_report(const fs::path& output) {
   CaptionReport report{.output = output, .hash = {}, .shards = {}};
   const bool whole = file_type(journal_of(output)) == FileType::kFile;
   if (!whole && shards == 0) {
-    refuse("E_JOB_STATE", journal_of(output), "a captioning job that was begun here", "none");
+    refuse_report("E_JOB_STATE", journal_of(output), "a captioning job that was begun here",
+                  "none");
   }
   // A job in shards goes before what was merged of it.
   const std::uint32_t of = shards == 0 ? 1 : shards;
@@ -128,16 +129,17 @@ std::vector<CaptionReport> read_text_reports(const fs::path& folder) {
     // Next to shards a journal of one part is that of a merge.
     std::uint32_t& of = jobs[name->hash];
     if (of > 1 && name->shard.of > 1 && of != name->shard.of) {
-      refuse("E_JOB_STATE", path, "shards of one number",
-             "some of " + std::to_string(of) + " and some of " + std::to_string(name->shard.of));
+      refuse_report(
+          "E_JOB_STATE", path, "shards of one number",
+          "some of " + std::to_string(of) + " and some of " + std::to_string(name->shard.of));
     }
     of = std::max(of, name->shard.of);
   }
   if (jobs.empty()) {
-    refuse("E_JOB_STATE", folder,
-           "the journal of a captioning job (text files that are all there "
-           "need none)",
-           "none");
+    refuse_report("E_JOB_STATE", folder,
+                  "the journal of a captioning job (text files that are all there "
+                  "need none)",
+                  "none");
   }
   std::vector<CaptionReport> out;
   for (const auto& [hash, of] : jobs) {
@@ -176,8 +178,8 @@ void read_caption_shard(CaptionShard& shard, std::uint64_t first) {
 std::vector<CaptionReport> read_caption_reports(const fs::path& place) {
   if (is_folder(place)) return read_text_reports(place);
   if (!output_form(place.string())) {
-    refuse("E_OUTPUT_FORM", place, "an output (.jsonl, .csv, .tar) or a folder of images",
-           "another name");
+    refuse_report("E_OUTPUT_FORM", place, "an output (.jsonl, .csv, .tar) or a folder of images",
+                  "another name");
   }
   return {read_output_report(place)};
 }

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 30;
 
-[[noreturn]] void refuse(const char* code, const fs::path& file, std::string expected,
-                         std::string found) {
+[[noreturn]] void refuse_merge(const char* code, const fs::path& file, std::string expected,
+                               std::string found) {
   throw Error({.kind = ErrorKind::kGeneral,
                .code = code,
                .file = file.string(),
@@ -32,9 +32,10 @@ JobReport read_whole_report(const fs::path& folder) {
   JobReport report = read_job_report(folder);
   for (const ShardReport& shard : report.shards) {
     if (shard.after_damage == 0) continue;
-    refuse("E_JOURNAL", folder / kStateFolder / journal_name(shard.shard, report.begun.shards),
-           "a whole journal; the next run of the shard mends it",
-           "damage with " + std::to_string(shard.after_damage) + " records after it");
+    refuse_merge("E_JOURNAL",
+                 folder / kStateFolder / journal_name(shard.shard, report.begun.shards),
+                 "a whole journal; the next run of the shard mends it",
+                 "damage with " + std::to_string(shard.after_damage) + " records after it");
   }
   return report;
 }
@@ -47,8 +48,8 @@ std::string find_whole(std::span<const fs::path> folders, const RecordedFile& fi
     std::string bytes = read_file_no_link(path, kMaxOutputBytes);
     if (bytes.size() == file.bytes && sha256_hex(bytes) == file.sha256) return bytes;
   }
-  refuse("E_MERGE_FILE", folders.front() / file.name, "the file that the journal names",
-         "none with these bytes");
+  refuse_merge("E_MERGE_FILE", folders.front() / file.name, "the file that the journal names",
+               "none with these bytes");
 }
 
 // True if it was not there. A file of the name with other bytes is a stranger's.
@@ -57,7 +58,7 @@ bool put_next_to(const fs::path& path, const std::string& bytes) {
     return false;
   }
   if (publish_file(path, bytes, Publish::kNew)) return true;
-  refuse("E_OUTPUT_EXISTS", path, "no file of this name", "another file");
+  refuse_merge("E_OUTPUT_EXISTS", path, "no file of this name", "another file");
 }
 
 // `texts`: of the files next to the image that are texts, by name.
@@ -84,7 +85,7 @@ MergeReport merge_folders(std::span<const fs::path> folders, const fs::path& out
   for (const fs::path& folder : folders.subspan(1)) {
     const JobReport other = read_whole_report(folder);
     if (other.begun.job != whole.begun.job) {
-      refuse("E_MERGE_JOB", folder, "the job of " + folders.front().string(), "another one");
+      refuse_merge("E_MERGE_JOB", folder, "the job of " + folders.front().string(), "another one");
     }
     whole.records = merge_records(whole.records, other.records);
   }
@@ -101,9 +102,9 @@ MergeReport merge_folders(std::span<const fs::path> folders, const fs::path& out
   }
   const std::uint64_t pending = report.total - report.done - report.failed;
   if (pending > 0) {
-    refuse("E_MERGE_PENDING", folders.front(), "every item done or failed",
-           std::to_string(pending) + " of " + std::to_string(report.total) +
-               " that nobody worked on, first " + first_pending);
+    refuse_merge("E_MERGE_PENDING", folders.front(), "every item done or failed",
+                 std::to_string(pending) + " of " + std::to_string(report.total) +
+                     " that nobody worked on, first " + first_pending);
   }
   make_folders_durable(output);
   std::string text;

@@ -9,8 +9,8 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
-                         std::string found) {
+[[noreturn]] void refuse_setting(std::string code, std::string where, std::string expected,
+                                 std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = std::move(code),
                .where = std::move(where),
@@ -47,9 +47,9 @@ DescribeModel::DescribeModel(const DescribeOptions& given) : options_(given) {
   // What no image can make good, before weights are read and outputs begun.
   const std::int64_t positions = model_->spec().model.max_positions;
   if (options_.max_tokens >= positions) {
-    refuse("E_TEXT_LENGTH", "--max-tokens",
-           "fewer than the " + std::to_string(positions) + " positions of the model",
-           std::to_string(options_.max_tokens));
+    refuse_setting("E_TEXT_LENGTH", "--max-tokens",
+                   "fewer than the " + std::to_string(positions) + " positions of the model",
+                   std::to_string(options_.max_tokens));
   }
   pruning(options_.prune);
   dist_ = settle_dist({.guidance = 1, .temperature = 0}, options_.sampling);

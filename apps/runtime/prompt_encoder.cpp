@@ -10,22 +10,22 @@ namespace tessera {
 
 namespace {
 
-constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 10;
+constexpr std::size_t kPromptTextBytes = std::size_t{64} << 10;
 
-[[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
-                                 std::string found, std::string hint = "") {
+[[noreturn]] void refuse_prompt(std::string code, std::string where, std::string expected,
+                                std::string found, std::string hint = "") {
   throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
                std::move(found), std::move(hint)});
 }
 
 void check_prompt_text(const std::string& text, const char* where) {
-  if (text.empty()) refuse_request("E_PROMPT_EMPTY", where, "a text", "nothing");
-  if (text.size() > kMaxPromptBytes) {
-    refuse_request("E_PROMPT_LENGTH", where, "at most 65536 bytes",
-                   std::to_string(text.size()) + " bytes");
+  if (text.empty()) refuse_prompt("E_PROMPT_EMPTY", where, "a text", "nothing");
+  if (text.size() > kPromptTextBytes) {
+    refuse_prompt("E_PROMPT_LENGTH", where, "at most 65536 bytes",
+                  std::to_string(text.size()) + " bytes");
   }
   if (!is_valid_utf8(text) || text.find('\0') != std::string::npos) {
-    refuse_request("E_PROMPT_TEXT", where, "UTF-8 text without NUL", "other bytes");
+    refuse_prompt("E_PROMPT_TEXT", where, "UTF-8 text without NUL", "other bytes");
   }
 }
 
@@ -105,14 +105,14 @@ std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prom
   std::vector<std::int32_t> ids = text_->encode(form_.before + prompt + form_.after);
   const auto most = static_cast<std::size_t>(model_.max_prompt);
   if (ids.size() > most) {
-    refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
-                   std::to_string(ids.size()) + " tokens", "shorten the text");
+    refuse_prompt("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
+                  std::to_string(ids.size()) + " tokens", "shorten the text");
   }
   const auto image = std::find_if(ids.begin(), ids.end(),
                                     [&](std::int32_t id) { return id >= model_.prompt_vocab; });
   if (image != ids.end()) {
-    refuse_request("E_PROMPT_TEXT", where, "a text without image tokens",
-                   "token " + std::to_string(*image));
+    refuse_prompt("E_PROMPT_TEXT", where, "a text without image tokens",
+                  "token " + std::to_string(*image));
   }
   expects(!ids.empty() && ids.back() == begin_image_, "a prompt ends with the begin-image token");
   return ids;
@@ -123,9 +123,8 @@ std::int32_t PromptEncoder::parse_class(const std::string& prompt) const {
   const char* end = prompt.data() + prompt.size();
   const auto [rest, status] = std::from_chars(prompt.data(), end, value);
   if (status != std::errc{} || rest != end || value < 0 || value >= classes_) {
-    refuse_request("E_CLASS", "--prompt",
-                   "a class number from 0 to " + std::to_string(classes_ - 1),
-                   "'" + prompt.substr(0, 200) + "'");
+    refuse_prompt("E_CLASS", "--prompt", "a class number from 0 to " + std::to_string(classes_ - 1),
+                  "'" + prompt.substr(0, 200) + "'");
   }
   return static_cast<std::int32_t>(value);
 }
@@ -135,12 +134,12 @@ EncodedPrompt PromptEncoder::encode(const std::string& prompt,
   EncodedPrompt out;
   if (model_.prompt == PromptKind::kFrames) {
     if (!prompt.empty()) {
-      refuse_request("E_PROMPT_TEXT", "--prompt", "none, as this model goes on with frames",
-                     "a text");
+      refuse_prompt("E_PROMPT_TEXT", "--prompt", "none, as this model goes on with frames",
+                    "a text");
     }
     if (negative || guided) {
-      refuse_request("E_NEGATIVE_PROMPT", negative ? "--negative-prompt" : "--cfg-scale",
-                     "none, as this model has one branch", negative ? "a text" : "guidance");
+      refuse_prompt("E_NEGATIVE_PROMPT", negative ? "--negative-prompt" : "--cfg-scale",
+                    "none, as this model has one branch", negative ? "a text" : "guidance");
     }
     // The token before the stream, if there is one, is all of the prompt table.
     out.prompt.assign(static_cast<std::size_t>(model_.max_prompt), 0);
@@ -148,8 +147,8 @@ EncodedPrompt PromptEncoder::encode(const std::string& prompt,
   }
   if (model_.prompt == PromptKind::kClass) {
     if (negative) {
-      refuse_request("E_NEGATIVE_PROMPT", "--negative-prompt",
-                     "none, as this model takes class numbers", "a text");
+      refuse_prompt("E_NEGATIVE_PROMPT", "--negative-prompt",
+                    "none, as this model takes class numbers", "a text");
     }
     out.prompt = {parse_class(prompt)};
     if (guided) out.unconditional = {model_.null_class};

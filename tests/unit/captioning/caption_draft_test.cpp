@@ -17,7 +17,7 @@
 #include "tests/unit/captioning/scarce_memory.h"
 #include "vision/scene/render.h"
 
-namespace tessera {
+namespace tessera::caption_draft_test {
 namespace {
 
 const char* const kBundled = "tabletop-llava";
@@ -432,4 +432,4 @@ TEST(CaptionDraftMemory, FewerTextsAtOnceLoseNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_draft_test

@@ -9,7 +9,7 @@
 #include "engine/families/random_weights.h"
 #include "engine/families/test_models.h"
 
-namespace tessera {
+namespace tessera::made_up_models_test {
 namespace {
 
 TEST(MadeUpModels, AreSeededAndWhole) {
@@ -96,4 +96,4 @@ TEST(RandomWeights, HaveTheirMomentsAndDependOnName) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::made_up_models_test
