@@ -1,3 +1,26 @@
+# Sources of a target are compiled several together: headers, which are most of the work, are read once
+# for all of them. Files of one target therefore share no names in their unnamed namespaces. Sources with
+# flags of their own stay alone, and those that tessera_alone() names.
+function(tessera_units name)
+  if(NOT TESSERA_UNITY EQUAL 1)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TESSERA_UNITY})
+  endif()
+endfunction()
+
+function(tessera_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# Each file of a family names its parts as the others do (detect, parse, kForms), so these stay alone.
+function(tessera_alone_families)
+  foreach(source ${ARGN})
+    file(STRINGS ${source} family REGEX "^extern constinit const Family" LIMIT_COUNT 1)
+    if(family)
+      tessera_alone(${source})
+    endif()
+  endforeach()
+endfunction()
+
 # One library per folder. A library lists what it may include; the layering test holds it to that.
 #   tessera_library(engine_ops DEPS engine_backend SOURCES a.cpp b.cpp)
 function(tessera_library name)
@@ -5,6 +28,7 @@ function(tessera_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS})
+  tessera_units(${name})
 endfunction()
 
 # Tests of parsers of strangers' files; ./test builds this target again with sanitizers.
@@ -23,8 +47,8 @@ function(tessera_device_test name filter)
 endfunction()
 
 # A test program, one ctest entry. PARSER: it reads hostile files, so it also runs under sanitizers.
-# ONE_UNIT: its sources are compiled together, which takes a third of the time; they share no names in
-# their unnamed namespaces. Leave the word out where two of them do.
+# Sources are compiled together; where many share helpers' names, each file has a namespace of its own
+# (tessera::NAME_test). ONE_UNIT: all of them at once, for files that include the same few headers.
 #   tessera_test(core_test LABEL unit DEPS engine_core SOURCES core_test.cpp [TIMEOUT s] [PARSER]
 #                [ONE_UNIT])
 function(tessera_test name)
@@ -42,8 +66,9 @@ function(tessera_test name)
   target_compile_definitions(${name} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                              TESSERA_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_compile_options(${name} PRIVATE -O1)
-  if(ARG_ONE_UNIT)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  tessera_units(${name})
+  if(ARG_ONE_UNIT AND NOT TESSERA_UNITY EQUAL 1)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 0)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)

@@ -40,16 +40,9 @@ struct Input {
   std::string prefix;  // of keys; "" or ends in a slash
 };
 
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
 InputKind kind_of(const fs::path& path) {
   if (is_folder(path)) return InputKind::kFolder;
-  const std::string ending = lower_case(path.extension().string());
+  const std::string ending = ascii_lower_case(path.extension().string());
   if (ending == ".tar") return InputKind::kShard;
   return ending == ".jsonl" ? InputKind::kList : InputKind::kFile;
 }

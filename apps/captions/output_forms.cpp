@@ -17,13 +17,6 @@ namespace {
 
 constexpr std::string_view kFactsExtension = "caption.json";
 
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
 }  // namespace
 
 std::optional<OutputForm> output_form(const std::string& output) {
@@ -100,7 +93,7 @@ void SampleForm::check_join(const CaptionResult& result) const {
 }
 
 bool SampleForm::is_caption(const SampleMember& member) const {
-  return lower_case(member.extension) == lower_case(extension_);
+  return ascii_lower_case(member.extension) == ascii_lower_case(extension_);
 }
 
 bool SampleForm::keeps(const CaptionResult& result) const {
@@ -123,7 +116,7 @@ void SampleForm::put(const CaptionResult& result, const Json& fields, const Put&
   put_member(result.image.extension, result.image.bytes);
   std::string caption = fields.at("caption").get<std::string>();
   for (const SampleMember& member : result.others) {
-    const std::string extension = lower_case(member.extension);
+    const std::string extension = ascii_lower_case(member.extension);
     if (extension == kFactsExtension) continue;
     if (is_caption(member)) {
       caption = join_captions(member.bytes, caption, existing_);

@@ -42,6 +42,12 @@ constexpr std::string_view kListed = "//";
 
 }  // namespace
 
+std::string ascii_lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = lower(c);
+  return out;
+}
+
 bool natural_less(std::string_view a, std::string_view b) {
   std::size_t i = 0, j = 0;
   while (i < a.size() && j < b.size()) {

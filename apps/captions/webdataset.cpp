@@ -5,17 +5,11 @@
 #include <array>
 #include <utility>
 
+#include "apps/captions/text_forms.h"
+
 namespace tessera {
 
 namespace {
-
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 std::string_view last_part(std::string_view extension) {
   return extension.substr(extension.rfind('.') + 1);
@@ -28,7 +22,7 @@ std::string at_byte(std::uint64_t offset) { return "at byte " + std::to_string(o
 bool is_image_extension(std::string_view extension) {
   static constexpr std::array<std::string_view, 6> kEndings = {"png",  "jpg", "jpeg",
                                                                "webp", "gif", "bmp"};
-  return std::find(kEndings.begin(), kEndings.end(), lower_case(extension)) != kEndings.end();
+  return std::find(kEndings.begin(), kEndings.end(), ascii_lower_case(extension)) != kEndings.end();
 }
 
 KeyParts split_key(std::string_view name) {
@@ -70,9 +64,9 @@ std::optional<SampleReader::Member> SampleReader::next_member() {
 
 // Adds the member to the sample; reads its contents if somebody may want them.
 void SampleReader::take(TarSample& sample, const Member& member) {
-  const std::string extension = lower_case(member.extension);
+  const std::string extension = ascii_lower_case(member.extension);
   for (const SampleMember& other : sample.others) {
-    if (lower_case(other.extension) == extension) {
+    if (ascii_lower_case(other.extension) == extension) {
       fail(sample, "E_SAMPLE_MEMBER", "each ending once in a sample",
            sample.key + "." + other.extension + " and " + sample.key + "." + member.extension);
     }

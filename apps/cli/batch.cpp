@@ -160,7 +160,7 @@ int generate_job(const Session& session, const BatchFlags& flags, const BatchJob
   return end_job(session, flags, items, store, end);
 }
 
-int run_job(const Session& session, BatchFlags flags) {
+int run_batch_job(const Session& session, BatchFlags flags) {
   if (flags.output_dir.empty()) refuse_flag("--output-dir", "a folder for the images", "none");
   settle_size(flags.size);
   const Shard shard = shard_of_call(flags);
@@ -188,10 +188,10 @@ int run_batch(const Session& session, const BatchFlags& flags) {
                 "one job file (.txt, .jsonl, .csv), or status or merge with output folders",
                 std::to_string(flags.arguments.size()) + " arguments");
   }
-  return run_job(session, flags);
+  return run_batch_job(session, flags);
 }
 
-void add_output_flags(CLI::App& app, BatchFlags& flags) {
+void add_batch_output_flags(CLI::App& app, BatchFlags& flags) {
   const std::string group = "Output";
   text_flag(app, "--output-dir", flags.output_dir, "folder for images and the state of the job")
       ->group(group);
@@ -220,7 +220,7 @@ void add_video_job_flags(CLI::App& app, BatchFlags& flags) {
   setting_flag(app, setting::kQuality, flags.quality, {.group = group});
 }
 
-void add_job_flags(CLI::App& app, BatchFlags& flags) {
+void add_batch_job_flags(CLI::App& app, BatchFlags& flags) {
   const std::string group = "Job";
   app.add_flag("--dry-run", flags.dry_run, "check everything, estimate time and memory, and end")
       ->group(group);
@@ -253,11 +253,11 @@ void add_batch(CLI::App& root, Session& session) {
                "seeds of items without one follow from it and from their ids");
   add_sampling_flags(*app, Door::kBatch, flags->sampling);
   add_decode_flags(*app, Door::kBatch, flags->decode);
-  add_output_flags(*app, *flags);
+  add_batch_output_flags(*app, *flags);
   add_batch_caption_flags(*app, flags->captions);
   add_video_job_flags(*app, *flags);
   add_preview_flag(*app, flags->preview_to);
-  add_job_flags(*app, *flags);
+  add_batch_job_flags(*app, *flags);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);
   app->callback([&session, flags] {

@@ -10,7 +10,6 @@
 #include "apps/cli/devices.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/jobs/item_files.h"
-#include "apps/runtime/model_catalog.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/model_catalog.h"
 
@@ -18,7 +17,7 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void refuse(const char* where, std::string expected, std::string found) {
+[[noreturn]] void refuse_captions(const char* where, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_FLAG_VALUE",
                .where = where,
@@ -26,11 +25,12 @@ namespace {
                .found = std::move(found)});
 }
 
-std::vector<CaptionDescriber::Method> methods_of(const BatchCaptionFlags& flags) {
+std::vector<CaptionDescriber::Method> caption_methods_of(const BatchCaptionFlags& flags) {
   std::vector<CaptionDescriber::Method> methods;
   std::set<std::string> names;
   for (const std::string& name : flags.methods) {
-    if (!names.insert(name).second) refuse("--captions", "each method once", name + " twice");
+    if (!names.insert(name).second)
+      refuse_captions("--captions", "each method once", name + " twice");
     PruneFlags prune;
     if (name != kNoMethod) prune.method = name;
     methods.push_back({name, prune_choice(prune)});
@@ -66,7 +66,7 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
                                                  const DeviceFlags& device,
                                                  std::int64_t batch_size) {
   if (!flags.on) {
-    if (flags.captioner) refuse("--captioner", "--captions with it", "--captioner alone");
+    if (flags.captioner) refuse_captions("--captioner", "--captions with it", "--captioner alone");
     return nullptr;
   }
   DescribeOptions options;
@@ -78,7 +78,8 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
   options.max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
   options.method = text_method(setting::kTextDecode.text_fallback);
   return std::make_unique<CaptionDescriber>(
-      options, methods_of(flags), [&session](std::string_view text) { warn(session, text); });
+      options, caption_methods_of(flags),
+      [&session](std::string_view text) { warn(session, text); });
 }
 
 void check_text_names(std::span<const SettledItem> items, const std::vector<std::string>& endings,

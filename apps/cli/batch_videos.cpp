@@ -27,7 +27,7 @@ void refuse_image_flags(const BatchFlags& flags) {
 }
 
 // Says of a model that generates images what the job can do about it.
-VideoTask open_task(Runtime& runtime, const BatchFlags& flags) {
+VideoTask open_video_task(Runtime& runtime, const BatchFlags& flags) {
   try {
     return VideoTask(runtime, pipeline_options(flags));
   } catch (const Error& error) {
@@ -110,8 +110,8 @@ class VideoJobReporter final : public VideoJobListener {
   std::uint64_t done_ = 0, failed_ = 0;
 };
 
-int dry_run(const Session& session, const BatchFlags& flags, const BatchJob& job,
-            const Shard& shard, const VideoTask& task, const VideoCheck& check) {
+int dry_run_videos(const Session& session, const BatchFlags& flags, const BatchJob& job,
+                  const Shard& shard, const VideoTask& task, const VideoCheck& check) {
   const WantedItems wanted = wanted_items(flags.output_dir, shard, job.items, flags.retry_failed);
   VideoDryRun run{.items = wanted.items,
                  .wanted = wanted.wanted.size(),
@@ -133,9 +133,9 @@ StoreOptions video_store_options(const BatchFlags& flags, const Shard& shard) {
   return store_options(flags, shard, {".xmp"});
 }
 
-JobEnd generate_wanted(const Session& session, const BatchFlags& flags, const BatchJob& job,
-                    VideoTask& task, BatchStore& store, const LoopNeeds& needs,
-                    std::span<const std::size_t> wanted) {
+JobEnd generate_wanted_videos(const Session& session, const BatchFlags& flags, const BatchJob& job,
+                          VideoTask& task, BatchStore& store, const LoopNeeds& needs,
+                          std::span<const std::size_t> wanted) {
   VideoJobOptions options;
   options.at_once = flags.batch_size;
   options.needs = needs;
@@ -159,12 +159,12 @@ int generate_video_job(const Session& session, const BatchFlags& flags, BatchJob
                    const Shard& shard) {
   refuse_image_flags(flags);
   Runtime runtime;
-  VideoTask task = open_task(runtime, flags);
+  VideoTask task = open_video_task(runtime, flags);
   const std::string file = job.file.string();
   stop_at(session, settle_first_frames(job.items, folder_of(job), file));
   const VideoCheck check = check_videos(task, job.items, folder_of(job), file, flags.batch_size);
   stop_at(session, check.errors);
-  if (flags.dry_run) return dry_run(session, flags, job, shard, task, check);
+  if (flags.dry_run) return dry_run_videos(session, flags, job, shard, task, check);
   check_memory(check.plan, task.model_name());
   Json identity = job_options(flags, job);
   identity["quality"] = flags.quality;
@@ -180,7 +180,7 @@ int generate_video_job(const Session& session, const BatchFlags& flags, BatchJob
     write_owner(flags.output_dir, shard);
     note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) + " on " +
                       task.backend().name() + ", " + format_bytes(check.plan.total()));
-    end = generate_wanted(session, flags, job, task, store, check.needs, wanted);
+    end = generate_wanted_videos(session, flags, job, task, store, check.needs, wanted);
   }
   return end_job(session, flags, job.items, store, end);
 }

@@ -38,7 +38,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxCaptionSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
@@ -58,8 +58,8 @@ struct CaptionFlags {
   DeviceFlags device;
 };
 
-[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
-                         std::string found, std::string hint = "") {
+[[noreturn]] void refuse_caption(std::string code, std::string where, std::string expected,
+                                 std::string found, std::string hint = "") {
   throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
                std::move(found), std::move(hint)});
 }
@@ -74,7 +74,7 @@ std::uint64_t settle_seed(const CaptionFlags& flags) {
   if (flags.seed >= 0) return static_cast<std::uint64_t>(flags.seed);
   std::random_device device;
   const std::uint64_t high = device();
-  return (high << 32 | device()) & static_cast<std::uint64_t>(kMaxSeed);
+  return (high << 32 | device()) & static_cast<std::uint64_t>(kMaxCaptionSeed);
 }
 
 DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
@@ -91,7 +91,8 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
   options.method = text_method(flags.decode, options.draft.on(), flags.max_tokens);
   if (flags.window) {
     if (!options.method.speculative()) {
-      refuse("E_FLAG_CONFLICT", "--window", "a method that drafts", "--decode " + flags.decode);
+      refuse_caption("E_FLAG_CONFLICT", "--window", "a method that drafts",
+                     "--decode " + flags.decode);
     }
     options.method.window = *flags.window;
   }
@@ -112,7 +113,8 @@ std::string question_of(const CaptionFlags& flags) {
   const std::string text = flags.prompt.value_or(std::string(kDefaultPrompt));
   const CaptionPrompt prompt(text);
   if (prompt.has_fields() && flags.images.size() > 1) {
-    refuse("E_PROMPT_FIELD", "--prompt", "no {name} or {directory} for several images", text);
+    refuse_caption("E_PROMPT_FIELD", "--prompt", "no {name} or {directory} for several images",
+                   text);
   }
   const fs::path image = flags.images.front();
   return prompt.fill(stable_text(image.stem().string()),
@@ -246,21 +248,22 @@ CaptionStoreOptions store_options(const CaptionFlags& flags, const Shard& shard)
 void check_output_flags(const CaptionFlags& flags) {
   const std::optional<OutputForm> form = output_form(flags.output.value_or(""));
   if (flags.output && !form) {
-    refuse("E_OUTPUT_FORM", "--output", "a name that ends in .jsonl, .csv or .tar", *flags.output);
+    refuse_caption("E_OUTPUT_FORM", "--output", "a name that ends in .jsonl, .csv or .tar",
+                   *flags.output);
   }
   if (!flags.existing.empty() && flags.output && *form != OutputForm::kTar) {
-    refuse("E_FLAG_CONFLICT", "--existing", "text files or a .tar, which have captions already",
-           *flags.output);
+    refuse_caption("E_FLAG_CONFLICT", "--existing",
+                   "text files or a .tar, which have captions already", *flags.output);
   }
   if (flags.raw_csv && !(flags.output && *form == OutputForm::kCsv)) {
-    refuse("E_FLAG_CONFLICT", "--csv-raw", "an output that ends in .csv",
-           flags.output.value_or("text files"));
+    refuse_caption("E_FLAG_CONFLICT", "--csv-raw", "an output that ends in .csv",
+                   flags.output.value_or("text files"));
   }
   check_caption_extension(flags.extension.value_or("txt"));
   const bool joins = flags.existing == "append" || flags.existing == "prepend";
   if (writes_subtitles(flags) && joins) {
-    refuse("E_FLAG_CONFLICT", "--existing", "skip or overwrite for --caption-ext srt",
-           flags.existing);
+    refuse_caption("E_FLAG_CONFLICT", "--existing", "skip or overwrite for --caption-ext srt",
+                   flags.existing);
   }
 }
 
@@ -315,9 +318,9 @@ CaptionInputs open_inputs(const Session& session, const CaptionFlags& flags) {
                         .by_ending = true,
                         .videos = {flags.videos.videos.begin(), flags.videos.videos.end()}});
   if (!flags.output && inputs.has_shards()) {
-    refuse("E_FLAG_MISSING", "--output",
-           "a file for all captions: an archive has no place for text files", "none",
-           "try -o captions.jsonl");
+    refuse_caption("E_FLAG_MISSING", "--output",
+                   "a file for all captions: an archive has no place for text files", "none",
+                   "try -o captions.jsonl");
   }
   if (const std::vector<ErrorInfo> errors = inputs.check(); !errors.empty()) {
     for (std::size_t i = 0; i + 1 < errors.size(); ++i) warn(session, format_error(errors[i]));
@@ -371,10 +374,10 @@ void check_question_flags(const CaptionFlags& flags) {
                                                   {flags.raw_csv, "--csv-raw"},
                                                   {flags.shard.has_value(), "--shard"}};
   for (const auto& [given, name] : of_jobs) {
-    if (given) refuse("E_FLAG_CONFLICT", name, "inputs without --image", "both");
+    if (given) refuse_caption("E_FLAG_CONFLICT", name, "inputs without --image", "both");
   }
   if (const std::string of_videos = flags.videos.given(); !of_videos.empty()) {
-    refuse("E_FLAG_CONFLICT", of_videos, "inputs without --image", "both");
+    refuse_caption("E_FLAG_CONFLICT", of_videos, "inputs without --image", "both");
   }
 }
 
@@ -382,8 +385,9 @@ void check_question_flags(const CaptionFlags& flags) {
 int report_job(const Session& session, const CaptionFlags& flags, const std::string& word) {
   const std::vector<fs::path> places(flags.inputs.begin() + 1, flags.inputs.end());
   if (places.empty() || (word == "status" && places.size() > 1)) {
-    refuse("E_FLAG_VALUE", word == "status" ? "caption status" : "caption merge",
-           "an output (.jsonl, .csv, .tar) or a folder of images", std::to_string(places.size()));
+    refuse_caption("E_FLAG_VALUE", word == "status" ? "caption status" : "caption merge",
+                   "an output (.jsonl, .csv, .tar) or a folder of images",
+                   std::to_string(places.size()));
   }
   if (word == "status") return caption_status(session, places.front());
   return caption_merge(session, places, flags.output.value_or(""));
@@ -392,16 +396,18 @@ int report_job(const Session& session, const CaptionFlags& flags, const std::str
 void check_negative_prompt(const CaptionFlags& flags) {
   const SettingValue* guidance = flags.sampling.find(setting::kGuidance);
   if (!flags.negative_prompt || (guidance != nullptr && guidance->number != 1)) return;
-  refuse("E_FLAG_CONFLICT", "--negative-prompt", "guidance: a --cfg-scale other than 1", "none");
+  refuse_caption("E_FLAG_CONFLICT", "--negative-prompt", "guidance: a --cfg-scale other than 1",
+                 "none");
 }
 
 int run_caption(const Session& session, const CaptionFlags& flags) {
   const std::string word = flags.inputs.empty() ? "" : flags.inputs.front();
   if (word == "status" || word == "merge") return report_job(session, flags, word);
   if (flags.images.empty() == (flags.inputs.empty() && flags.videos.videos.empty())) {
-    refuse("E_FLAG_MISSING", "inputs",
-           "images, videos, folders, shards (.tar) or lists (.jsonl); or --image for one question",
-           flags.images.empty() ? "none" : "both");
+    refuse_caption(
+        "E_FLAG_MISSING", "inputs",
+        "images, videos, folders, shards (.tar) or lists (.jsonl); or --image for one question",
+        flags.images.empty() ? "none" : "both");
   }
   check_helper();
   check_negative_prompt(flags);
@@ -451,7 +457,7 @@ void add_caption(CLI::App& root, Session& session) {
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt,
             "what guidance leads away from, asked without the image; default the prompt itself");
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
-  integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed,
+  integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxCaptionSeed,
                "of texts that are drawn; -1 = random, and recorded");
   add_sampling_flags(*app, Door::kCaption, flags->sampling);
   setting_flag(*app, setting::kTextDecode, flags->decode, {.group = "Decoding"});

@@ -100,7 +100,7 @@ void print_merge(const Session& session, const CaptionMerge& merge) {
   print_line(escape_for_terminal(merge.path.string()) + "  " + text_of(counts));
 }
 
-[[noreturn]] void refuse(const char* code, std::string expected, std::string found) {
+[[noreturn]] void refuse_report(const char* code, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = code,
                .where = "--output",
@@ -137,7 +137,7 @@ int caption_merge(const Session& session, const std::vector<fs::path>& places,
   }
   if (reports.empty()) return code;
   if (output.empty() && reports.size() > 1) {
-    refuse("E_FLAG_MISSING", "a file for what several places hold", "none");
+    refuse_report("E_FLAG_MISSING", "a file for what several places hold", "none");
   }
   const CaptionMerge merge =
       merge_outputs(reports, output.empty() ? reports.front().output : output);

@@ -15,8 +15,8 @@ constexpr std::string_view kDefaultPruner = "divprune";
 constexpr double kDefaultKeep = 0.33;
 constexpr std::int64_t kWidestDraft = 16;  // rows of a window that the clock may choose
 
-[[noreturn]] void refuse(const char* code, std::string where, std::string expected,
-                         std::string found, std::string hint = "") {
+[[noreturn]] void refuse_draft_flag(const char* code, std::string where, std::string expected,
+                                    std::string found, std::string hint = "") {
   throw Error({.kind = ErrorKind::kUsage,
                .code = code,
                .where = std::move(where),
@@ -35,7 +35,8 @@ Budget budget_of(const std::string& text) {
   const bool right = error == std::errc() && stop == end && value >= 0 && value <= most &&
                      (share || value == static_cast<double>(static_cast<std::int64_t>(value)));
   if (!right) {
-    refuse("E_FLAG_VALUE", "--draft-keep", "a number of tokens, or a share from 0% to 100%", text);
+    refuse_draft_flag("E_FLAG_VALUE", "--draft-keep",
+                      "a number of tokens, or a share from 0% to 100%", text);
   }
   Budget out;
   if (share) {
@@ -67,8 +68,8 @@ DraftChoice draft_choice(const TextDraftFlags& flags) {
   DraftChoice out;
   if (!flags.model) {
     if (flags.prune || flags.keep) {
-      refuse("E_FLAG_CONFLICT", flags.prune ? "--draft-prune" : "--draft-keep",
-             "a draft model by --model-draft", "none");
+      refuse_draft_flag("E_FLAG_CONFLICT", flags.prune ? "--draft-prune" : "--draft-keep",
+                        "a draft model by --model-draft", "none");
     }
     return out;
   }
@@ -87,12 +88,13 @@ DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t
   const bool by_model = needs_of(method).draft_model;
   if (!draft_model) {
     if (by_model) {
-      refuse("E_FLAG_MISSING", "--model-draft", "a draft model for --decode " + name, "none");
+      refuse_draft_flag("E_FLAG_MISSING", "--model-draft", "a draft model for --decode " + name,
+                        "none");
     }
     return method;
   }
   if (!method.adaptive && !by_model) {
-    refuse("E_FLAG_CONFLICT", "--decode", "auto or draft with --model-draft", name);
+    refuse_draft_flag("E_FLAG_CONFLICT", "--decode", "auto or draft with --model-draft", name);
   }
   if (method.adaptive) {
     method = text_method("draft");

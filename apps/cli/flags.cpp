@@ -28,7 +28,7 @@ std::string first_long_name(const std::string& names) {
   return names;
 }
 
-[[noreturn]] void refuse(const std::string& flag, std::string expected, std::string found) {
+[[noreturn]] void refuse_option(const std::string& flag, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_FLAG_VALUE",
                .where = flag,
@@ -48,8 +48,8 @@ std::int64_t read_integer(const std::string& flag, const std::string& text, std:
   const char* end = text.data() + text.size();
   const auto [rest, status] = std::from_chars(text.data(), end, value);
   if (status != std::errc{} || rest != end || value < low || value > high) {
-    refuse(flag, "an integer from " + std::to_string(low) + " to " + std::to_string(high),
-           "'" + text + "'");
+    refuse_option(flag, "an integer from " + std::to_string(low) + " to " + std::to_string(high),
+                  "'" + text + "'");
   }
   return value;
 }
@@ -60,7 +60,8 @@ double read_number(const std::string& flag, const std::string& text, double low,
   const auto [rest, status] = std::from_chars(text.data(), end, value);
   if (status != std::errc{} || rest != end || !std::isfinite(value) || value < low ||
       value > high) {
-    refuse(flag, "a number from " + shortest(low) + " to " + shortest(high), "'" + text + "'");
+    refuse_option(flag, "a number from " + shortest(low) + " to " + shortest(high),
+                  "'" + text + "'");
   }
   return value;
 }
@@ -78,7 +79,7 @@ void add_value(CLI::Option& option, const std::vector<std::string>& values,
     }
     option.run_callback();
   } catch (const CLI::Error& error) {
-    refuse(source, "a value that --" + option.get_lnames().front() + " takes", error.what());
+    refuse_option(source, "a value that --" + option.get_lnames().front() + " takes", error.what());
   } catch (const Error& error) {
     ErrorInfo info = error.info();
     info.where = source + ": " + info.where;
@@ -245,7 +246,7 @@ CLI::Option* choice_flag(CLI::App& app, const std::string& names, std::string& t
                 return;
               }
             }
-            refuse(flag, list, "'" + text + "'");
+            refuse_option(flag, list, "'" + text + "'");
           },
           help)
       ->type_name(list)
@@ -268,7 +269,7 @@ void add_common_flags(CLI::App& app, Session& session) {
            } else if (text == "none") {
              session.progress = ProgressMode::kNone;
            } else {
-             refuse("--progress", "auto|json|none", "'" + text + "'");
+             refuse_option("--progress", "auto|json|none", "'" + text + "'");
            }
          },
          "progress on stderr")
@@ -284,7 +285,7 @@ void add_common_flags(CLI::App& app, Session& session) {
            } else if (text == "never") {
              session.color = ColorMode::kNever;
            } else {
-             refuse("--color", "auto|always|never", "'" + text + "'");
+             refuse_option("--color", "auto|always|never", "'" + text + "'");
            }
          },
          "colours on stderr; NO_COLOR is obeyed")
@@ -303,7 +304,8 @@ void add_device_flags(CLI::App& app, DeviceFlags& flags) {
   app.add_flag("--deterministic", flags.deterministic,
                "cuda: one order of sums for every number of rows; the CPU has no other")
       ->group("Device");
-  app.add_flag("--tf32", flags.tf32, "cuda: products, convolutions and attention of f32 may round to tf32")
+  app.add_flag("--tf32", flags.tf32,
+               "cuda: products, convolutions and attention of f32 may round to tf32")
       ->group("Device");
 }
 
@@ -321,7 +323,7 @@ void settle_size(SizeFlags& flags) {
     const char* end = part.data() + part.size();
     const auto [rest, status] = std::from_chars(part.data(), end, value);
     if (status != std::errc{} || rest != end || value < 1 || value > kMaxSide) {
-      refuse("--size", "WIDTHxHEIGHT with sides from 1 to 16384", "'" + text + "'");
+      refuse_option("--size", "WIDTHxHEIGHT with sides from 1 to 16384", "'" + text + "'");
     }
     return value;
   };
@@ -329,7 +331,7 @@ void settle_size(SizeFlags& flags) {
   const std::int64_t width = side(text.substr(0, cross));
   const std::int64_t height = side(text.substr(std::min(cross + 1, text.size())));
   if ((flags.width && *flags.width != width) || (flags.height && *flags.height != height)) {
-    refuse("--size", "one size", "another --width or --height");
+    refuse_option("--size", "one size", "another --width or --height");
   }
   flags.width = width;
   flags.height = height;

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr auto kMaxImages = static_cast<std::int64_t>(setting::kBatchCount.high);
-constexpr std::int64_t kSheetGap = 4;  // pixels
+constexpr std::int64_t kGenerateSheetGap = 4;  // pixels
 
 struct GenerateFlags {
   std::optional<std::string> model, prompt, negative_prompt, prompt_file, from_image, sheet,
@@ -50,8 +50,8 @@ struct GenerateFlags {
   bool disable_metadata = false;
 };
 
-[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
-                         std::string found, std::string hint = "") {
+[[noreturn]] void refuse_generate(std::string code, std::string where, std::string expected,
+                                  std::string found, std::string hint = "") {
   throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
                std::move(found), std::move(hint)});
 }
@@ -90,11 +90,13 @@ void take_from_image(GenerateFlags& flags) {
 
 std::vector<std::string> prompts_of(const GenerateFlags& flags) {
   if (flags.prompt_file && flags.prompt) {
-    refuse("E_FLAG_CONFLICT", "--prompt-file", "either a file of prompts or --prompt", "both");
+    refuse_generate("E_FLAG_CONFLICT", "--prompt-file", "either a file of prompts or --prompt",
+                    "both");
   }
   if (flags.prompt_file) return read_prompt_file(*flags.prompt_file);
   if (!flags.prompt) {
-    refuse("E_FLAG_MISSING", "--prompt", "a text, --prompt-file or --from-image", "none of them");
+    refuse_generate("E_FLAG_MISSING", "--prompt", "a text, --prompt-file or --from-image",
+                    "none of them");
   }
   return {*flags.prompt};
 }
@@ -163,7 +165,7 @@ class ImageReporter final : public SavedImageListener {
   void write_sheet() {
     if (!flags_.sheet || sheet_.empty()) return;
     const fs::path path = in_output_folder(flags_, *flags_.sheet);
-    save_png(path, contact_sheet(sheet_, columns_of(sheet_.size()), kSheetGap), {},
+    save_png(path, contact_sheet(sheet_, columns_of(sheet_.size()), kGenerateSheetGap), {},
              ai_media_xmp(program_version()));
     note(session_, "sheet: " + path.string());
   }
@@ -180,8 +182,9 @@ class ImageReporter final : public SavedImageListener {
 
   void write_preview(const std::vector<Image>& images) {
     save_png(*flags_.preview,
-             images.size() == 1 ? images.front()
-                                : contact_sheet(images, columns_of(images.size()), kSheetGap),
+             images.size() == 1
+                 ? images.front()
+                 : contact_sheet(images, columns_of(images.size()), kGenerateSheetGap),
              {}, ai_media_xmp(program_version()));
   }
 
@@ -232,8 +235,8 @@ int run_generate(const Session& session, GenerateFlags flags) {
   const std::vector<std::string> prompts = prompts_of(flags);
   const auto count = prompts.size() * static_cast<std::size_t>(flags.batch_count);
   if (count > static_cast<std::size_t>(kMaxImages)) {
-    refuse("E_FLAG_VALUE", "--batch-count", "at most 100000 images in all",
-           std::to_string(count));
+    refuse_generate("E_FLAG_VALUE", "--batch-count", "at most 100000 images in all",
+                    std::to_string(count));
   }
   const NamePattern pattern(flags.output);
   if (flags.sheet) NamePattern{*flags.sheet};

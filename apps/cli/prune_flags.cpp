@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void refuse(std::string where, std::string expected, std::string found) {
+[[noreturn]] void refuse_pruner(std::string where, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_FLAG_CONFLICT",
                .where = std::move(where),
@@ -27,7 +27,7 @@ PruneOption option_of(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(begin, end, out.value);
   if (out.name.empty() || error != std::errc() || stop != end) {
-    refuse("--prune-option", "NAME=NUMBER", text);
+    refuse_pruner("--prune-option", "NAME=NUMBER", text);
   }
   return out;
 }
@@ -87,14 +87,15 @@ PruneChoice prune_choice(const PruneFlags& flags) {
   if (!flags.method) {
     if (flags.rate || flags.keep || !flags.options.empty() || flags.parity ||
         !flags.scope.empty()) {
-      refuse("--prune",
-             "a method for --prune-rate, --keep-tokens, --prune-scope, --prune-option or --parity",
-             "none");
+      refuse_pruner(
+          "--prune",
+          "a method for --prune-rate, --keep-tokens, --prune-scope, --prune-option or --parity",
+          "none");
     }
     return out;
   }
   if (flags.rate && flags.keep) {
-    refuse("--keep-tokens", "either a number or --prune-rate", "both");
+    refuse_pruner("--keep-tokens", "either a number or --prune-rate", "both");
   }
   out.method = pruner_row(*flags.method).name;
   for (const std::string& option : flags.options) out.options.push_back(option_of(option));

@@ -9,7 +9,7 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void refuse(const Setting& row, const std::string& text) {
+[[noreturn]] void refuse_row(const Setting& row, const std::string& text) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_FLAG_VALUE",
                .where = "--" + std::string(row.name),
@@ -19,7 +19,7 @@ namespace {
 
 SettingValue read(const Setting& row, const std::string& text) {
   if (const std::optional<SettingValue> value = parse_setting(row, text)) return *value;
-  refuse(row, text);
+  refuse_row(row, text);
 }
 
 std::string choices_with(const Setting& row, const char* between) {

@@ -15,12 +15,12 @@
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/video_facts.h"
 #include "apps/runtime/first_frames.h"
+#include "apps/runtime/memory.h"
 #include "apps/runtime/metadata.h"
+#include "apps/runtime/model_catalog.h"
 #include "apps/runtime/output_names.h"
 #include "apps/runtime/output_settings.h"
 #include "apps/runtime/sha256.h"
-#include "apps/runtime/memory.h"
-#include "apps/runtime/model_catalog.h"
 #include "apps/runtime/video_task.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
@@ -36,7 +36,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxVideoSeed = std::numeric_limits<std::int64_t>::max();
 constexpr const char* kAiMark = "trainedAlgorithmicMedia";  // IPTC digital source type
 
 struct VideoFlags {
@@ -52,8 +52,8 @@ struct VideoFlags {
   DeviceFlags device;
 };
 
-[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
-                         std::string found, std::string hint = "") {
+[[noreturn]] void refuse_video(std::string code, std::string where, std::string expected,
+                               std::string found, std::string hint = "") {
   throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
                std::move(found), std::move(hint)});
 }
@@ -121,12 +121,12 @@ std::string sum_of_output(const fs::path& path, std::int64_t frames) {
   return sha256_hex(lines);
 }
 
-VideoRequest request_of(const VideoTask& task, const VideoFlags& flags, std::int64_t rate) {
+VideoRequest video_request_of(const VideoTask& task, const VideoFlags& flags, std::int64_t rate) {
   if (!flags.prompt && task.takes_prompts()) {
-    refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
+    refuse_video("E_FLAG_MISSING", "--prompt", "a text", "none");
   }
   if (flags.endless && flags.frames) {
-    refuse("E_FLAG_CONFLICT", "--endless", "either a number of --frames or no end", "both");
+    refuse_video("E_FLAG_CONFLICT", "--endless", "either a number of --frames or no end", "both");
   }
   const std::int64_t wanted = flags.seed.value_or(-1);
   VideoRequest request{.prompt = flags.prompt.value_or(""),
@@ -141,8 +141,8 @@ VideoRequest request_of(const VideoTask& task, const VideoFlags& flags, std::int
                        .text_features = flags.text_features.value_or("")};
   if (!flags.first_frames) return request;
   if (task.max_first_frames() == 0) {
-    refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
-           *flags.first_frames);
+    refuse_video("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
+                 *flags.first_frames);
   }
   const ModelSpec& spec = task.spec();
   request.first_frames =
@@ -192,8 +192,8 @@ class VideoFile : public VideoListener {
   std::optional<Image> newest_;  // since the last pass
 };
 
-void report(const Session& session, const VideoFlags& flags, const GeneratedVideo& video,
-            const std::string& codec, std::int64_t rate) {
+void report_video(const Session& session, const VideoFlags& flags, const GeneratedVideo& video,
+                  const std::string& codec, std::int64_t rate) {
   const double duration = static_cast<double>(video.frames) / static_cast<double>(rate);
   const fs::path path = flags.output;
   nlohmann::ordered_json line;
@@ -250,7 +250,7 @@ int run_video(const Session& session, const VideoFlags& flags) {
   VideoTask task(runtime, options);
   const std::int64_t rate = flags.fps.value_or(task.rate());
   check_rate(flags.output, rate);
-  const PreparedVideo video = task.prepare(request_of(task, flags, rate));
+  const PreparedVideo video = task.prepare(video_request_of(task, flags, rate));
   const MemoryPlan plan = task.plan(video);
   if (flags.preview) {
     const fs::path folder = fs::path(*flags.preview).parent_path();
@@ -277,7 +277,7 @@ int run_video(const Session& session, const VideoFlags& flags) {
     if (flags.sidecar && !save_xmp_sidecar(flags.output, texts.xmp, publish)) {
       refuse_taken(xmp_sidecar(flags.output));
     }
-    report(session, flags, made, sink->codec(), rate);
+    report_video(session, flags, made, sink->codec(), rate);
   }
   if (made.status == ImageStatus::kFailed) {
     report_failure(session, flags, made);
@@ -304,7 +304,7 @@ void add_video(CLI::App& root, Session& session) {
   setting_flag(*app, setting::kContinue, flags->continuation);
   app->add_flag("--endless", flags->endless, "go on until a signal; the video is kept");
   setting_flag(*app, setting::kFps, flags->fps);
-  integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
+  integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxVideoSeed, "-1 = random, and recorded");
   const std::string group = "Output";
   text_flag(*app, "-o,--output", flags->output,
             "file name: .mkv or .webp (lossless), .mp4, .webm or .gif; name-%04d.png or a folder: "

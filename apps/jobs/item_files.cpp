@@ -50,7 +50,7 @@ bool same_sidecar(std::string_view a, std::string_view b) {
   return !left.is_null() && left == right;
 }
 
-constexpr std::size_t kMaxImage = std::size_t{256} << 20;
+constexpr std::size_t kMaxOutput = std::size_t{256} << 20;
 
 // Facts but for what is known only when the image is there.
 Json before_generation(Json facts) {
@@ -116,9 +116,9 @@ std::vector<OutputFile> proven_files(const SettledItem& item, const ImageFacts& 
   if (files.sidecar && file_type(next_to) != FileType::kFile) return {};
   const Json facts = before_generation(facts_json(expected));
   try {
-    OutputFile decoded_image{item.name, read_file_no_link(path, kMaxImage)};
+    OutputFile decoded_image{item.name, read_file_no_link(path, kMaxOutput)};
     if (files.sidecar) {
-      OutputFile sidecar{next_to.filename().string(), read_file_no_link(next_to, kMaxImage)};
+      OutputFile sidecar{next_to.filename().string(), read_file_no_link(next_to, kMaxOutput)};
       if (!says_of(sidecar.bytes, item, decoded_image.bytes, facts)) return {};
       return {std::move(sidecar), std::move(decoded_image)};
     }

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMaxImage = std::size_t{1} << 30;
+constexpr std::size_t kMaxPlaced = std::size_t{1} << 30;
 
 // What a power cut can leave of bytes that were never synced: a beginning of them, with zeros where
 // blocks were not written.
@@ -46,7 +46,7 @@ BatchStore::Standing BatchStore::look_at(const SettledItem& item, const OutputFi
     if (options_.overwrite && type != FileType::kFolder) return {.there = true};
     refuse_name(path, type == FileType::kFolder ? "a folder" : "no plain file");
   }
-  const std::string standing = read_file_no_link(path, kMaxImage);
+  const std::string standing = read_file_no_link(path, kMaxPlaced);
   const std::string sum = sha256_hex(standing);
   if (options_.overwrite || standing == file.bytes || ours(file, standing)) return {true, sum};
   const Intents::Known known = intents_.known(item.item.id, file.name, sum);

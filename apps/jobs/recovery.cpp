@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMaxImage = std::size_t{1} << 30;
+constexpr std::size_t kMaxRecovered = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ std::vector<OutputFile> BatchStore::intended_files(const SettledItem& item) cons
     for (const IntendedFile& file : intents_.last(item.item.id)) {
       const fs::path path = folder_ / file.name;
       if (file_type(path) != FileType::kFile) return {};
-      out.push_back({file.name, read_file_no_link(path, kMaxImage)});
+      out.push_back({file.name, read_file_no_link(path, kMaxRecovered)});
       if (sha256_hex(out.back().bytes) != file.now) return {};
     }
   } catch (const Error& error) {  // what cannot be read proves nothing
@@ -116,7 +116,7 @@ std::string BatchStore::what_is_wrong(const RecordedFile& file, bool verify) con
   if (size != file.bytes) {
     return file.name + " has " + std::to_string(size) + " bytes of " + std::to_string(file.bytes);
   }
-  if (verify && !is_recorded(file, read_file_no_link(path, kMaxImage))) {
+  if (verify && !is_recorded(file, read_file_no_link(path, kMaxRecovered))) {
     return file.name + " has other bytes";
   }
   return {};

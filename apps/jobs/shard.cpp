@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kMaxShards = 99999;
 
-[[noreturn]] void refuse(std::string expected, std::string found, std::string hint = {}) {
+[[noreturn]] void refuse_shard(std::string expected, std::string found, std::string hint = {}) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_SHARD",
                .where = "--shard",
@@ -35,7 +35,7 @@ std::optional<std::uint32_t> variable(const Environment& environment, const char
   const std::optional<std::string> text = environment(name);
   if (!text) return std::nullopt;
   const std::optional<std::uint32_t> value = number(*text);
-  if (!value) refuse(std::string(name) + " as a number", "\"" + *text + "\"");
+  if (!value) refuse_shard(std::string(name) + " as a number", "\"" + *text + "\"");
   return value;
 }
 
@@ -52,13 +52,15 @@ Place place_in_array(const Environment& environment, std::uint32_t task) {
   const auto most = variable(environment, "SLURM_ARRAY_TASK_MAX");
   const auto count = variable(environment, "SLURM_ARRAY_TASK_COUNT");
   if (most && count && least + (std::uint64_t{*count} - 1) * step != *most) {
-    refuse("an array of even steps, as 1-8 or 0-28:4",
-           std::to_string(*count) + " tasks from " + std::to_string(least) + " to " +
-               std::to_string(*most) + " in steps of " + std::to_string(step),
-           "a whole array again is cheap: shards that are done end at once; else --shard I/N");
+    refuse_shard(
+        "an array of even steps, as 1-8 or 0-28:4",
+        std::to_string(*count) + " tasks from " + std::to_string(least) + " to " +
+            std::to_string(*most) + " in steps of " + std::to_string(step),
+        "a whole array again is cheap: shards that are done end at once; else --shard I/N");
   }
   if (task < least || step == 0 || (task - least) % step != 0) {
-    refuse("SLURM_ARRAY_TASK_ID on the steps from SLURM_ARRAY_TASK_MIN", std::to_string(task));
+    refuse_shard("SLURM_ARRAY_TASK_ID on the steps from SLURM_ARRAY_TASK_MIN",
+                 std::to_string(task));
   }
   return {static_cast<std::uint32_t>((task - least) / step), count};
 }
@@ -76,7 +78,7 @@ Place place_of(const Environment& environment) {
   if (const auto rank = variable(environment, "PMI_RANK")) {
     return {*rank, variable(environment, "PMI_SIZE")};
   }
-  refuse(
+  refuse_shard(
       "SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX, OMPI_COMM_WORLD_RANK or PMI_RANK in the "
       "environment",
       "none of them", "outside a scheduler: --shard I/N");
@@ -86,12 +88,13 @@ Place place_of(const Environment& environment) {
 // part of an array would take the shards from 1 on for their own.
 std::uint32_t count_of(std::optional<std::uint32_t> given, const Place& place) {
   if (given && place.of && *given != *place.of) {
-    refuse("auto/" + std::to_string(*place.of) + ", as many as there are tasks",
-           "auto/" + std::to_string(*given),
-           "a whole array again is cheap: shards that are done end at once; else --shard I/N");
+    refuse_shard(
+        "auto/" + std::to_string(*place.of) + ", as many as there are tasks",
+        "auto/" + std::to_string(*given),
+        "a whole array again is cheap: shards that are done end at once; else --shard I/N");
   }
   if (given) return *given;
-  if (!place.of) refuse("auto/N, where the environment does not say how many", "auto");
+  if (!place.of) refuse_shard("auto/N, where the environment does not say how many", "auto");
   return *place.of;
 }
 
@@ -119,7 +122,7 @@ Shard shard_from(const std::string& text, const Environment& environment) {
   std::optional<std::uint32_t> of;
   if (slash < text.size()) {
     of = number(std::string_view(text).substr(slash + 1));
-    if (!of) refuse(kForm, "\"" + text + "\"");
+    if (!of) refuse_shard(kForm, "\"" + text + "\"");
   }
   std::uint32_t index = 0;
   if (before == "auto") {
@@ -128,11 +131,11 @@ Shard shard_from(const std::string& text, const Environment& environment) {
     of = count_of(of, place);
   } else {
     const auto given = number(before);
-    if (!given || !of) refuse(kForm, "\"" + text + "\"");
+    if (!given || !of) refuse_shard(kForm, "\"" + text + "\"");
     index = *given;
   }
   if (*of < 1 || *of > kMaxShards || index < 1 || index > *of) {
-    refuse(kForm, std::to_string(index) + "/" + std::to_string(*of));
+    refuse_shard(kForm, std::to_string(index) + "/" + std::to_string(*of));
   }
   return {index, *of};
 }

@@ -13,7 +13,7 @@ namespace {
 
 // Program, libraries, tokenizer and small blocks, as measured with test:tiny and the bundled
 // captioner, where it is what remains next to the plan's other parts.
-constexpr std::size_t kProgramBytes = std::size_t{13} << 20;
+constexpr std::size_t kCaptionProgramBytes = std::size_t{13} << 20;
 
 std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
 
@@ -67,7 +67,7 @@ CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
   const std::int64_t ahead = std::max<std::int64_t>(limits.items, 2) + 1;
   plan.images = floats(ahead * image.views * 3 * image.view_width * image.view_height) +
                   static_cast<std::size_t>(2 * 3 * image.width * image.height);
-  plan.process = kProgramBytes;
+  plan.process = kCaptionProgramBytes;
   return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);
 }
 

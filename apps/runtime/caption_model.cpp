@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const fs::path& file, std::string where, std::string expected,
-                         std::string found) {
+[[noreturn]] void refuse_file(const fs::path& file, std::string where, std::string expected,
+                              std::string found) {
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_CAPTION_MODEL",
                .file = file.string(),
@@ -47,7 +47,7 @@ std::vector<std::int32_t> read_stops(const ModelSpec& spec, const TextTokenizer&
       for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
         if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
             id.get<std::int64_t>() >= std::int64_t{1} << 30 || out.size() >= 64) {
-          refuse(path, "eos_token_id", "token ids", id.dump());
+          refuse_file(path, "eos_token_id", "token ids", id.dump());
         }
         out.push_back(id.get<std::int32_t>());
       }
@@ -59,7 +59,7 @@ std::vector<std::int32_t> read_stops(const ModelSpec& spec, const TextTokenizer&
                             "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"}) {
     if (const auto id = tokenizer.id_of(token)) return {*id};
   }
-  refuse(folder, "eos_token_id", "a token that ends a text", "none");
+  refuse_file(folder, "eos_token_id", "a token that ends a text", "none");
 }
 
 std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& name,
@@ -84,8 +84,9 @@ std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& 
 
 std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what) {
   if (id >= 0 && id < spec.model.vocab) return id;
-  refuse(spec.folder / "config.json", what,
-         "an id below the vocabulary of " + std::to_string(spec.model.vocab), std::to_string(id));
+  refuse_file(spec.folder / "config.json", what,
+              "an id below the vocabulary of " + std::to_string(spec.model.vocab),
+              std::to_string(id));
 }
 
 }  // namespace
@@ -132,9 +133,9 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
     placeholders += id == describe().image_id || id == describe().video_id ? 1 : 0;
   }
   if (placeholders != wanted) {
-    refuse(spec().folder / "tokenizer.json", describe().image_token,
-           "a token that stays whole: " + std::to_string(wanted) + " of it",
-           std::to_string(placeholders));
+    refuse_file(spec().folder / "tokenizer.json", describe().image_token,
+                "a token that stays whole: " + std::to_string(wanted) + " of it",
+                std::to_string(placeholders));
   }
   return ids;
 }
@@ -154,7 +155,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   DescribeSpec& describe = *out->opened_.spec.describe;
   if (describe.image_id < 0) {
     const auto id = tokenizer.id_of(describe.image_token);
-    if (!id) refuse(folder / "tokenizer.json", describe.image_token, "this token", "none");
+    if (!id) refuse_file(folder / "tokenizer.json", describe.image_token, "this token", "none");
     describe.image_id = *id;
   }
   checked_id(spec, describe.image_id, "image_token_id");
@@ -167,8 +168,8 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   expects(out->chat_ != nullptr, "the last form of a family asks for no token");
   const std::string_view placeholder = out->chat_->image;
   if (tokenizer.id_of(placeholder) != describe.image_id) {
-    refuse(folder / "tokenizer.json", std::string(placeholder),
-           "this token at id " + std::to_string(describe.image_id), "another id or none");
+    refuse_file(folder / "tokenizer.json", std::string(placeholder),
+                "this token at id " + std::to_string(describe.image_id), "another id or none");
   }
   return out;
 }

@@ -11,11 +11,11 @@ namespace tessera {
 
 namespace {
 
-constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 10;
+constexpr std::size_t kPromptTextBytes = std::size_t{64} << 10;
 
 void check_prompt_text(const std::string& text, const char* where) {
   if (text.empty()) refuse_request("E_PROMPT_EMPTY", where, "a text", "nothing");
-  if (text.size() > kMaxPromptBytes) {
+  if (text.size() > kPromptTextBytes) {
     refuse_request("E_PROMPT_LENGTH", where, "at most 65536 bytes",
                    std::to_string(text.size()) + " bytes");
   }

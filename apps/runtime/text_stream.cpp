@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kBroken = "\xef\xbf\xbd";
 // Tokens that may wait for the rest of a character. Real ones have four bytes at most; what stays
 // broken for longer is shown as it is.
-constexpr std::size_t kPatience = 16;
+constexpr std::size_t kMaxWaiting = 16;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::string TextStream::add(std::span<const std::int32_t> tokens,
   const std::span<const std::int32_t> all(tokens_);
   const std::string before = tokenizer_.decode(all.subspan(begin_, shown_ - begin_));
   const std::string now = tokenizer_.decode(all.subspan(begin_));
-  const bool waits = now.ends_with(kBroken) && tokens_.size() - shown_ < kPatience;
+  const bool waits = now.ends_with(kBroken) && tokens_.size() - shown_ < kMaxWaiting;
   if (waits || now.size() <= before.size() || !now.starts_with(before)) return {};
   begin_ = shown_;
   shown_ = tokens_.size();

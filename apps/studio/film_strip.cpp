@@ -12,7 +12,8 @@ namespace tessera {
 namespace {
 
 constexpr int kMaxFailures = 3;
-constexpr std::int64_t kRun = 200;  // frames that are rather decoded than begun anew at a key frame
+constexpr std::int64_t kStripRun =
+    200;  // frames that are rather decoded than begun anew at a key frame
 
 std::string without_file(ErrorInfo info) {
   info.file.clear();
@@ -94,7 +95,7 @@ void FilmSession::read_cell(std::unique_ptr<FrameReader>& reader, std::int64_t& 
     next = 0;
   }
   std::optional<VideoFrame> frame;
-  if (cell.frame - next > kRun) {
+  if (cell.frame - next > kStripRun) {
     frame = reader->frame_at(ticks);
   } else {
     do {

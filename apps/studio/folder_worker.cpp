@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr double kLookSeconds = 1;
+constexpr double kFolderLookSeconds = 1;
 constexpr double kPatience = 10;  // seconds for an answer; the next file waits that long at most
 
 ImageReaderOptions reader_options(const fs::path& helper) {
@@ -112,7 +112,7 @@ void FolderWorker::work() {
 }
 
 void FolderWorker::look() {
-  next_look_ = monotonic_seconds() + kLookSeconds;
+  next_look_ = monotonic_seconds() + kFolderLookSeconds;
   events_.push(MemoryEvent{resident_bytes()});
   if (gallery_.poll()) show_gallery();
 }

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool same_task(const GenerateOptions& a, const GenerateOptions& b) {
+bool same_video_task(const GenerateOptions& a, const GenerateOptions& b) {
   return a.model == b.model && a.storage == b.storage && a.width == b.width &&
          a.height == b.height && a.method == b.method && a.draft_model == b.draft_model;
 }
@@ -149,8 +149,7 @@ void VideoWatch::on_over(GeneratedVideo&& video) {
     }
     generation.file = state.path;
   }
-  generation.state =
-      video.status == ImageStatus::kStopped ? GenerateState::kStopped : GenerateState::kDone;
+  generation.state = video.status == ImageStatus::kStopped ? GenerateState::kStopped : GenerateState::kDone;
 }
 
 bool VideoWorker::writes(const std::string& model) {
@@ -170,7 +169,7 @@ void VideoWorker::close() {
 }
 
 void VideoWorker::open_for(const GenerateOptions& options) {
-  if (task_ != nullptr && same_task(opened_, options)) return;
+  if (task_ != nullptr && same_video_task(opened_, options)) return;
   close();  // before the new one: both together may not fit
   runtime_ = std::make_unique<Runtime>();
   task_ = std::make_unique<VideoTask>(*runtime_, options);
@@ -179,7 +178,7 @@ void VideoWorker::open_for(const GenerateOptions& options) {
 
 void VideoWorker::write(const GenerateOptions& options, const GenerateJob& job, Generation& generation,
                         StopRequest& stop_request) {
-  const bool loaded = task_ != nullptr && same_task(opened_, options);
+  const bool loaded = task_ != nullptr && same_video_task(opened_, options);
   open_for(options);
   VideoRequest request{.prompt = job.settings.prompt,
                        .negative_prompt = job.settings.negative_prompt,

@@ -7,8 +7,8 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& name, std::string code,
-                         std::string expected, std::string found) {
+[[noreturn]] void refuse_weight(const Checkpoint& checkpoint, const std::string& name,
+                                std::string code, std::string expected, std::string found) {
   throw Error{{.kind = ErrorKind::kModel,
                .code = std::move(code),
                .file = checkpoint.file_of(name),
@@ -23,20 +23,20 @@ ConstTensorView checked_weight(const Checkpoint& checkpoint, const std::string& 
                                const Shape& shape) {
   const ConstTensorView* tensor = checkpoint.find(name);
   if (tensor == nullptr) {
-    refuse(checkpoint, name, "E_WEIGHT_MISSING", "a tensor " + shape.to_string(), "none");
+    refuse_weight(checkpoint, name, "E_WEIGHT_MISSING", "a tensor " + shape.to_string(), "none");
   }
   if (tensor->shape != shape) {
-    refuse(checkpoint, name, "E_WEIGHT_SHAPE", shape.to_string(), tensor->shape.to_string());
+    refuse_weight(checkpoint, name, "E_WEIGHT_SHAPE", shape.to_string(), tensor->shape.to_string());
   }
   if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16 &&
       tensor->dtype != DType::kF16) {
-    refuse(checkpoint, name, "E_WEIGHT_DTYPE", "f32, bf16 or f16",
-           std::string(dtype_name(tensor->dtype)));
+    refuse_weight(checkpoint, name, "E_WEIGHT_DTYPE", "f32, bf16 or f16",
+                  std::string(dtype_name(tensor->dtype)));
   }
   if (const auto bad = find_non_finite(*tensor)) {
-    refuse(checkpoint, name, "E_WEIGHT_NOT_FINITE", "finite numbers",
-           std::to_string(bad->count) + " NaN or infinite, the first at index " +
-               std::to_string(bad->index));
+    refuse_weight(checkpoint, name, "E_WEIGHT_NOT_FINITE", "finite numbers",
+                  std::to_string(bad->count) + " NaN or infinite, the first at index " +
+                      std::to_string(bad->index));
   }
   return *tensor;
 }

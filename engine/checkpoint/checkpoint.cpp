@@ -25,8 +25,8 @@ struct Origin {
   std::size_t length = 0;
 };
 
-[[noreturn]] void refuse(const char* code, const fs::path& file, std::string where,
-                         std::string expected, std::string found, std::string hint = {}) {
+[[noreturn]] void refuse_folder(const char* code, const fs::path& file, std::string where,
+                                std::string expected, std::string found, std::string hint = {}) {
   throw Error({.kind = ErrorKind::kModel,
                .code = code,
                .file = file.string(),
@@ -74,14 +74,15 @@ fs::path choose_file(const fs::path& folder) {
   }
   const std::vector<std::string>& candidates = indexes.empty() ? weights : indexes;
   if (candidates.empty()) {
-    refuse("E_CKPT_NONE", folder, "",
-           "model.safetensors, an .index.json, or one .safetensors, .pt, .pth, .bin or .ckpt file",
-           "none of them");
+    refuse_folder(
+        "E_CKPT_NONE", folder, "",
+        "model.safetensors, an .index.json, or one .safetensors, .pt, .pth, .bin or .ckpt file",
+        "none of them");
   }
   if (candidates.size() > 1) {
-    refuse("E_CKPT_AMBIGUOUS", folder, "", "one weight file or one index",
-           std::to_string(candidates.size()) + ": " + first_names(candidates),
-           "name the file itself");
+    refuse_folder("E_CKPT_AMBIGUOUS", folder, "", "one weight file or one index",
+                  std::to_string(candidates.size()) + ": " + first_names(candidates),
+                  "name the file itself");
   }
   return folder / candidates.front();
 }
@@ -128,17 +129,17 @@ struct Checkpoint::Impl {
     if (!stored.strides.empty() || !is_aligned(data, stored.dtype)) {
       copied += view.bytes();
       if (copied > file.bytes().size()) {
-        refuse("E_CKPT_COPIES", file.path(), tensor_place(stored.name),
-               "strided or misaligned tensors of at most " + std::to_string(file.bytes().size()) +
-                   " bytes in all",
-               std::to_string(copied), "save them as tensor.contiguous()");
+        refuse_folder("E_CKPT_COPIES", file.path(), tensor_place(stored.name),
+                      "strided or misaligned tensors of at most " +
+                          std::to_string(file.bytes().size()) + " bytes in all",
+                      std::to_string(copied), "save them as tensor.contiguous()");
       }
       owned.push_back(gather(stored, data));
       view = std::as_const(owned.back()).view();
     }
     if (const auto known = origins.find(stored.name); known != origins.end()) {
-      refuse("E_CKPT_DUPLICATE", file.path(), tensor_place(stored.name), "each tensor in one file",
-             "it in " + file_name(known->second.file) + " too");
+      refuse_folder("E_CKPT_DUPLICATE", file.path(), tensor_place(stored.name),
+                    "each tensor in one file", "it in " + file_name(known->second.file) + " too");
     }
     origins.emplace(stored.name, origin);
     tensors.emplace(stored.name, view);
@@ -200,8 +201,8 @@ struct Checkpoint::Impl {
       found += (found.empty() ? "" : "; ") + std::to_string(surplus.size()) +
                " surplus: " + first_names(surplus);
     }
-    refuse("E_IDX_TENSORS", path, "weight_map",
-           std::to_string(index.shard_of.size()) + " tensors as listed", found);
+    refuse_folder("E_IDX_TENSORS", path, "weight_map",
+                  std::to_string(index.shard_of.size()) + " tensors as listed", found);
   }
 };
 
@@ -258,8 +259,8 @@ std::uint64_t Checkpoint::total_bytes() const {
 void Checkpoint::verify_unchanged() const {
   for (const MappedFile& file : impl_->files) {
     if (!file.changed_on_disk()) continue;
-    refuse("E_IO_CHANGED", file.path(), "", "the file as it was when it was opened",
-           "another size, time or file under this name");
+    refuse_folder("E_IO_CHANGED", file.path(), "", "the file as it was when it was opened",
+                  "another size, time or file under this name");
   }
 }
 

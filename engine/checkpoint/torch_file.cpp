@@ -21,8 +21,8 @@ using ZipEntries = std::map<std::string, ZipEntry, std::less<>>;
 constexpr std::array<unsigned char, 14> kOldMagic = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
                                                      0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
 
-[[noreturn]] void refuse(const std::string& file, const char* code, std::string where,
-                         std::string expected, std::string found, std::string hint = {}) {
+[[noreturn]] void refuse_torch(const std::string& file, const char* code, std::string where,
+                               std::string expected, std::string found, std::string hint = {}) {
   throw Error({.kind = ErrorKind::kModel,
                .code = code,
                .file = file,
@@ -56,22 +56,22 @@ std::string find_prefix(const ZipEntries& entries, const std::string& file) {
     const std::size_t slash = name.find('/');
     if (slash == std::string::npos || name.substr(slash) != "/data.pkl") continue;
     if (!prefix.empty()) {
-      refuse(file, "E_PT_NO_PICKLE", "archive", "one data.pkl", "two");
+      refuse_torch(file, "E_PT_NO_PICKLE", "archive", "one data.pkl", "two");
     }
     prefix = name.substr(0, slash + 1);
   }
   if (prefix.empty()) {
-    refuse(file, "E_PT_NO_PICKLE", "archive", "an entry NAME/data.pkl",
-           std::to_string(entries.size()) + " other entries");
+    refuse_torch(file, "E_PT_NO_PICKLE", "archive", "an entry NAME/data.pkl",
+                 std::to_string(entries.size()) + " other entries");
   }
   if (entries.contains(prefix + "constants.pkl")) {
-    refuse(file, "E_PT_TORCHSCRIPT", "archive", "a state dict written by torch.save",
-           "a TorchScript program", "load it in PyTorch and save its state_dict()");
+    refuse_torch(file, "E_PT_TORCHSCRIPT", "archive", "a state dict written by torch.save",
+                 "a TorchScript program", "load it in PyTorch and save its state_dict()");
   }
   for (const auto& [name, entry] : entries) {
     if (entry.stored) continue;
-    refuse(file, "E_ZIP_COMPRESSED", "entry \"" + name.substr(0, 120) + "\"",
-           "entries stored as they are", "a compressed one");
+    refuse_torch(file, "E_ZIP_COMPRESSED", "entry \"" + name.substr(0, 120) + "\"",
+                 "entries stored as they are", "a compressed one");
   }
   return prefix;
 }
@@ -87,7 +87,7 @@ const ZipEntry& find_storage(const ZipEntries& entries, const std::string& prefi
   const auto bytes = checked_mul(tensor.storage_size, dtype_size(tensor.dtype));
   const auto found = entries.find(name);
   if (found == entries.end() || !bytes || found->second.size != *bytes) {
-    refuse(
+    refuse_torch(
         file, "E_PT_STORAGE", tensor_place(tensor.name),
         "the entry \"" + name.substr(0, 200) + "\" with " + std::to_string(tensor.storage_size) +
             " elements of " + std::string(dtype_name(tensor.dtype)),
@@ -104,23 +104,24 @@ bool looks_like_torch_file(std::span<const std::byte> bytes) {
 
 Container parse_torch_file(std::span<const std::byte> bytes, const std::string& file) {
   if (is_old_format(bytes)) {
-    refuse(file, "E_PT_OLD_FORMAT", "byte 0",
-           "the zip format of torch.save (PyTorch 1.6 and later)", "the format before it",
-           "load it with weights_only=True in PyTorch and save it again");
+    refuse_torch(file, "E_PT_OLD_FORMAT", "byte 0",
+                 "the zip format of torch.save (PyTorch 1.6 and later)", "the format before it",
+                 "load it with weights_only=True in PyTorch and save it again");
   }
   if (!is_zip(bytes)) {
-    refuse(file, "E_PT_MAGIC", "byte 0", "a zip archive written by torch.save", "other bytes");
+    refuse_torch(file, "E_PT_MAGIC", "byte 0", "a zip archive written by torch.save",
+                 "other bytes");
   }
   const ZipEntries entries = read_zip(bytes, file);
   const std::string prefix = find_prefix(entries, file);
   const ZipEntry& pickle = entries.find(prefix + "data.pkl")->second;
   // Zero stands for "not computed", which torch.save can be notified to write.
   if (pickle.crc32 != 0 && crc32(bytes.subspan(pickle.begin, pickle.size)) != pickle.crc32) {
-    refuse(file, "E_PT_CRC", "data.pkl", "contents that match their CRC-32", "damaged bytes");
+    refuse_torch(file, "E_PT_CRC", "data.pkl", "contents that match their CRC-32", "damaged bytes");
   }
   if (const auto order = entries.find(prefix + "byteorder");
       order != entries.end() && contents(bytes, order->second) != "little") {
-    refuse(file, "E_PT_BYTE_ORDER", "byteorder", "little", "another");
+    refuse_torch(file, "E_PT_BYTE_ORDER", "byteorder", "little", "another");
   }
   PickledState state = read_pickled_state(contents(bytes, pickle), file);
   Container out;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/nn/pass_views.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -12,17 +13,6 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kGrowth = 4;  // width of the feed-forward layer by the model's
-
-std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, std::size_t element = 4) {
-  return padded(static_cast<std::size_t>(rows * cols) * element);
-}
-
-TensorView heads_of(TensorView matrix, std::int64_t heads) {
-  return {matrix.dtype, Shape{matrix.shape[0], heads, matrix.shape[1] / heads}, matrix.data,
-          matrix.device};
-}
 
 }  // namespace
 

@@ -3,15 +3,11 @@
 
 #include <algorithm>
 
+#include "engine/nn/pass_views.h"
+
 namespace tessera {
 
 namespace {
-
-std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols) {
-  return padded(static_cast<std::size_t>(rows * cols) * sizeof(float));
-}
 
 std::size_t held(const Tensor& tensor) { return tensor.empty() ? 0 : tensor.bytes(); }
 

@@ -6,15 +6,11 @@
 #include <memory>
 #include <numeric>
 
+#include "engine/nn/pass_views.h"
+
 namespace tessera {
 
 namespace {
-
-std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, std::size_t element = 4) {
-  return padded(static_cast<std::size_t>(rows * cols) * element);
-}
 
 ConstTensorView rows_of(ConstTensorView matrix, std::int64_t first, std::int64_t rows) {
   const std::int64_t cols = matrix.shape[1];
@@ -27,11 +23,6 @@ ConstTensorView rows_of(ConstTensorView matrix, std::int64_t first, std::int64_t
 TensorView rows_of(TensorView matrix, std::int64_t first, std::int64_t rows) {
   const ConstTensorView view = rows_of(ConstTensorView(matrix), first, rows);
   return {view.dtype, view.shape, const_cast<void*>(view.data), view.device};
-}
-
-TensorView heads_of(TensorView matrix, std::int64_t heads) {
-  return {matrix.dtype, Shape{matrix.shape[0], heads, matrix.shape[1] / heads}, matrix.data,
-          matrix.device};
 }
 
 }  // namespace

@@ -7,9 +7,9 @@ namespace tessera {
 
 namespace {
 
-class Lister {
+class VideoLister {
  public:
-  explicit Lister(const FsqVideoSpec& spec) : spec_(spec) {}
+  explicit VideoLister(const FsqVideoSpec& spec) : spec_(spec) {}
 
   void conv(const std::string& name, std::int64_t out, std::int64_t in, std::int64_t kt,
             std::int64_t k) {
@@ -71,7 +71,9 @@ class Lister {
   std::vector<std::string> unused;
 
  private:
-  void add(const std::string& name, Shape shape) { tensors.push_back({spec_.prefix + name, shape}); }
+  void add(const std::string& name, Shape shape) {
+    tensors.push_back({spec_.prefix + name, shape});
+  }
   void note_unused(const std::string& name) {
     unused.push_back(spec_.prefix + name + ".conv3d.weight");
     unused.push_back(spec_.prefix + name + ".conv3d.bias");
@@ -80,7 +82,7 @@ class Lister {
   const FsqVideoSpec& spec_;
 };
 
-void Lister::encoder() {
+void VideoLister::encoder() {
   split_conv("encoder.conv_in", spec_.channels, spec_.patch_channels());
   std::int64_t width = spec_.channels;
   for (int level = 0; level < spec_.levels_count(); ++level) {
@@ -97,7 +99,7 @@ void Lister::encoder() {
   ends("encoder", width, spec_.latent_channels);
 }
 
-void Lister::decoder() {
+void VideoLister::decoder() {
   std::int64_t width = spec_.deepest();
   split_conv("decoder.conv_in", width, spec_.latent_channels);
   middle("decoder");
@@ -112,8 +114,8 @@ void Lister::decoder() {
   ends("decoder", width, spec_.patch_channels());
 }
 
-Lister listed(const FsqVideoSpec& spec) {
-  Lister lister(spec);
+VideoLister listed(const FsqVideoSpec& spec) {
+  VideoLister lister(spec);
   lister.encoder();
   lister.quantizer();
   lister.decoder();

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-
 namespace tessera {
 
 namespace {
@@ -31,9 +30,9 @@ std::string join(const std::vector<std::string>& parts) {
   return name;
 }
 
-class Lister {
+class FrameLister {
  public:
-  explicit Lister(const MovqSpec& spec) : spec_(spec), channels_(spec.frame.latent_channels) {}
+  explicit FrameLister(const MovqSpec& spec) : spec_(spec), channels_(spec.frame.latent_channels) {}
 
   void frames(std::span<const ConvStep> steps, VqSide side) {
     for (TensorSpec& tensor : conv_step_tensors(steps, movq_norm(spec_, side))) {
@@ -126,7 +125,7 @@ std::string movq_name(const MovqSpec& spec, const std::string& name, bool& linea
 std::vector<TensorSpec> movq_tensors(const MovqSpec& spec) {
   expects(spec.frame.embed_dim == spec.frame.latent_channels,
           "codes and latents pass the decoder's convolutions together");
-  Lister lister(spec);
+  FrameLister lister(spec);
   lister.frames(movq_encoder_steps(spec), VqSide::kEncoder);
   lister.time_side("encoder", 4);
   lister.frames(movq_decoder_steps(spec), VqSide::kDecoder);

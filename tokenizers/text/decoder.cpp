@@ -48,7 +48,7 @@ std::optional<char> fallback_byte(std::string_view token) {
   return static_cast<char>(value);
 }
 
-struct Apply {
+struct ApplyDecode {
   Tokens tokens;
   std::size_t max_bytes;
   RegexScratch& scratch;
@@ -153,7 +153,7 @@ std::string decode_tokens(const Decoder& decoder, std::vector<std::string> token
                    .found = "more"});
     }
   }
-  Apply apply{std::move(tokens), max_bytes, scratch, file};
+  ApplyDecode apply{std::move(tokens), max_bytes, scratch, file};
   for (const DecodeStep& step : decoder) apply.tokens = std::visit(apply, step);
   std::string out;
   for (const std::string& token : apply.tokens) out += token;

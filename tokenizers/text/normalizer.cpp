@@ -22,7 +22,7 @@ std::string_view strip(std::string_view text, bool left, bool right) {
   return text;
 }
 
-struct Apply {
+struct ApplyNormalize {
   std::string text;
   RegexScratch& scratch;
   const std::string& file;
@@ -67,7 +67,7 @@ std::string replace_matches(const Pattern& pattern, std::string_view text, std::
 
 std::string normalize(const Normalizer& normalizer, std::string_view text, RegexScratch& scratch,
                       const std::string& file) {
-  Apply apply{std::string(text), scratch, file};
+  ApplyNormalize apply{std::string(text), scratch, file};
   for (const NormalizeStep& step : normalizer) {
     apply.text = std::visit(apply, step);
     if (apply.text.size() > kMaxNormalizedBytes) fail_size(file, kMaxNormalizedBytes);

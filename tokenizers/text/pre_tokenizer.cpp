@@ -74,7 +74,7 @@ std::string_view view(const Words& words, const Words::Word& word) {
   return std::string_view(words.text).substr(word.begin, word.end - word.begin);
 }
 
-struct Apply {
+struct ApplySplit {
   Words& words;
   RegexScratch& scratch;
 
@@ -163,7 +163,7 @@ Words pre_tokenize(const PreTokenizer& steps, std::string text, bool at_start,
   Words words;
   words.text = std::move(text);
   if (!words.text.empty()) words.words.push_back({0, words.text.size(), at_start});
-  for (const PreTokenizeStep& step : steps) std::visit(Apply{words, scratch}, step);
+  for (const PreTokenizeStep& step : steps) std::visit(ApplySplit{words, scratch}, step);
   return words;
 }
 

@@ -18,7 +18,7 @@ enum Compression : std::uint32_t {
   kAlphaFields = 6
 };
 
-struct Header {
+struct BmpHeader {
   std::uint32_t data_at = 0;  // byte offset of the pixels
   std::uint32_t bytes = 0;    // size of the information header
   std::int64_t width = 0, height = 0;
@@ -47,7 +47,7 @@ class Channel {
 
 std::int64_t signed32(std::uint32_t value) { return static_cast<std::int32_t>(value); }
 
-void read_info(Header& out, Cursor info) {
+void read_info(BmpHeader& out, Cursor info) {
   if (out.bytes == 12) {
     out.width = info.le16("the size");
     out.height = info.le16("the size");
@@ -68,7 +68,7 @@ void read_info(Header& out, Cursor info) {
   }
 }
 
-void check_kind(const Header& header) {
+void check_kind(const BmpHeader& header) {
   static constexpr std::uint32_t kDepths[] = {1, 2, 4, 8, 16, 24, 32};
   const bool fields = header.compression == kFields || header.compression == kAlphaFields;
   const bool depth = std::ranges::find(kDepths, header.bits) != std::end(kDepths);
@@ -81,9 +81,9 @@ void check_kind(const Header& header) {
          std::to_string(header.bits) + " bits, compression " + std::to_string(header.compression));
 }
 
-Header read_header(Cursor& in, const ImageLimits& limits) {
+BmpHeader read_header(Cursor& in, const ImageLimits& limits) {
   static constexpr std::uint32_t kSizes[] = {12, 40, 52, 56, 64, 108, 124};
-  Header out;
+  BmpHeader out;
   in.take(8, "the file header");
   out.data_at = in.le32("the file header");
   out.bytes = in.le32("the header size");
@@ -114,7 +114,7 @@ Header read_header(Cursor& in, const ImageLimits& limits) {
 }
 
 // Blue, green, red (and a fourth byte that is ignored), as many as declared and present.
-std::vector<Rgb> read_palette(Cursor& in, const Header& header) {
+std::vector<Rgb> read_palette(Cursor& in, const BmpHeader& header) {
   const std::size_t entry = header.bytes == 12 ? 3 : 4;
   const std::size_t most = std::size_t{1} << header.bits;
   const std::size_t declared = header.colours == 0 ? most : header.colours;
@@ -142,7 +142,7 @@ void generate_index(std::uint8_t* to, std::size_t index, const std::vector<Rgb>&
 // The run-length codes of RLE8 and RLE4, generated from the bottom row up.
 class RunGenerator {
  public:
-  RunGenerator(const Header& header, Cursor in) : header_(header), in_(in) {
+  RunGenerator(const BmpHeader& header, Cursor in) : header_(header), in_(in) {
     indices_.resize(static_cast<std::size_t>(header.width * header.height));
   }
 
@@ -188,13 +188,13 @@ class RunGenerator {
            "one at " + std::to_string(x_) + "," + std::to_string(y_));
   }
 
-  const Header& header_;
+  const BmpHeader& header_;
   Cursor in_;
   std::vector<std::uint8_t> indices_;
   std::int64_t x_ = 0, y_ = 0;  // y from the bottom
 };
 
-void generate_row(const Header& header, Bytes row, std::uint8_t* to, std::int64_t channels,
+void generate_row(const BmpHeader& header, Bytes row, std::uint8_t* to, std::int64_t channels,
                const std::vector<Rgb>& palette, const Channel (&fields)[4]) {
   for (std::int64_t x = 0; x < header.width; ++x, to += channels) {
     const auto i = static_cast<std::size_t>(x);
@@ -212,7 +212,7 @@ void generate_row(const Header& header, Bytes row, std::uint8_t* to, std::int64_
   }
 }
 
-DecodedImage read_plain(Bytes file, const Header& header, const std::vector<Rgb>& palette) {
+DecodedImage read_plain(Bytes file, const BmpHeader& header, const std::vector<Rgb>& palette) {
   const std::size_t stride = (static_cast<std::size_t>(header.width) * header.bits + 31) / 32 * 4;
   const auto height = static_cast<std::size_t>(header.height);
   Cursor in(file, std::min<std::size_t>(file.size(), header.data_at));
@@ -229,7 +229,7 @@ DecodedImage read_plain(Bytes file, const Header& header, const std::vector<Rgb>
   return out;
 }
 
-DecodedImage read_runs(Bytes file, const Header& header, const std::vector<Rgb>& palette) {
+DecodedImage read_runs(Bytes file, const BmpHeader& header, const std::vector<Rgb>& palette) {
   if (header.top_down) refuse(kData, "header", "a positive height with RLE", "a negative one");
   Cursor in(file, std::min<std::size_t>(file.size(), header.data_at));
   const std::vector<std::uint8_t> indices = RunGenerator(header, in).run();
@@ -254,7 +254,7 @@ void mend_empty_alpha(DecodedImage& image) {
 
 DecodedImage read_bmp(Bytes file, const ImageLimits& limits) {
   Cursor in(file, 2);
-  const Header header = read_header(in, limits);
+  const BmpHeader header = read_header(in, limits);
   const std::vector<Rgb> palette = header.bits <= 8 ? read_palette(in, header) : std::vector<Rgb>();
   const bool runs = header.compression == kRle8 || header.compression == kRle4;
   DecodedImage out = runs ? read_runs(file, header, palette) : read_plain(file, header, palette);

@@ -16,7 +16,7 @@ struct Palette {
   std::size_t size() const { return colours.size() / 3; }
 };
 
-struct Frame {
+struct GifFrame {
   std::uint32_t left, top, width, height;
   bool interlaced = false;
   Palette palette;
@@ -154,7 +154,7 @@ std::uint32_t interlaced_row(std::uint32_t n, std::uint32_t height) {
   return 0;
 }
 
-DecodedImage generate(const Frame& frame, std::span<const std::uint8_t> indices, std::uint32_t width,
+DecodedImage generate(const GifFrame& frame, std::span<const std::uint8_t> indices, std::uint32_t width,
               std::uint32_t height, int transparent) {
   const bool covers = frame.width == width && frame.height == height;
   DecodedImage out(width, height, covers && transparent < 0 ? 3 : 4, "GIF");
@@ -175,9 +175,9 @@ DecodedImage generate(const Frame& frame, std::span<const std::uint8_t> indices,
   return out;
 }
 
-Frame read_frame_header(Cursor& in, std::uint32_t width, std::uint32_t height, Palette global) {
+GifFrame read_frame_header(Cursor& in, std::uint32_t width, std::uint32_t height, Palette global) {
   const std::size_t place = in.at();
-  Frame frame = {};
+  GifFrame frame = {};
   frame.left = in.le16("a frame header");
   frame.top = in.le16("a frame header");
   frame.width = in.le16("a frame header");
@@ -195,8 +195,8 @@ Frame read_frame_header(Cursor& in, std::uint32_t width, std::uint32_t height, P
   return frame;
 }
 
-DecodedImage read_first_frame(Cursor& in, const Frame& frame, std::uint32_t width, std::uint32_t height,
-                         int transparent) {
+DecodedImage read_first_frame(Cursor& in, const GifFrame& frame, std::uint32_t width,
+                         std::uint32_t height, int transparent) {
   const std::size_t place = in.at();
   const int min_bits = in.u8("the code size");
   if (min_bits < 2 || min_bits > 8) {
@@ -232,7 +232,7 @@ DecodedImage read_gif(Bytes file, const ImageLimits& limits) {
     const std::size_t place = in.at();
     const unsigned block = in.u8("a block");
     if (block == 0x2c) {
-      const Frame frame = read_frame_header(in, width, height, global);
+      const GifFrame frame = read_frame_header(in, width, height, global);
       DecodedImage out = read_first_frame(in, frame, width, height, transparent);
       if (has_more_frames(in)) out.notes.push_back("first frame of an animation");
       return out;

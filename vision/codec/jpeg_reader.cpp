@@ -20,7 +20,7 @@ namespace {
 constexpr int kMaxScans = 100;
 
 // All that libjpeg's callbacks and the code between setjmp and longjmp touch.
-struct Job {
+struct JpegJob {
   jpeg_decompress_struct info = {};
   jpeg_error_mgr errors = {};
   jpeg_progress_mgr progress = {};
@@ -29,13 +29,13 @@ struct Job {
   int failure = 0;  // message code of what ended the work
   long warnings = 0;
 
-  ~Job() { jpeg_destroy_decompress(&info); }
+  ~JpegJob() { jpeg_destroy_decompress(&info); }
 };
 
-Job& job_of(j_common_ptr info) { return *static_cast<Job*>(info->client_data); }
+JpegJob& job_of(j_common_ptr info) { return *static_cast<JpegJob*>(info->client_data); }
 
 [[noreturn]] void stop(j_common_ptr info) {
-  Job& job = job_of(info);
+  JpegJob& job = job_of(info);
   job.failure = info->err->msg_code;
   (*info->err->format_message)(info, job.message);
   std::longjmp(job.jump, 1);
@@ -54,7 +54,7 @@ void on_message(j_common_ptr info, int level) {
 
 void on_progress(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
-  Job& job = job_of(info);
+  JpegJob& job = job_of(info);
   std::snprintf(job.message, sizeof job.message, "more than %d scans", kMaxScans);
   std::longjmp(job.jump, 1);
 }
@@ -62,7 +62,7 @@ void on_progress(j_common_ptr info) {
 void quiet(j_common_ptr) {}
 
 // No local of the two functions below has a destructor: libjpeg may jump out of them.
-bool read_header(Job& job, const std::uint8_t* data, std::size_t size) {
+bool read_header(JpegJob& job, const std::uint8_t* data, std::size_t size) {
   job.info.err = jpeg_std_error(&job.errors);
   job.errors.error_exit = &stop;
   job.errors.emit_message = &on_message;
@@ -92,7 +92,7 @@ void inks_to_rgb(const std::uint8_t* from, std::uint8_t* to, std::int64_t width)
   }
 }
 
-bool read_rows(Job& job, DecodedImage& out, std::uint8_t* inks) {
+bool read_rows(JpegJob& job, DecodedImage& out, std::uint8_t* inks) {
   if (setjmp(job.jump) != 0) return false;
   jpeg_start_decompress(&job.info);
   while (job.info.output_scanline < job.info.output_height) {
@@ -106,7 +106,7 @@ bool read_rows(Job& job, DecodedImage& out, std::uint8_t* inks) {
   return true;
 }
 
-[[noreturn]] void fail(const Job& job) {
+[[noreturn]] void fail(const JpegJob& job) {
   const bool cut = job.failure == JWRN_JPEG_EOF || job.failure == JERR_INPUT_EOF ||
                    job.failure == JERR_INPUT_EMPTY || job.failure == JWRN_HIT_MARKER;
   if (job.failure == JERR_OUT_OF_MEMORY) throw std::bad_alloc();
@@ -140,7 +140,7 @@ Bytes find_exif(Bytes file) {
 }  // namespace
 
 DecodedImage read_jpeg(Bytes file, const ImageLimits& limits) {
-  Job job;
+  JpegJob job;
   if (!read_header(job, file.data(), file.size())) fail(job);
   check_size(job.info.image_width, job.info.image_height, limits, "frame header");
   DecodedImage out(job.info.image_width, job.info.image_height, 3, "JPEG");

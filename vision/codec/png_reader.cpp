@@ -21,13 +21,13 @@ constexpr std::size_t kMaxChunks = std::size_t{1} << 20;
 // Deflate packs at most 1032 bytes into one; a file that would need more is cut or a bomb.
 constexpr std::uint64_t kMaxRatio = 1100;
 
-struct Header {
+struct PngHeader {
   std::uint32_t width, height;
   unsigned depth, colour_type, interlaced;
 };
 
 struct Layout {
-  Header header;
+  PngHeader header;
   std::vector<Bytes> parts;      // what libpng reads, one after the other
   std::uint64_t data_bytes = 0;  // of all IDAT chunks
   int orientation = 0;
@@ -37,10 +37,10 @@ bool checksum_is_right(Bytes type_and_data, std::uint32_t want) {
   return crc32(0, type_and_data.data(), static_cast<uInt>(type_and_data.size())) == want;
 }
 
-Header read_header(Bytes data, const ImageLimits& limits) {
+PngHeader read_header(Bytes data, const ImageLimits& limits) {
   if (data.size() != 13) refuse(kData, at_byte(8), "IHDR of 13 bytes", std::to_string(data.size()));
   Cursor in(data);
-  Header header = {};
+  PngHeader header = {};
   header.width = in.be32("width");
   header.height = in.be32("height");
   header.depth = in.u8("depth");
@@ -51,7 +51,7 @@ Header read_header(Bytes data, const ImageLimits& limits) {
 }
 
 // Bytes of filtered rows that the pixel data unpack to, without the few of interlacing.
-std::uint64_t unpacked_bytes(const Header& header) {
+std::uint64_t unpacked_bytes(const PngHeader& header) {
   static constexpr unsigned kSamples[] = {1, 0, 3, 1, 2, 0, 4};
   const unsigned samples = header.colour_type < 7 ? kSamples[header.colour_type] : 0;
   const std::uint64_t bits = std::uint64_t{header.width} * samples * header.depth;
@@ -93,7 +93,7 @@ Layout walk_chunks(Bytes file, const ImageLimits& limits, std::vector<std::strin
 }
 
 // All that libpng's callbacks and the code between setjmp and longjmp touch.
-struct Job {
+struct PngJob {
   png_structp png = nullptr;
   png_infop info = nullptr;
   const std::vector<Bytes>* parts = nullptr;
@@ -102,11 +102,11 @@ struct Job {
   png_uint_32 height = 0;
   char message[160] = {};
 
-  ~Job() { png_destroy_read_struct(&png, &info, nullptr); }
+  ~PngJob() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
 void on_error(png_structp png, png_const_charp message) {
-  Job* job = static_cast<Job*>(png_get_error_ptr(png));
+  PngJob* job = static_cast<PngJob*>(png_get_error_ptr(png));
   std::snprintf(job->message, sizeof job->message, "%s", message);
   png_longjmp(png, 1);
 }
@@ -114,7 +114,7 @@ void on_error(png_structp png, png_const_charp message) {
 void on_warning(png_structp, png_const_charp) {}
 
 void feed(png_structp png, png_bytep to, std::size_t count) {
-  Job* job = static_cast<Job*>(png_get_io_ptr(png));
+  PngJob* job = static_cast<PngJob*>(png_get_io_ptr(png));
   while (count > 0) {
     if (job->part == job->parts->size()) png_error(png, "the end of the file");
     const Bytes& part = (*job->parts)[job->part];
@@ -131,7 +131,7 @@ void feed(png_structp png, png_bytep to, std::size_t count) {
 }
 
 // No local of the two functions below has a destructor: libpng may jump out of them.
-bool read_info(Job& job, const ImageLimits& limits) {
+bool read_info(PngJob& job, const ImageLimits& limits) {
   if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   png_set_read_fn(job.png, &job, &feed);
   png_set_user_limits(job.png, static_cast<png_uint_32>(limits.side),
@@ -145,7 +145,7 @@ bool read_info(Job& job, const ImageLimits& limits) {
   return true;
 }
 
-bool read_rows(Job& job, std::uint8_t* pixels, std::size_t stride) {
+bool read_rows(PngJob& job, std::uint8_t* pixels, std::size_t stride) {
   if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   for (int pass = 0; pass < job.passes; ++pass) {
     for (png_uint_32 y = 0; y < job.height; ++y) {
@@ -156,7 +156,7 @@ bool read_rows(Job& job, std::uint8_t* pixels, std::size_t stride) {
   return true;
 }
 
-[[noreturn]] void fail(const Job& job) {
+[[noreturn]] void fail(const PngJob& job) {
   const std::string message = job.message;
   const bool cut = message.find("Not enough image data") != std::string::npos ||
                    message.find("the end of the file") != std::string::npos;
@@ -174,7 +174,7 @@ DecodedImage read_png(Bytes file, const ImageLimits& limits) {
            "at least " + std::to_string(needed / kMaxRatio + 1) + " bytes of pixel data",
            std::to_string(layout.data_bytes));
   }
-  Job job;
+  PngJob job;
   job.parts = &layout.parts;
   job.height = layout.header.height;
   job.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, &on_error, &on_warning);

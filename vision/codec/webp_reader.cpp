@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint8_t kAnimated = 0x02;
 
-struct Frame {
+struct WebpFrame {
   std::uint64_t left, top, width, height;  // pixels on the canvas
   Bytes data;
 };
@@ -23,13 +23,13 @@ struct Frame {
 struct Container {
   std::uint64_t width = 0, height = 0;  // canvas, of an extended file
   bool animated = false;
-  std::optional<Frame> first;  // of an animation
+  std::optional<WebpFrame> first;  // of an animation
   Bytes exif;
 };
 
-Frame read_frame(Bytes chunk) {
+WebpFrame read_frame(Bytes chunk) {
   Cursor in(chunk);
-  Frame frame = {};
+  WebpFrame frame = {};
   frame.left = std::uint64_t{in.le24("a frame's place")} * 2;
   frame.top = std::uint64_t{in.le24("a frame's place")} * 2;
   frame.width = std::uint64_t{in.le24("a frame's size")} + 1;
@@ -111,7 +111,7 @@ DecodedImage decode(Bytes data, const WebPBitstreamFeatures& features) {
 DecodedImage decode_first_frame(const Container& file, const ImageLimits& limits) {
   check_size(file.width, file.height, limits, "VP8X");
   if (!file.first) refuse(kCut, "ANMF", "a first frame", "none");
-  const Frame& frame = *file.first;
+  const WebpFrame& frame = *file.first;
   if (frame.left + frame.width > file.width || frame.top + frame.height > file.height) {
     refuse(kData, "ANMF", "a frame inside the canvas", "one beyond it");
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/nn/pass_views.h"
 #include "engine/ops/host_access.h"
 #include "engine/ops/ops.h"
 #include "vision/encoder/row_views.h"

@@ -27,9 +27,4 @@ View rows_of(View x, std::int64_t first, std::int64_t rows) {
   return x;
 }
 
-// x [M, C] as [M, heads, C / heads].
-inline TensorView heads_of(TensorView x, std::int64_t heads) {
-  return {x.dtype, Shape{x.shape[0], heads, x.shape[1] / heads}, x.data, x.device};
-}
-
 }  // namespace tessera

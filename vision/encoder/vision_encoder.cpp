@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/nn/pass_views.h"
 #include "engine/nn/rope_table.h"
 #include "engine/ops/host_access.h"
 #include "vision/encoder/row_views.h"
@@ -12,10 +13,6 @@
 namespace tessera {
 
 namespace {
-
-std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols) {
-  return (static_cast<std::size_t>(rows * cols) * sizeof(float) + 63) / 64 * 64;
-}
 
 VitSpec checked(const VitSpec& spec, const std::string& file) {
   check_vit_spec(spec, file);

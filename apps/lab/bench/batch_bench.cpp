@@ -17,9 +17,9 @@ namespace tessera {
 namespace {
 
 // Everything generated at one batch size.
-class Generator final : public GenerateListener {
+class BatchGenerator final : public GenerateListener {
  public:
-  Generator(GenerateOptions options, std::int64_t batch) : batch_(batch) {
+  BatchGenerator(GenerateOptions options, std::int64_t batch) : batch_(batch) {
     options.batch_size = batch;
     task_ = std::make_unique<GenerateTask>(*runtime_, options);
   }
@@ -104,7 +104,8 @@ Work work_of(const BatchBenchOptions& options) {
 }
 
 // Nothing for random weights.
-std::optional<EvalRow> read_back(const Generator& generator, SceneReader* reader, const Work& work) {
+std::optional<EvalRow> read_back(const BatchGenerator& generator, SceneReader* reader,
+                                 const Work& work) {
   if (reader == nullptr) return std::nullopt;
   const auto seen = reader->read(generator.images);
   std::vector<Marks> marks;
@@ -113,8 +114,9 @@ std::optional<EvalRow> read_back(const Generator& generator, SceneReader* reader
   return summarise("batch " + std::to_string(generator.batch()), marks);
 }
 
-void report_generator(Generator& generator, const Generator& first, const std::vector<double>& ratios,
-                    const std::optional<EvalRow>& row, BenchReport& report) {
+void report_generator(BatchGenerator& generator, const BatchGenerator& first,
+                    const std::vector<double>& ratios, const std::optional<EvalRow>& row,
+                    BenchReport& report) {
   const auto decoded_images = static_cast<double>(generator.images.size());
   const double per_minute = 60 * decoded_images / generator.decode;
   const Interval ratio = bootstrap_median(ratios);
@@ -158,7 +160,7 @@ void run_batch_bench(const BatchBenchOptions& options, BenchReport& report) {
                                     .threads = options.pipeline.threads});
   }
   const Work work = work_of(options);
-  std::vector<Generator> generators;
+  std::vector<BatchGenerator> generators;
   for (const std::int64_t batch : options.batch_sizes)
     generators.emplace_back(options.pipeline, batch);
   const std::int64_t widest = *std::ranges::max_element(options.batch_sizes);
@@ -168,7 +170,7 @@ void run_batch_bench(const BatchBenchOptions& options, BenchReport& report) {
     const std::size_t count = std::min(group, work.requests.size() - from);
     return std::vector(at, at + static_cast<std::ptrdiff_t>(count));
   };
-  for (Generator& generator : generators) {
+  for (BatchGenerator& generator : generators) {
     std::vector<GenerateRequest> first = part(0);
     first.resize(std::min(first.size(), static_cast<std::size_t>(generator.batch())));
     generator.generate(first);

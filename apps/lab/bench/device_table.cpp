@@ -11,32 +11,32 @@ namespace tessera {
 
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 constexpr double kMaxMiss = 15;  // percent, of a prediction
 constexpr const char* k1B = "24x2048";
 constexpr const char* k7B = "30x4096";
 
-std::string text_at(const Json& object, const char* key) {
+std::string text_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-std::optional<double> number_at(const Json& object, const Json::json_pointer& at) {
+std::optional<double> number_at(const json& object, const json::json_pointer& at) {
   if (!object.contains(at) || !object[at].is_number()) return std::nullopt;
   return object[at].get<double>();
 }
 
-std::string dims_of(const Json& object) {
+std::string dims_of(const json& object) {
   const auto model = object.find("model");
   return model == object.end() || !model->is_object() ? "" : text_at(*model, "dims");
 }
 
-bool is_quick(const Json& object) { return object.value("quick", false); }
+bool is_quick(const json& object) { return object.value("quick", false); }
 
 class Table {
  public:
-  explicit Table(const std::vector<Json>& objects) : objects_(objects) {}
+  explicit Table(const std::vector<json>& objects) : objects_(objects) {}
 
   std::vector<std::string> lines() {
     const bool any_quick = std::any_of(objects_.begin(), objects_.end(), is_quick);
@@ -60,7 +60,7 @@ class Table {
   }
 
   void summaries(const char* name) {
-    for (const Json& object : objects_) {
+    for (const json& object : objects_) {
       if (text_at(object, "name") != name || text_at(object, "summary").empty()) continue;
       say(text_at(object, "summary"));
     }
@@ -71,10 +71,10 @@ class Table {
   std::vector<double> numbers(const char* name, const std::string& dims, const char* at,
                               Keep&& keep) const {
     std::vector<double> out;
-    for (const Json& object : objects_) {
+    for (const json& object : objects_) {
       if (is_quick(object) || text_at(object, "name") != name) continue;
       if ((!dims.empty() && dims_of(object) != dims) || !keep(object)) continue;
-      const auto number = number_at(object, Json::json_pointer(at));
+      const auto number = number_at(object, json::json_pointer(at));
       if (number) out.push_back(*number);
     }
     return out;
@@ -85,10 +85,10 @@ class Table {
     const std::vector<double> all = numbers(name, dims, at, keep);
     return all.empty() ? std::nullopt : std::optional(all.back());
   }
-  static bool any(const Json&) { return true; }
+  static bool any(const json&) { return true; }
   static auto window(std::int64_t rows) {
-    return [rows](const Json& object) {
-      return number_at(object, Json::json_pointer("/shape/w")) == static_cast<double>(rows);
+    return [rows](const json& object) {
+      return number_at(object, json::json_pointer("/shape/w")) == static_cast<double>(rows);
     };
   }
 
@@ -148,46 +148,46 @@ class Table {
   std::optional<double> peer_ratio(const std::string& impl) const {
     const auto own = last("image.plain", k1B, "/t_us/median", any);
     const auto theirs = last("image.peer", k1B, "/t_us/median",
-                             [&](const Json& object) { return text_at(object, "impl") == impl; });
+                             [&](const json& object) { return text_at(object, "impl") == impl; });
     if (!own || !theirs) return std::nullopt;
     return *theirs / *own;
   }
 
   // Predictions that missed, so that the model can be corrected.
   void flags() {
-    for (const Json& object : objects_) {
+    for (const json& object : objects_) {
       if (is_quick(object) || text_at(object, "name") != "step.sweep") continue;
-      const auto miss = number_at(object, Json::json_pointer("/miss_percent"));
+      const auto miss = number_at(object, json::json_pointer("/miss_percent"));
       if (!miss || std::abs(*miss) <= kMaxMiss || flagged_ == kMaxFlags) continue;
       ++flagged_;
-      const auto rows = number_at(object, Json::json_pointer("/shape/w")).value_or(0);
+      const auto rows = number_at(object, json::json_pointer("/shape/w")).value_or(0);
       say("!! step.sweep, " + dims_of(object) + ", window " + fixed_digits(rows, 0) +
           ": the model is off by " + fixed_digits(*miss, 0) + " %");
     }
   }
 
   static constexpr int kMaxFlags = 4;
-  const std::vector<Json>& objects_;
+  const std::vector<json>& objects_;
   std::vector<std::string> lines_;
   int flagged_ = 0;
 };
 
 // A file may hold several runs. What other builds and cards gave is not compared with the last one;
 // objects that name neither stay.
-std::vector<Json> of_last_build(const std::vector<Json>& objects) {
-  const auto name = [](const Json& object) {
+std::vector<json> of_last_build(const std::vector<json>& objects) {
+  const auto name = [](const json& object) {
     const auto device = object.find("device");
     const bool heard = device != object.end() && device->is_object();
     return std::pair(text_at(object, "git"), heard ? text_at(*device, "model") : "");
   };
   std::pair<std::string, std::string> last;
-  for (const Json& object : objects) {
+  for (const json& object : objects) {
     const auto [git, card] = name(object);
     if (!git.empty()) last.first = git;
     if (!card.empty()) last.second = card;
   }
-  std::vector<Json> out;
-  for (const Json& object : objects) {
+  std::vector<json> out;
+  for (const json& object : objects) {
     const auto [git, card] = name(object);
     const bool other =
         (!git.empty() && git != last.first) || (!card.empty() && card != last.second);

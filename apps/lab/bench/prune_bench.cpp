@@ -38,12 +38,12 @@ std::string milliseconds(const Interval& value) {
   return fixed_digits(1e3 * value.mean, 2) + " ms";
 }
 
-struct Run {
+struct PruneRun {
   EvalCaptions eval;
   double peak = 0;
 };
 
-Run run_one(const PruneBenchOptions& options, const PruneChoice& prune) {
+PruneRun run_one(const PruneBenchOptions& options, const PruneChoice& prune) {
   EvalCaptionsRequest request;
   request.options = options.pipeline;
   request.options.prune = prune;
@@ -52,13 +52,13 @@ Run run_one(const PruneBenchOptions& options, const PruneChoice& prune) {
   request.scene_seed = options.scene_seed;
   request.size = options.size;
   reset_peak();
-  Run out{eval_captions(request)};
+  PruneRun out{eval_captions(request)};
   out.peak = peak_since_reset();
   return out;
 }
 
 void report_run(const std::string& name, double keep, const PruneBenchOptions& options,
-                const Run& run, BenchReport& report) {
+                const PruneRun& run, BenchReport& report) {
   const EvalCaptions& eval = run.eval;
   const EvalRow row = summarise(name, eval.marks);
   const Interval first = bootstrap_median(eval.first), select = bootstrap_median(eval.select),
@@ -99,7 +99,7 @@ void save_overlay(const std::filesystem::path& folder, const std::string& name, 
 }  // namespace
 
 void run_prune_bench(const PruneBenchOptions& options, BenchReport& report) {
-  const Run whole = run_one(options, {});
+  const PruneRun whole = run_one(options, {});
   report_run("none", 1.0, options, whole, report);
   std::vector<std::string> methods = options.methods;
   if (methods.empty()) {
@@ -110,7 +110,7 @@ void run_prune_bench(const PruneBenchOptions& options, BenchReport& report) {
       PruneChoice prune;
       prune.method = method;
       prune.budget.ratio = keep;
-      const Run run = run_one(options, prune);
+      const PruneRun run = run_one(options, prune);
       report_run(method, keep, options, run, report);
       if (options.overlay) save_overlay(*options.overlay, method, keep, run.eval);
     }

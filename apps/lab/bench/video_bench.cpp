@@ -38,7 +38,7 @@ std::vector<std::string> held_out_captions(std::uint64_t scene_seed, std::int64_
 }
 
 // A sum over the frames' pixels, to tell videos apart.
-class Collector final : public VideoListener {
+class VideoCollector final : public VideoListener {
  public:
   void on_frame(std::int64_t, const Image& frame) override {
     for (const std::uint8_t byte : frame.rgb) sum_ = (sum_ ^ byte) * 0x100000001b3u;
@@ -62,11 +62,11 @@ class Collector final : public VideoListener {
   std::uint64_t sum_ = 0xcbf29ce484222325u;
 };
 
-struct Duel {
+struct VideoDuel {
   const VideoBenchOptions& options;
   std::vector<std::string> captions;
 
-  void generate(VideoTask& task, std::size_t prompt, Collector& collector) const {
+  void generate(VideoTask& task, std::size_t prompt, VideoCollector& collector) const {
     VideoRequest request;
     request.prompt = captions[prompt];
     request.sampling = options.sampling;
@@ -78,7 +78,8 @@ struct Duel {
   }
 
   // Both writers in turn, the first of each pair alternating.
-  void run(VideoTask& plain, VideoTask& method, Collector& by_plain, Collector& by_method) const {
+  void run(VideoTask& plain, VideoTask& method, VideoCollector& by_plain,
+           VideoCollector& by_method) const {
     for (std::size_t i = 0; i < captions.size(); ++i) {
       for (int k = 0; k < 2; ++k) {
         const bool is_plain = (k == 0) == (i % 2 == 0);
@@ -170,8 +171,8 @@ double sum_of(const std::vector<double>& values) {
   return sum;
 }
 
-void report_duel(const VideoTask& task, const Collector& by_plain, const Collector& by_method,
-                 BenchReport& report) {
+void report_video_duel(const VideoTask& task, const VideoCollector& by_plain,
+                       const VideoCollector& by_method, BenchReport& report) {
   const DecodeMethod& method = task.method();
   std::vector<double> ratios;
   std::int64_t same = 0;
@@ -268,7 +269,7 @@ class OneCaption final : public DescribeListener {
 }  // namespace
 
 void run_video_bench(const VideoBenchOptions& options, BenchReport& report) {
-  const Duel duel{options, held_out_captions(options.scene_seed, options.prompts)};
+  const VideoDuel duel{options, held_out_captions(options.scene_seed, options.prompts)};
   GenerateOptions plain_options = options.pipeline;
   plain_options.method = {};
   plain_options.draft_model.clear();
@@ -279,9 +280,9 @@ void run_video_bench(const VideoBenchOptions& options, BenchReport& report) {
     method_options.method = wanted;
     if (needs_of(wanted).draft_model) method_options.draft_model = options.pipeline.draft_model;
     VideoTask task(runtime, method_options);
-    Collector by_plain, by_method;
+    VideoCollector by_plain, by_method;
     duel.run(plain, task, by_plain, by_method);
-    report_duel(task, by_plain, by_method, report);
+    report_video_duel(task, by_plain, by_method, report);
   }
 }
 

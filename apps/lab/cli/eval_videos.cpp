@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kSheetVideos = 50;
-constexpr std::int64_t kSheetGap = 2;  // pixels
+constexpr std::int64_t kVideoSheetGap = 2;  // pixels
 
 // A sheet holds some videos of a split, one a row.
 fs::path sheet_path(const std::string& folder, SceneSplit split, std::size_t sheet) {
@@ -49,7 +49,7 @@ void save_sheets(const EvalVideosRequest& request, const EvalVideosReport& repor
       if (frames.empty()) continue;
       const PngText texts[] = {{"Description", prompts}};
       save_png(sheet_path(folder, request.splits[part], first / kSheetVideos),
-               contact_sheet(frames, report.frames, kSheetGap), texts, ai_media_xmp("tessera"));
+               contact_sheet(frames, report.frames, kVideoSheetGap), texts, ai_media_xmp("tessera"));
     }
   }
 }

@@ -19,14 +19,14 @@ enum class CameraMotion : std::uint8_t { kStill, kOrbit };
 inline constexpr int kMotions = 7;  // kSpin is for cubes, on which it can be seen
 
 inline constexpr int kVideoRate = 8;  // frames a second
-inline constexpr int kMaxVideoFrames = 64;
+inline constexpr int kMaxSceneFrames = 64;
 inline constexpr int kMaxVideoSolids = 2;  // of a sampled video
 
 struct Video {
   Scene scene;                  // of the first frame
   std::vector<Motion> motions;  // one a solid
   CameraMotion camera = CameraMotion::kStill;
-  int frames = 16;  // 1 to kMaxVideoFrames
+  int frames = 16;  // 1 to kMaxSceneFrames
   bool operator==(const Video&) const = default;
 };
 

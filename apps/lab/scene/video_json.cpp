@@ -92,7 +92,7 @@ Video video_from_json(std::string_view text, std::string_view file) {
   video.scene = scene_of(reader.object("scene"));
   video.motions = read_motions(reader, video.scene);
   video.camera = read_word<CameraMotion>(reader, "camera", camera_motion_names());
-  video.frames = static_cast<int>(reader.integer("frames", 1, kMaxVideoFrames));
+  video.frames = static_cast<int>(reader.integer("frames", 1, kMaxSceneFrames));
   refuse_meetings(video, reader);
   order(&video);
   return video;

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kPlacesTried = 400;
+constexpr int kVideoPlacesTried = 400;
 constexpr double kMovingShare = 0.6;  // in sight, in any frame that is looked at
 constexpr int kOrbits = 8;            // one video in so many has a moving camera
 
@@ -63,7 +63,7 @@ bool well_placed(const Video& video) {
 }
 
 bool place(Dice& dice, Video* video) {
-  for (int tried = 0; tried < kPlacesTried; ++tried) {
+  for (int tried = 0; tried < kVideoPlacesTried; ++tried) {
     for (Solid& solid : video->scene.solids) {
       solid.x = dice.place(world::kMaxX);
       solid.z = dice.place(world::kMaxZ);
@@ -74,7 +74,7 @@ bool place(Dice& dice, Video* video) {
 }
 
 // Solids and their motions are ordered together.
-void order(Video* video) {
+void draw_order(Video* video) {
   std::vector<Solid>& solids = video->scene.solids;
   if (solids.size() == 2 && world::screen_x(solids[1]) < world::screen_x(solids[0])) {
     std::swap(solids[0], solids[1]);
@@ -101,7 +101,7 @@ Video sample_video(std::uint64_t seed, SceneSplit split, std::uint64_t index, in
       video.motions.push_back(draw_motion(dice, solid.kind));
     }
   } while (!place(dice, &video));
-  order(&video);
+  draw_order(&video);
   return video;
 }
 

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-constexpr double kPatience = 60;  // seconds a line may wait
+constexpr double kFilmPatience = 60;  // seconds a line may wait
 
 std::string_view state_name(const Snapshot& snapshot) {
   if (!snapshot.film) return "none";
@@ -77,7 +77,7 @@ bool SelfTest::use_film(const ScriptLine& line, const Snapshot& snapshot) {
 // False while it is not so yet; true also when patience ran out, which is a failure.
 bool SelfTest::wait_film(const ScriptLine& line, const Snapshot& snapshot) {
   if (line.order == Order::kFilm ? opened(snapshot) : stands(snapshot)) return true;
-  const double limit = line.numbers.empty() ? kPatience : line.numbers.front();
+  const double limit = line.numbers.empty() ? kFilmPatience : line.numbers.front();
   if (monotonic_seconds() - line_started_ < limit) return false;
   fail(line, "a video that stands within " + number_text(limit, 0) + " s",
        std::string(state_name(snapshot)));

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "apps/studio/event.h"
 #include "apps/runtime/caption_settings.h"
+#include "apps/studio/event.h"
 #include "apps/viewer/panels/panels.h"
 #include "vision/pruning/registry.h"
 
@@ -71,7 +71,7 @@ std::int64_t unfinished(const Snapshot& snapshot) {
 }
 
 // How many images the whole folder came to, and how far they are.
-void folder_line(const Ui& ui) {
+void caption_folder_line(const Ui& ui) {
   const FolderCaptions& folder = ui.snapshot.folder_captions;
   if (folder.listing) return text_dim("looking through the folder ...");
   if (folder.asked == 0 && folder.described == 0) return;
@@ -105,10 +105,10 @@ void orders(Ui& ui) {
     describe_folder(ui);
   }
   hint("all images of the folder that have no text yet, also those that are not shown");
-  folder_line(ui);
+  caption_folder_line(ui);
 }
 
-void choose(Ui& ui, const CaptionEntry& one) {
+void choose_caption(Ui& ui, const CaptionEntry& one) {
   ui.state.caption_chosen = one.path;
   for (const Generation& generation : ui.snapshot.generations) {
     if (generation.file != one.path) continue;
@@ -125,7 +125,7 @@ void list_row(Ui& ui, const CaptionEntry& one) {
   const ImVec2 at = ImGui::GetCursorPos();
   const float width = ImGui::GetContentRegionAvail().x, word = em() * 4;
   if (ImGui::Selectable("##row", one.path.native() == ui.state.caption_chosen.native())) {
-    choose(ui, one);
+    choose_caption(ui, one);
   }
   const ImVec2 next = ImGui::GetCursorPos();
   ImGui::SetCursorPos(ImVec2(at.x + em() * 0.3f, at.y));
@@ -214,7 +214,7 @@ void editor(Ui& ui) {
   ImGui::EndDisabled();
 }
 
-void failure(Ui& ui) {
+void caption_failure(Ui& ui) {
   for (const CaptionEntry& one : ui.snapshot.captions) {
     if (one.state != CaptionState::kFailed) continue;
     if (one.path.native() != ui.state.caption_chosen.native()) continue;
@@ -238,7 +238,7 @@ void captions_panel(Ui& ui) {
   const float room = ImGui::GetContentRegionAvail().y;
   const auto rows = static_cast<float>(std::max<std::size_t>(ui.snapshot.captions.size(), 1));
   list(ui, std::min(room * 0.4f, (rows + 0.5f) * ImGui::GetTextLineHeightWithSpacing()));
-  failure(ui);
+  caption_failure(ui);
   if (!state.caption_chosen.empty()) editor(ui);
 }
 

@@ -14,7 +14,9 @@ namespace {
 constexpr float kStripHeight = 3.4f, kLineHeight = 1.2f;  // in units of the font size
 constexpr float kMinImage = 9;                        // that the strip leaves to the image
 
-ImVec2 point(double x, double y) { return ImVec2(static_cast<float>(x), static_cast<float>(y)); }
+ImVec2 film_point(double x, double y) {
+  return ImVec2(static_cast<float>(x), static_cast<float>(y));
+}
 
 bool strip_fits(float room) {
   return room > em() * (kMinImage + kStripHeight + kLineHeight) + 2 * ImGui::GetFrameHeight();
@@ -48,8 +50,8 @@ void draw_filling(ImTextureID texture, const Image& image, const Rect& cell) {
     low.y = cut;
     high.y = 1 - cut;
   }
-  ImGui::GetWindowDrawList()->AddImage(texture, point(cell.left, cell.top),
-                                       point(cell.right, cell.bottom), low, high);
+  ImGui::GetWindowDrawList()->AddImage(texture, film_point(cell.left, cell.top),
+                                       film_point(cell.right, cell.bottom), low, high);
 }
 
 // As many cells as are about the shape of a frame, at most as many as there are small images.
@@ -65,14 +67,14 @@ void draw_cell(Ui& ui, const FilmThumbnail& one, const Rect& cell) {
   if (const ImTextureID texture = ui.textures.texture(one.image)) {
     draw_filling(texture, *one.image, cell);
   } else if (!one.problem.empty()) {
-    list.AddRect(point(cell.left + 1, cell.top + 1), point(cell.right - 1, cell.bottom - 1),
-                 ui.colours().bad);
+    list.AddRect(film_point(cell.left + 1, cell.top + 1),
+                 film_point(cell.right - 1, cell.bottom - 1), ui.colours().bad);
   }
 }
 
 void draw_strip(Ui& ui, const Film& film, const Rect& strip) {
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.AddRectFilled(point(strip.left, strip.top), point(strip.right, strip.bottom),
+  list.AddRectFilled(film_point(strip.left, strip.top), film_point(strip.right, strip.bottom),
                      ui.colours().canvas, em() * 0.25f);
   const std::size_t cells = cells_of(film, strip);
   for (std::size_t i = 0; i < cells && !film.strip.empty(); ++i) {
@@ -92,7 +94,8 @@ void draw_line(const Ui& ui, const Film& film, const Rect& line, bool hot) {
   const float thick = std::round(em() * 0.22f);
   const auto bar = [&](double from, double to, ImU32 colour) {
     const double half = static_cast<double>(thick) / 2;
-    list.AddRectFilled(point(from, middle - half), point(to, middle + half), colour, thick / 2);
+    list.AddRectFilled(film_point(from, middle - half), film_point(to, middle + half), colour,
+                       thick / 2);
   };
   const double here = x_of(film, line, time_of(film, film.wanted));
   bar(line.left, line.right, ImGui::GetColorU32(ImGuiCol_FrameBg));
@@ -103,19 +106,22 @@ void draw_line(const Ui& ui, const Film& film, const Rect& line, bool hot) {
   bar(here, std::max(x_of(film, line, next), here + 1), ImGui::GetColorU32(ImGuiCol_Text));
   if (!film.error.code.empty()) {  // more is in the file, and damaged
     const double high = em() * 0.4;
-    list.AddRectFilled(point(line.right - 3, middle - high), point(line.right, middle + high),
-                       ui.colours().bad);
+    list.AddRectFilled(film_point(line.right - 3, middle - high),
+                       film_point(line.right, middle + high), ui.colours().bad);
   }
-  list.AddCircleFilled(point(here, middle), em() * (hot ? 0.46f : 0.38f), ui.colours().accent, 24);
-  list.AddCircleFilled(point(here, middle), em() * 0.16f, ImGui::GetColorU32(ImGuiCol_ChildBg), 16);
+  list.AddCircleFilled(film_point(here, middle), em() * (hot ? 0.46f : 0.38f), ui.colours().accent,
+                       24);
+  list.AddCircleFilled(film_point(here, middle), em() * 0.16f, ImGui::GetColorU32(ImGuiCol_ChildBg),
+                       16);
 }
 
 // Over the small images, at the shown frame.
 void draw_head(const Film& film, const Rect& strip) {
   const double x = std::round(x_of(film, strip, time_of(film, film.wanted)));
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.AddRectFilled(point(x - 2, strip.top), point(x + 2, strip.bottom), IM_COL32(0, 0, 0, 150));
-  list.AddRectFilled(point(x - 1, strip.top), point(x + 1, strip.bottom), IM_COL32_WHITE);
+  list.AddRectFilled(film_point(x - 2, strip.top), film_point(x + 2, strip.bottom),
+                     IM_COL32(0, 0, 0, 150));
+  list.AddRectFilled(film_point(x - 1, strip.top), film_point(x + 1, strip.bottom), IM_COL32_WHITE);
 }
 
 // Images and line are one thing to be dragged.
@@ -210,7 +216,7 @@ void where(const Film& film, float room) {
   text_dim(frame);
 }
 
-void failure(Ui& ui, const Film& film) {
+void film_failure(Ui& ui, const Film& film) {
   const std::string text = format_error(film.error);
   ImGui::AlignTextToFramePadding();
   ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().bad);
@@ -234,7 +240,7 @@ void controls(Ui& ui, const Film& film) {
   const float loop = text_width("Loop") + 2 * ImGui::GetStyle().FramePadding.x + gap;
   const float speed = em() * 4.2f + gap;
   if (film.state == FilmState::kFailed) {
-    failure(ui, film);
+    film_failure(ui, film);
     ImGui::SameLine(ImGui::GetContentRegionMax().x - side);
   } else {
     transport(ui, film);

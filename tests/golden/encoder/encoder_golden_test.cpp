@@ -19,7 +19,7 @@
 #include "vision/encoder/vision_encoder.h"
 #include "engine/towers/vision_tower.h"
 
-namespace tessera {
+namespace tessera::encoder_golden_test {
 namespace {
 
 const std::filesystem::path kGolden = source_folder() / "tests" / "golden" / "encoder";
@@ -332,4 +332,4 @@ TEST(EncoderGoldenSpecs, JanusOriginalLayoutIsTheSameTower) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::encoder_golden_test

@@ -11,7 +11,7 @@
 #include "vision/encoder/vision_encoder.h"
 #include "engine/towers/vision_tower.h"
 
-namespace tessera {
+namespace tessera::encoder_names_test {
 namespace {
 
 struct Case {
@@ -281,4 +281,4 @@ TEST(TowerConfig, StrangeConfigurationsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::encoder_names_test

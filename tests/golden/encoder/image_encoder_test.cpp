@@ -16,7 +16,7 @@
 #include "engine/checkpoint/checked_weight.h"
 #include "vision/encoder/feature_map.h"
 
-namespace tessera {
+namespace tessera::image_encoder_test {
 namespace {
 
 const std::filesystem::path kGolden = source_folder() / "tests" / "golden" / "encoder";
@@ -198,4 +198,4 @@ TEST(FeatureMap, OneVisionSizes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::image_encoder_test

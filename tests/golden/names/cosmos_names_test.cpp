@@ -7,7 +7,7 @@
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::cosmos_names_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -109,4 +109,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CosmosNames, testing::ValuesIn(kPublished),
                          [](const auto& one) { return "Size" + std::string(one.param.size); });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cosmos_names_test

@@ -10,7 +10,7 @@
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::emu3_names_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,4 +138,4 @@ TEST(Emu3Names, VisualTokensOutOfOrderAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::emu3_names_test

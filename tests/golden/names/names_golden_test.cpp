@@ -8,7 +8,7 @@
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::names_golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -158,4 +158,4 @@ TEST(PublishedNames, LlamaGen3BHasHeadsOf100) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::names_golden_test

@@ -4,7 +4,7 @@
 
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_captions_test {
 namespace {
 
 class BatchCaptions : public BatchTest {
@@ -198,4 +198,4 @@ TEST_F(BatchCaptions, FlagsAndDryRun) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_captions_test

@@ -3,7 +3,7 @@
 #include "tests/integration/batch/batch_program.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::batch_cli_test {
 namespace {
 
 using BatchCli = BatchTest;
@@ -241,4 +241,4 @@ TEST_F(BatchCli, AFinishedJobIsLeftAlone) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_cli_test

@@ -5,7 +5,7 @@
 
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_clock_test {
 namespace {
 
 constexpr const char* kLibrary = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
@@ -91,4 +91,4 @@ TEST_F(BatchClock, SetBackAndForthWhileItRuns) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_clock_test

@@ -6,7 +6,7 @@
 
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_errors_test {
 namespace {
 
 class BatchErrors : public BatchTest {
@@ -252,4 +252,4 @@ TEST_F(BatchErrors, ExchangedWeightsAreAnotherJob) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_errors_test

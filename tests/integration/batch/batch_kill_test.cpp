@@ -7,7 +7,7 @@
 #include "engine/core/philox.h"
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_kill_test {
 namespace {
 
 class BatchKill : public BatchTest {
@@ -102,4 +102,4 @@ TEST_F(BatchKill, TheSecondOfTwoProcessesStopsAtOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_kill_test

@@ -4,7 +4,7 @@
 
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_many_test {
 namespace {
 
 class BatchMany : public BatchTest {
@@ -96,4 +96,4 @@ TEST_F(BatchMany, PlacesThatLaunchersGive) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_many_test

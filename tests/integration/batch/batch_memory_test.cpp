@@ -4,7 +4,7 @@
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::batch_memory_test {
 namespace {
 
 constexpr const char* kAlways = "1000000000";
@@ -128,4 +128,4 @@ TEST_F(BatchMemory, FewerTextsAtOnceAreTheSameTexts) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_memory_test

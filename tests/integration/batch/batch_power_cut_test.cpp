@@ -12,7 +12,7 @@
 #include "engine/core/philox.h"
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_power_cut_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -230,4 +230,4 @@ TEST_F(BatchPowerCuts, WithoutSyncsItWouldShow) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_power_cut_test

@@ -4,7 +4,7 @@
 
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_progress_test {
 namespace {
 
 using BatchProgress = BatchTest;
@@ -119,4 +119,4 @@ TEST_F(BatchProgress, BarOnATerminal) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_progress_test

@@ -7,7 +7,7 @@
 #include "engine/core/philox.h"
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_random_kill_test {
 namespace {
 
 constexpr int kKills = 200;
@@ -113,4 +113,4 @@ TEST_F(BatchRandomKill, NothingIsLostAndNothingIsDoneTwice) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_random_kill_test

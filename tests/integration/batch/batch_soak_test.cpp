@@ -4,7 +4,7 @@
 
 #include "tests/integration/batch/batch_program.h"
 
-namespace tessera {
+namespace tessera::batch_soak_test {
 namespace {
 
 using BatchSoak = BatchTest;
@@ -59,4 +59,4 @@ TEST_F(BatchSoak, MemoryAndDescriptorsStayFlat) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_soak_test

@@ -14,7 +14,7 @@
 #include "tests/support/killer.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::batch_video_kill_test {
 namespace {
 
 constexpr int kVideos = 2;
@@ -260,4 +260,4 @@ TEST_F(BatchVideoKill, TheDiskFillsUpAtAnyCall) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_video_kill_test

@@ -7,7 +7,7 @@
 #include "tests/integration/batch/batch_program.h"
 #include "video/frame_reader.h"
 
-namespace tessera {
+namespace tessera::batch_videos_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -357,4 +357,4 @@ TEST_F(BatchVideos, WhatVideosCannotBeIsRefusedBeforeTheStart) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::batch_videos_test

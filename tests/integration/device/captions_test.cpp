@@ -10,7 +10,7 @@
 #include "tests/support/stream_run.h"
 #include "tests/support/tiny_lmm.h"
 
-namespace tessera {
+namespace tessera::captions_test {
 namespace {
 
 // --- the pipeline -------------------------------------------------------------------------------
@@ -211,4 +211,4 @@ INSTANTIATE_TEST_SUITE_P(Families, DeviceFamilies, testing::ValuesIn(kTinyFamili
                          [](const auto& one) { return test_name(one.param); });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::captions_test

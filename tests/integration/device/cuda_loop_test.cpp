@@ -12,7 +12,7 @@
 #include "tests/unit/decoding/tiny_run.h"
 #include "tokenizers/visual/device_maps.h"
 
-namespace tessera::testing {
+namespace tessera::testing::cuda_loop_test {
 namespace {
 
 struct Setting {
@@ -151,4 +151,4 @@ TEST_P(CudaLoop, PixelsComeDownNextToTheHost) {
 #endif
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::cuda_loop_test

@@ -9,7 +9,7 @@
 #include "tests/support/guarded_backend.h"
 #include "tests/support/guarded_memory.h"
 
-namespace tessera {
+namespace tessera::guard_test {
 namespace {
 
 class Guarded : public testing::Test {
@@ -145,4 +145,4 @@ TEST_F(GuardedDeathTest, RecordedPassesAreHeldToTheirContract) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::guard_test

@@ -13,7 +13,7 @@
 #include "apps/runtime/visual_model.h"
 #include "tests/support/guarded_backend.h"
 
-namespace tessera {
+namespace tessera::images_test {
 namespace {
 
 class Collector final : public GenerateListener {
@@ -202,4 +202,4 @@ TEST(DeviceEval, ACaptionerReadsWhatItReadsOnTheCpu) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::images_test

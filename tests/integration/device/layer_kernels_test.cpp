@@ -10,7 +10,7 @@
 #include "tests/support/device_values.h"
 #include "tests/support/simt/simulated_device.h"
 
-namespace tessera {
+namespace tessera::layer_kernels_test {
 namespace {
 
 constexpr std::int64_t kWidth = 128, kHeads = 2, kHeadDim = 64, kFfn = 64, kSequences = 2;
@@ -119,4 +119,4 @@ TEST_F(LayerKernels, TwoNormsOnTopForWeightsOfF32) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::layer_kernels_test

@@ -6,7 +6,7 @@
 #include "apps/runtime/memory.h"
 #include "tests/support/guarded_backend.h"
 
-namespace tessera {
+namespace tessera::memory_test {
 namespace {
 
 GenerateOptions on_device(const char* model, DType storage, std::int64_t batch) {
@@ -85,4 +85,4 @@ TEST(DeviceMemory, AnotherModelNextToItCounts) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::memory_test

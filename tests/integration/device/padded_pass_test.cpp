@@ -12,7 +12,7 @@
 #include "engine/families/open_model.h"
 #include "tests/support/guarded_backend.h"
 
-namespace tessera {
+namespace tessera::padded_pass_test {
 namespace {
 
 TEST(RowBuckets, AreTheSmallestThatFit) {
@@ -222,4 +222,4 @@ TEST(PaddedPass, PromptsAndTapsAreNotRecorded) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::padded_pass_test

@@ -11,7 +11,7 @@
 #include "tests/support/own_video_task.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::videos_test {
 namespace {
 
 class Frames final : public VideoListener {
@@ -118,4 +118,4 @@ TEST(DeviceEvalVideos, MeasuresWhatTheCpuMeasures) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::videos_test

@@ -11,7 +11,7 @@
 #include "tests/support/made_up_methods.h"
 #include "tests/support/stale_dist.h"
 
-namespace tessera {
+namespace tessera::meters_test {
 namespace {
 
 constexpr std::size_t kIds = 64, kTotal = 400, kColumns = 20;
@@ -113,4 +113,4 @@ TEST(Meters, StaleDistributionIsSeen) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::meters_test

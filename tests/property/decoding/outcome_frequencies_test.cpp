@@ -16,7 +16,7 @@
 #include "tests/support/made_up_methods.h"
 #include "tests/support/stale_dist.h"
 
-namespace tessera {
+namespace tessera::outcome_frequencies_test {
 namespace {
 
 constexpr std::size_t kIds = 4, kTotal = 4, kImages = 256;
@@ -159,4 +159,4 @@ TEST(OutcomeFrequencies, StaleDistributionIsSeen) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::outcome_frequencies_test

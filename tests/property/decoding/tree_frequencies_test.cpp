@@ -12,7 +12,7 @@
 #include "tests/property/decoding/row_table.h"
 #include "tests/support/tree_decoding.h"
 
-namespace tessera {
+namespace tessera::tree_frequencies_test {
 namespace {
 
 constexpr std::size_t kIds = 3, kTotal = 5, kImages = 243, kRows = 6;
@@ -184,4 +184,4 @@ TEST(TreeFrequenciesOfAFault, AreSeen) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tree_frequencies_test

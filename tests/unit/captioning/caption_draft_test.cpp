@@ -17,7 +17,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/unit/captioning/scarce_memory.h"
 
-namespace tessera {
+namespace tessera::caption_draft_test {
 namespace {
 
 const char* const kBundled = "tabletop-llava";
@@ -432,4 +432,4 @@ TEST(CaptionDraftMemory, FewerTextsAtOnceLoseNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_draft_test

@@ -7,7 +7,7 @@
 #include "apps/runtime/describe_task.h"
 #include "tests/unit/captioning/scarce_memory.h"
 
-namespace tessera {
+namespace tessera::caption_memory_test {
 namespace {
 
 constexpr int kItems = 9;
@@ -127,4 +127,4 @@ TEST(ScarceMemory, WithoutAnyRoomEveryItemFails) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_memory_test

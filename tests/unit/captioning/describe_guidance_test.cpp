@@ -13,7 +13,7 @@
 #include "engine/sampling/sampling_settings.h"
 #include "vision/image/preprocess.h"
 
-namespace tessera {
+namespace tessera::describe_guidance_test {
 namespace {
 
 constexpr std::int64_t kTokens = 24;
@@ -233,4 +233,4 @@ TEST(DescribeGuidance, PruningIsOfTheBranchWithImages) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::describe_guidance_test

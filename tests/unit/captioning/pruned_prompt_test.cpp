@@ -10,7 +10,7 @@
 #include "tests/support/stream_run.h"
 #include "tests/support/tiny_lmm.h"
 
-namespace tessera {
+namespace tessera::pruned_prompt_test {
 namespace {
 
 // A prompt of two images pruned alike.
@@ -353,4 +353,4 @@ INSTANTIATE_TEST_SUITE_P(All, PrunedPrompt, testing::ValuesIn(all_cases()), [](c
 });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::pruned_prompt_test

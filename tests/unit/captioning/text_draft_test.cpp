@@ -9,7 +9,7 @@
 #include "tests/support/stream_run.h"
 #include "tests/support/tiny_lmm.h"
 
-namespace tessera {
+namespace tessera::text_draft_test {
 namespace {
 
 constexpr std::int64_t kTokens = 24;
@@ -216,4 +216,4 @@ INSTANTIATE_TEST_SUITE_P(Families, TextDraft, testing::ValuesIn(kTinyFamilies),
                          [](const auto& family) { return test_name(family.param); });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::text_draft_test

@@ -7,7 +7,7 @@
 
 #include "engine/core/utf8.h"
 
-namespace tessera {
+namespace tessera::text_stream_test {
 namespace {
 
 class Streams : public testing::TestWithParam<const char*> {};
@@ -57,4 +57,4 @@ TEST(Streams, StopsAreNoPartAndBrokenTextIsShownAtLast) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::text_stream_test

@@ -13,7 +13,7 @@
 #include "tokenizers/text/chat_template.h"
 #include "vision/image/video_preprocess.h"
 
-namespace tessera {
+namespace tessera::video_blocks_test {
 namespace {
 
 constexpr std::int64_t kFrames = 3;
@@ -270,4 +270,4 @@ TEST(VideoWords, NumbersInWords) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_blocks_test

@@ -12,7 +12,7 @@
 #include "tests/support/tar_builder.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::inputs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -251,4 +251,4 @@ TEST_F(Inputs, DescriptionChangesWithTheInputs) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::inputs_test

@@ -5,7 +5,7 @@
 #include "apps/captions/caption_list.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::list_test {
 namespace {
 
 std::vector<ErrorInfo> errors_of(const std::string& text,
@@ -129,4 +129,4 @@ TEST(CaptionList, LinesAcrossReadBuffers) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::list_test

@@ -7,7 +7,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/tar_builder.h"
 
-namespace tessera {
+namespace tessera::shard_test {
 namespace {
 
 struct Outcome {
@@ -168,4 +168,4 @@ TEST(Samples, ACutKeepsWholeMembersAndIsHeardAfterwards) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::shard_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tessera {
+namespace tessera::subtitles_test {
 namespace {
 
 TEST(Subtitles, NumbersTimesAndTexts) {
@@ -53,4 +53,4 @@ TEST(Subtitles, EndingsOfVideos) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::subtitles_test

@@ -12,7 +12,7 @@
 #include "tests/support/tar_builder.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::tar_test {
 namespace {
 
 using Header = TarText::Header;
@@ -384,4 +384,4 @@ TEST(TarReader, SaysWhatIsNoTar) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tar_test

@@ -11,7 +11,7 @@
 #include "apps/captions/prompt_template.h"
 #include "engine/core/philox.h"
 
-namespace tessera {
+namespace tessera::text_forms_test {
 namespace {
 
 TEST(NaturalOrder, NumbersCompareAsNumbers) {
@@ -192,4 +192,4 @@ TEST(JoinCaptions, FourPolicies) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::text_forms_test

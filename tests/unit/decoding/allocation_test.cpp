@@ -42,7 +42,7 @@ int posix_memalign(void** out, std::size_t alignment, std::size_t size) {
 }
 }
 
-namespace tessera {
+namespace tessera::allocation_test {
 namespace {
 
 // Allocations from the end of pass 2 to the end of the last pass.
@@ -125,6 +125,6 @@ TEST(StreamLoop, NothingIsAllocatedBetweenPasses) { EXPECT_EQ(count_allocations(
 TEST(StreamLoop, TheInjectedAllocationIsCounted) { EXPECT_EQ(count_allocations(true), 1); }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::allocation_test
 
 #endif

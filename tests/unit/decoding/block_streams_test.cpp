@@ -14,7 +14,7 @@
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::block_streams_test {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -307,4 +307,4 @@ TEST(BlockStreams, WriteInOneLoopWhatTheyWriteAlone) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::block_streams_test

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <set>
 
-namespace tessera {
+namespace tessera::code_groups_test {
 namespace {
 
 // Directions on a circle: `bundles` of `each` codes, close together within a bundle.
@@ -75,4 +75,4 @@ TEST(CodeGroups, EndsAtAFixedPoint) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::code_groups_test

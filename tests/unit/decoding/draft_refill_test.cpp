@@ -12,7 +12,7 @@
 #include "tests/unit/decoding/text_run.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::draft_refill_test {
 namespace {
 
 using Random = std::mt19937;
@@ -471,4 +471,4 @@ TEST_F(DraftStreams, OfTheTargetItselfAreAlwaysRight) {
 INSTANTIATE_TEST_SUITE_P(Tenths, DraftRefills, testing::Range(0, 10));
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::draft_refill_test

@@ -13,7 +13,7 @@
 #include "tests/support/text_models.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::hidden_signal_test {
 namespace {
 
 using Row = std::vector<float>;
@@ -194,4 +194,4 @@ TEST(HiddenSignal, OfNoLayersIsNotThere) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::hidden_signal_test

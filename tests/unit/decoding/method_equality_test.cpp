@@ -11,7 +11,7 @@
 #include "engine/core/error.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::method_equality_test {
 namespace {
 
 struct Pair {
@@ -274,4 +274,4 @@ TEST(CheckMethod, RefusesSettingsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::method_equality_test

@@ -13,7 +13,7 @@
 #include "tests/support/both_spaces.h"
 #include "tests/support/made_up_methods.h"
 
-namespace tessera {
+namespace tessera::mixed_streams_test {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -337,4 +337,4 @@ TEST_F(MixedStreams, ABrokenNumberFailsItsStream) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::mixed_streams_test

@@ -11,7 +11,7 @@
 #include "tests/support/draft_streams.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::model_drafter_test {
 namespace {
 
 // Weights of another seed under the names and shapes of a model.
@@ -114,4 +114,4 @@ TEST(ModelDrafter, UnderTheExactRuleItsOwnTwinIsNeverRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model_drafter_test

@@ -10,7 +10,7 @@
 #include "tests/support/stale_dist.h"
 #include "tests/support/table_decoding.h"
 
-namespace tessera {
+namespace tessera::mutants_test {
 namespace {
 
 using Table = TableModel<double>;
@@ -525,4 +525,4 @@ TEST(Mutants, BatchHeldToTheSmallestCommit) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::mutants_test

@@ -11,7 +11,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::parity_test {
 namespace {
 
 const std::string kGolden = TESSERA_SOURCE_DIR "/tests/golden/";
@@ -92,4 +92,4 @@ TEST(DecodeParity, LlamaGenGuidedGreedyTokens) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::parity_test

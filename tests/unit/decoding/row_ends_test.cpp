@@ -10,7 +10,7 @@
 #include "tests/support/table_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::row_ends_test {
 namespace {
 
 // --- every outcome ------------------------------------------------------------------------------
@@ -399,4 +399,4 @@ TEST(RowEnds, ADraftModelWritesThemToo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::row_ends_test

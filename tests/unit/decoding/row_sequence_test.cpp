@@ -6,7 +6,7 @@
 #include "tests/support/table_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::row_sequence_test {
 namespace {
 
 DecodeMethod rows_method(const TinyRun& tiny, std::int64_t lead) {
@@ -140,4 +140,4 @@ TEST(RowSequence, RefusesWhatItCannotBeJoinedWith) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::row_sequence_test

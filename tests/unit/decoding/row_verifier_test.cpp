@@ -9,7 +9,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/verified_rows.h"
 
-namespace tessera::testing {
+namespace tessera::testing::row_verifier_test {
 namespace {
 
 class RowVerifiers : public OnDevice {
@@ -150,4 +150,4 @@ TEST_P(RowVerifiers, EveryInjectedFaultIsNoticed) {
 INSTANTIATE_TEST_SUITE_P(Devices, RowVerifiers, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::row_verifier_test

@@ -6,7 +6,7 @@
 #include "tests/unit/decoding/schedule_run.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::schedules_test {
 namespace {
 
 TEST(Schedules, EachStreamWritesWhatItWritesAlone) {
@@ -113,4 +113,4 @@ TEST(Schedules, SlotsAreAtWork) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::schedules_test

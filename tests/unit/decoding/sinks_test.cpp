@@ -5,7 +5,7 @@
 #include "tests/support/video_model.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::sinks_test {
 namespace {
 
 constexpr int kWindows = 6;
@@ -114,4 +114,4 @@ INSTANTIATE_TEST_SUITE_P(All, SlidingWindows, testing::Values("clip", "clip-rows
                          });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sinks_test

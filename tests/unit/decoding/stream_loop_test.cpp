@@ -13,7 +13,7 @@
 #include "tests/support/stream_run.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::stream_loop_test {
 namespace {
 
 // Plain decoding in long-hand: one sequence pair, one token a pass, a fresh cache, no StreamLoop.
@@ -344,4 +344,4 @@ TEST(StreamLoop, AnErrorWhileAStreamSlidesLeavesItsSlotFree) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::stream_loop_test

@@ -14,7 +14,7 @@
 #include "tests/support/stream_run.h"
 #include "tests/unit/decoding/text_run.h"
 
-namespace tessera {
+namespace tessera::stream_texts_test {
 namespace {
 
 // Everything anew for each token, without a cache that outlives it.
@@ -463,4 +463,4 @@ TEST(StreamTexts, ADroppedTextLeavesItsPlace) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::stream_texts_test

@@ -11,7 +11,7 @@
 #include "tests/support/draft_streams.h"
 #include "tests/unit/decoding/text_run.h"
 
-namespace tessera {
+namespace tessera::text_drafter_test {
 namespace {
 
 struct Setting {
@@ -503,4 +503,4 @@ TEST(TextDrafts, TheExactRuleKeepsTheDistribution) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::text_drafter_test

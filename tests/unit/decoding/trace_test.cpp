@@ -8,7 +8,7 @@
 
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::trace_test {
 namespace {
 
 struct TracedRun {
@@ -123,4 +123,4 @@ TEST_P(TraceOn, RowsMarkTheirOwnPositions) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::trace_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/tree_decoding.h"
 
-namespace tessera {
+namespace tessera::tree_enumeration_test {
 namespace {
 
 constexpr std::string_view kKeepingRedrafts[] = {"resample", "maximal", "gumbel"};
@@ -352,4 +352,4 @@ TEST(TreeGrowth, ByValueKeepsTheDistributionOfSixTokens) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tree_enumeration_test

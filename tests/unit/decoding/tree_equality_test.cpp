@@ -13,7 +13,7 @@
 #include "tests/support/tree_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::tree_equality_test {
 namespace {
 
 // Sanitizers make a pass many times as slow.
@@ -292,4 +292,4 @@ TEST(TreeEquality, WidthsOfPassesChangeNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tree_equality_test

@@ -11,7 +11,7 @@
 #include "tests/support/tree_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::tree_method_test {
 namespace {
 
 // --- settings that are refused ------------------------------------------------------------------
@@ -309,4 +309,4 @@ TEST(BrokenRows, OfADraftModelFailNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tree_method_test

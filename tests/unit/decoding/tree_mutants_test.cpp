@@ -9,7 +9,7 @@
 
 #include "tests/support/tree_decoding.h"
 
-namespace tessera {
+namespace tessera::tree_mutants_test {
 namespace {
 
 using Table = TableModel<double>;
@@ -405,4 +405,4 @@ TEST(TreeMutants, KeptDraftsKeepTheirOldDistribution) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tree_mutants_test

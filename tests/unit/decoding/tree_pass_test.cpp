@@ -10,7 +10,7 @@
 #include "engine/decoding/model_pass.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::tree_pass_test {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -268,4 +268,4 @@ TEST_P(TreePass, ARowAfterTheWrongParentIsSeen) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tree_pass_test

@@ -9,7 +9,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/model_runner.h"
 
-namespace tessera::testing {
+namespace tessera::testing::verified_blocks_test {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -121,4 +121,4 @@ TEST_P(VerifiedBlocks, FailByTheirPlace) {
 INSTANTIATE_TEST_SUITE_P(Devices, VerifiedBlocks, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::verified_blocks_test

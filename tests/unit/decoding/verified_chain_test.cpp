@@ -16,7 +16,7 @@
 #include "tests/support/verified_streams.h"
 #include "tests/support/table_decoding.h"
 
-namespace tessera::testing {
+namespace tessera::testing::verified_chain_test {
 namespace {
 
 using HostChain = ChainSequence<float, KeyedRandom>;
@@ -250,4 +250,4 @@ TEST_P(VerifiedChains, AreForMethodsThatLeaveRowsOnTheDevice) {
 INSTANTIATE_TEST_SUITE_P(Devices, VerifiedChains, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::verified_chain_test

@@ -12,7 +12,7 @@
 #include "tests/unit/decoding/text_run.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera::testing {
+namespace tessera::testing::verified_drafts_test {
 namespace {
 
 class VerifiedDrafts : public OnDevice {
@@ -192,4 +192,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, VerifiedImageDrafts, ::testing::ValuesIn(cuda_
 INSTANTIATE_TEST_SUITE_P(Devices, VerifiedDrafts, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::verified_drafts_test

@@ -13,7 +13,7 @@
 #include "tests/unit/decoding/hosts_rule.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera::testing {
+namespace tessera::testing::verified_loop_test {
 namespace {
 
 std::vector<StreamResult> run_on(const StreamModel& model, const std::vector<Stream>& items,
@@ -163,4 +163,4 @@ TEST_P(VerifiedLoop, FailsAsTheHostDoes) {
 INSTANTIATE_TEST_SUITE_P(Devices, VerifiedLoop, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::verified_loop_test

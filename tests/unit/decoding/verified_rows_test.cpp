@@ -13,7 +13,7 @@
 #include "tests/support/verified_streams.h"
 #include "tests/support/made_up_methods.h"
 
-namespace tessera::testing {
+namespace tessera::testing::verified_rows_test {
 namespace {
 
 class VerifiedRowsSideBySide : public OnDevice {
@@ -133,4 +133,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, VerifiedRowsSideBySide, ::testing::ValuesIn(cu
                          device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::verified_rows_test

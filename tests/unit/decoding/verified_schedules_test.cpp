@@ -4,7 +4,7 @@
 #include "tests/support/devices.h"
 #include "tests/unit/decoding/schedule_run.h"
 
-namespace tessera::testing {
+namespace tessera::testing::verified_schedules_test {
 namespace {
 
 class VerifiedSchedules : public OnDevice {};
@@ -28,4 +28,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, VerifiedSchedules, ::testing::ValuesIn(cuda_de
                          device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::verified_schedules_test

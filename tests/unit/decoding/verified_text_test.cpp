@@ -10,7 +10,7 @@
 #include "tests/unit/decoding/hosts_rule.h"
 #include "tests/unit/decoding/text_run.h"
 
-namespace tessera::testing {
+namespace tessera::testing::verified_text_test {
 namespace {
 
 struct Way {
@@ -113,4 +113,4 @@ TEST_P(VerifiedText, BringsNoLogitsToTheHost) {
 INSTANTIATE_TEST_SUITE_P(Devices, VerifiedText, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::verified_text_test

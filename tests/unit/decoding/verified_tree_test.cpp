@@ -15,7 +15,7 @@
 #include "tests/support/verified_streams.h"
 #include "tests/support/tree_decoding.h"
 
-namespace tessera::testing {
+namespace tessera::testing::verified_tree_test {
 namespace {
 
 class VerifiedTrees : public OnDevice {
@@ -203,4 +203,4 @@ TEST_P(VerifiedTrees, VerifyCandidatesTogether) {
 INSTANTIATE_TEST_SUITE_P(Devices, VerifiedTrees, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::verified_tree_test

@@ -6,7 +6,7 @@
 #include "tests/support/table_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"
 
-namespace tessera {
+namespace tessera::videos_test {
 namespace {
 
 // --- every outcome ------------------------------------------------------------------------------
@@ -215,4 +215,4 @@ INSTANTIATE_TEST_SUITE_P(All, LoopVideoModels, testing::Values("test:clip", "tes
                          });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::videos_test

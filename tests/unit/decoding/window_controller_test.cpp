@@ -8,7 +8,7 @@
 #include <cmath>
 #include <random>
 
-namespace tessera {
+namespace tessera::window_controller_test {
 namespace {
 
 // Time of a pass by rows: flat until `free` rows, then linear.
@@ -208,4 +208,4 @@ TEST(WindowController, SaysWhy) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::window_controller_test

@@ -12,7 +12,7 @@
 #include "tests/support/hashed_weights.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::cosmos_config_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -212,4 +212,4 @@ TEST(CosmosConfig, WithoutAConfigurationTheShapesTell) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cosmos_config_test

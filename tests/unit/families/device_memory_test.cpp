@@ -5,7 +5,7 @@
 #include "engine/families/memory_plan.h"
 #include "engine/families/open_model.h"
 
-namespace tessera {
+namespace tessera::device_memory_test {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -151,4 +151,4 @@ TEST(WhatFits, NearestToWhatWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::device_memory_test

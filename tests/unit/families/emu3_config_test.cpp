@@ -10,7 +10,7 @@
 #include "engine/families/registry.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::emu3_config_test {
 namespace {
 
 Json video_spec(const char* name = "clip-rows") { return parse_json(test_model_config(name), "clip"); }
@@ -104,4 +104,4 @@ TEST(Emu3Config, TheNegativePromptIsTheFoldersOwn) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::emu3_config_test

@@ -10,7 +10,7 @@
 #include "engine/families/open_model.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::families_test {
 namespace {
 
 Json port_config() { return Json::parse(test_model_config("tiny")); }
@@ -325,4 +325,4 @@ TEST(Families, PromptForms) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::families_test

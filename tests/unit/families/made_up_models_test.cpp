@@ -9,7 +9,7 @@
 #include "engine/families/memory_plan.h"
 #include "engine/families/open_model.h"
 
-namespace tessera {
+namespace tessera::made_up_models_test {
 namespace {
 
 TEST(MadeUpModels, AreSeededAndWhole) {
@@ -96,4 +96,4 @@ TEST(RandomWeights, HaveTheirMomentsAndDependOnName) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::made_up_models_test

@@ -12,7 +12,7 @@
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::memory_test {
 namespace {
 
 constexpr const char* kConfig = R"({"model_type": "janus", "vision_config": null,
@@ -66,4 +66,4 @@ TEST(MemoryPlan, PeakIsWithinFivePercentOfThePlan) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::memory_test

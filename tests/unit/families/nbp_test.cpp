@@ -13,7 +13,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/torch_builder.h"
 
-namespace tessera {
+namespace tessera::nbp_test {
 namespace {
 
 const std::string kGolden = TESSERA_SOURCE_DIR "/tests/golden/nbp/";
@@ -181,4 +181,4 @@ TEST(NbpNames, ALightningCheckpointIsRead) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::nbp_test

@@ -12,7 +12,7 @@
 #include "tests/unit/captioning/scarce_memory.h"
 #include "tests/unit/jobs/image_run.h"
 
-namespace tessera {
+namespace tessera::describing_faults_test {
 namespace {
 
 // A describer that a test can spoil: what `spoil` throws it throws; `bad` has an error for a text.
@@ -370,4 +370,4 @@ TEST_F(ScarceDescribing, TheRealCaptionerGivesItsMemoryBack) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::describing_faults_test

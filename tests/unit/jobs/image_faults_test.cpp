@@ -6,7 +6,7 @@
 #include "tests/unit/captioning/scarce_memory.h"
 #include "tests/unit/jobs/image_run.h"
 
-namespace tessera {
+namespace tessera::image_faults_test {
 namespace {
 
 TEST_F(GenerationFaults, WhereMemoryDoesNotLastHalfIsTried) {
@@ -263,4 +263,4 @@ TEST_F(GenerationFaults, ItemsAreTriedAgainAsOftenAsAsked) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::image_faults_test

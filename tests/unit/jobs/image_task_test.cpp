@@ -13,7 +13,7 @@
 #include "tests/unit/jobs/store_job.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::image_task_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -285,4 +285,4 @@ TEST_F(Generation, PromptsAreCheckedBeforeAnyIsGenerated) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::image_task_test

@@ -4,7 +4,7 @@
 #include "tests/support/fault_scope.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::intents_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ TEST_F(IntentsTest, TemporariesOfLongNamesGo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::intents_test

@@ -11,7 +11,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::job_list_test {
 namespace {
 
 JobList read(const std::string& text, JobForm form) {
@@ -267,4 +267,4 @@ TEST(JobList, FilesGoByTheirEnding) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::job_list_test

@@ -9,7 +9,7 @@
 #include "apps/jobs/merge.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::merge_property_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -232,4 +232,4 @@ TEST_F(Hosts, AnyOrderAndRepeatsOfFoldersGiveOneList) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::merge_property_test

@@ -14,7 +14,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::old_jobs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -242,4 +242,4 @@ TEST_F(OldBatch, SegmentsOfAVideoStand) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::old_jobs_test

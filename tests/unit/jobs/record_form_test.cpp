@@ -7,7 +7,7 @@
 #include "apps/runtime/sha256.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::record_form_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -214,4 +214,4 @@ TEST_F(RecordForm, NamesTooLongForARecordAreRefusedAtTheStart) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::record_form_test

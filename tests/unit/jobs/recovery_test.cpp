@@ -13,7 +13,7 @@
 #include "tests/support/killer.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::recovery_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -318,4 +318,4 @@ TEST_F(Recovery, AJournalThatWasReplacedIsNotWritten) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::recovery_test

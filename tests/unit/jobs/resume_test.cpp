@@ -14,7 +14,7 @@
 #include "tests/support/fault_scope.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::resume_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -261,4 +261,4 @@ INSTANTIATE_TEST_SUITE_P(Forms, Resume,
                          });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::resume_test

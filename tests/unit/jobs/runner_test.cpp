@@ -14,7 +14,7 @@
 
 #include "engine/core/philox.h"
 
-namespace tessera {
+namespace tessera::runner_test {
 namespace {
 
 ErrorInfo failure(const std::string& code) { return {.code = code, .expected = "luck"}; }
@@ -420,4 +420,4 @@ TEST(JobRun, RandomBatchesEndEveryItemOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::runner_test

@@ -8,7 +8,7 @@
 #include "apps/jobs/content_sum.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::segments_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -215,4 +215,4 @@ TEST_F(SegmentStore, AStrangersVideoIsKept) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::segments_test

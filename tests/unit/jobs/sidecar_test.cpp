@@ -9,7 +9,7 @@
 #include "tests/support/fault_scope.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::sidecar_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -266,4 +266,4 @@ TEST_F(Sidecar, TemporariesOfAKilledRunGo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sidecar_test

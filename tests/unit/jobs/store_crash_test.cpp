@@ -10,7 +10,7 @@
 #include "tests/support/disk_record.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::store_crash_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -467,4 +467,4 @@ TEST(StoreCrash, BrokenOrdersAreCaught) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::store_crash_test

@@ -11,7 +11,7 @@
 #include "tests/support/killer.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::store_kill_test {
 namespace {
 
 constexpr int kItems = 3;
@@ -154,4 +154,4 @@ TEST_F(StoreKill, EveryCallFails) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::store_kill_test

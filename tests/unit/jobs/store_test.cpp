@@ -11,7 +11,7 @@
 #include "engine/sampling/sampling_settings.h"
 #include "tests/unit/jobs/store_job.h"
 
-namespace tessera {
+namespace tessera::store_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -488,4 +488,4 @@ TEST(Merge, ConflictsNameWhatDiffers) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::store_test

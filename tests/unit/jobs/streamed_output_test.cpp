@@ -13,7 +13,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::streamed_output_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -372,4 +372,4 @@ TEST_F(Streamed, NoRecordBeforeItsData) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::streamed_output_test

@@ -36,7 +36,7 @@ extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) {
   return __libc_memalign(alignment, size);
 }
 
-namespace tessera::testing {
+namespace tessera::testing::allocation_test {
 namespace {
 
 // What one decode step and a piece of a VQ decoder call.
@@ -144,4 +144,4 @@ INSTANTIATE_TEST_SUITE_P(Cpu, NoAllocation, ::testing::ValuesIn(isas_here()),
                          [](const auto& param) { return isa_name(param.param); });
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::allocation_test

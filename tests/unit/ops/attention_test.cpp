@@ -5,7 +5,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
 
-namespace tessera::testing {
+namespace tessera::testing::attention_test {
 namespace {
 
 struct Layout {
@@ -219,4 +219,4 @@ TEST(AttentionChecks, KeysPastTheCacheEndTheProgram) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::attention_test

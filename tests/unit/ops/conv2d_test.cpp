@@ -5,7 +5,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/places.h"
 
-namespace tessera::testing {
+namespace tessera::testing::conv2d_test {
 namespace {
 
 struct Case {
@@ -408,4 +408,4 @@ TEST(GroupNorm, NanSpoilsItsGroupOnly) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::conv2d_test

@@ -6,7 +6,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
 
-namespace tessera::testing {
+namespace tessera::testing::fused_ops_test {
 namespace {
 
 class FusedOps : public AtPlaceAlone {};
@@ -193,4 +193,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, FusedOps, ::testing::ValuesIn(places_of_kernel
                          name_of_place);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::fused_ops_test

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-namespace tessera {
+namespace tessera::isa_test {
 namespace {
 
 const std::string kLibrary = TESSERA_BINARY_DIR "/engine/backend/cpu/libengine_backend_cpu.a";
@@ -72,4 +72,4 @@ TEST(InstructionSets, SpecialFilesShareNoInlineFunction) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::isa_test

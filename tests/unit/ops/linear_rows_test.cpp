@@ -3,7 +3,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/places.h"
 
-namespace tessera::testing {
+namespace tessera::testing::linear_rows_test {
 namespace {
 
 enum class After { kBias, kSum, kGate, kNorm, kNormAndGate };  // norms come before
@@ -358,4 +358,4 @@ INSTANTIATE_TEST_SUITE_P(Places, LinearRows, with_storage(deterministic_places()
 INSTANTIATE_TEST_SUITE_P(Places, LinearAfter, with_storage(every_place()), place_name);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::linear_rows_test

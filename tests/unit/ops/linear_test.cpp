@@ -3,7 +3,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/places.h"
 
-namespace tessera::testing {
+namespace tessera::testing::linear_test {
 namespace {
 
 struct Size {
@@ -226,4 +226,4 @@ TEST(LinearChecks, MismatchesEndTheProgram) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::linear_test

@@ -7,7 +7,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
 
-namespace tessera::testing {
+namespace tessera::testing::listed_attention_test {
 namespace {
 
 struct Layout {
@@ -202,4 +202,4 @@ TEST(ListedAttentionIsas, AgreeBitForBit) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::listed_attention_test

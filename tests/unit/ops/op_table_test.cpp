@@ -13,7 +13,7 @@
 #include "tests/support/devices.h"
 #include "tests/unit/ops/ops_testing.h"
 
-namespace tessera::testing {
+namespace tessera::testing::op_table_test {
 namespace {
 
 std::set<std::string> names(const std::vector<const OpKind*>& kinds) {
@@ -166,4 +166,4 @@ TEST(OpTables, AnOpThatADeviceLacksIsAnErrorWithBothNames) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::op_table_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/devices.h"
 
-namespace tessera::testing {
+namespace tessera::testing::read_probe_test {
 namespace {
 
 class ReadProbe : public OnDevice {
@@ -38,4 +38,4 @@ TEST_P(ReadProbe, SumsEveryNumberOnceOrSaysThatItCannot) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::read_probe_test

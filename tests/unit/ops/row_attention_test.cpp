@@ -6,7 +6,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
 
-namespace tessera::testing {
+namespace tessera::testing::row_attention_test {
 namespace {
 
 constexpr std::int64_t kRows = 150, kHeads = 4, kDim = 20;  // more than two blocks of 64 keys
@@ -277,4 +277,4 @@ TEST(RowAttentionBits, ThreadsAndIsasAgree) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::row_attention_test

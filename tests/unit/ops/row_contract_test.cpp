@@ -7,7 +7,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
 
-namespace tessera::testing {
+namespace tessera::testing::row_contract_test {
 namespace {
 
 constexpr std::int64_t kRows = 130;  // more than two blocks of keys and one split
@@ -240,4 +240,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, RowContract, ::testing::ValuesIn(places_of_ker
                          name_of_place);
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::row_contract_test

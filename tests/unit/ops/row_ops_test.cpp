@@ -5,7 +5,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
 
-namespace tessera::testing {
+namespace tessera::testing::row_ops_test {
 namespace {
 
 class RowOps : public AtPlaceAlone {};
@@ -165,4 +165,4 @@ TEST(RowOpsIsas, AgreeBitForBit) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::row_ops_test

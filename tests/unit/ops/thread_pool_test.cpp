@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace tessera {
+namespace tessera::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, EveryIndexOnceInEveryJob) {
@@ -82,4 +82,4 @@ TEST(ThreadPool, ManyPoolsComeAndGo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::thread_pool_test

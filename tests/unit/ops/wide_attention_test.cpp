@@ -6,7 +6,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
 
-namespace tessera::testing {
+namespace tessera::testing::wide_attention_test {
 namespace {
 
 constexpr double kHalfUnit = 1.0 / 256;  // of bf16: no number is rounded by more, relatively
@@ -326,4 +326,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, WideAttention, ::testing::Values("simt", "cuda
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::wide_attention_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/pruning_chain.h"
 
-namespace tessera {
+namespace tessera::divprune_test {
 namespace {
 
 const std::vector<double> kAngles = {0, 10, 20, 40, 80, 85, 170, 180};
@@ -167,4 +167,4 @@ TEST(DivPrune, NewlinesCompeteOnlyWhenHeard) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::divprune_test

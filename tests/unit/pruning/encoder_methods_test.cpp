@@ -8,7 +8,7 @@
 #include "vision/pruning/visionzip.h"
 #include "vision/pruning/vispruner.h"
 
-namespace tessera {
+namespace tessera::encoder_methods_test {
 namespace {
 
 constexpr int kLayer = 22;
@@ -228,4 +228,4 @@ TEST(Correlation, HalfByTheLateRowTheRestByTheEarlyOne) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::encoder_methods_test

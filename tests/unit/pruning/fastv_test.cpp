@@ -8,7 +8,7 @@
 
 #include "tests/support/pruning_chain.h"
 
-namespace tessera {
+namespace tessera::fastv_test {
 namespace {
 
 // Attention only: x += W_o attention(rope(W_q x), rope(W_k x), W_v x), heads of width kDim.
@@ -201,4 +201,4 @@ TEST(FastV, AsksForTheLayerBeforeAndHalfByDefaultRounding) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fastv_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/pruning_chain.h"
 
-namespace tessera {
+namespace tessera::flowcut_test {
 namespace {
 
 std::vector<std::int64_t> schedule(std::int64_t target, double entropy) {
@@ -235,4 +235,4 @@ TEST(FlowCut, QwenCellsStayWhole) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::flowcut_test

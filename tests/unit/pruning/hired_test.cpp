@@ -10,7 +10,7 @@
 #include "tests/support/llava_next_image.h"
 #include "tests/support/pruning_chain.h"
 
-namespace tessera {
+namespace tessera::hired_test {
 namespace {
 
 constexpr int kLayer = 22;
@@ -184,4 +184,4 @@ TEST(Hired, NewlinesAsHeard) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::hired_test

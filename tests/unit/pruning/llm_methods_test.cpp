@@ -8,7 +8,7 @@
 #include "vision/pruning/corematching.h"
 #include "vision/pruning/sparsevlm.h"
 
-namespace tessera {
+namespace tessera::llm_methods_test {
 namespace {
 
 TEST(SparseVlm, PublishedCounts) {
@@ -253,4 +253,4 @@ TEST(CoreMatching, GoldenKnee) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::llm_methods_test

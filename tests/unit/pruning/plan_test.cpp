@@ -8,7 +8,7 @@
 #include "tests/support/llava_next_image.h"
 #include "tests/support/pruning_chain.h"
 
-namespace tessera {
+namespace tessera::plan_test {
 namespace {
 
 TEST(Budget, PublishedCounts) {
@@ -216,4 +216,4 @@ TEST(PruneSequence, RowsAndPositionsFollowAnOrder) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plan_test

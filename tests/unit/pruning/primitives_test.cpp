@@ -8,7 +8,7 @@
 
 #include "tests/support/pruning_chain.h"
 
-namespace tessera {
+namespace tessera::primitives_test {
 namespace {
 
 double plain_dot(std::span<const float> a, std::span<const float> b) {
@@ -223,4 +223,4 @@ TEST(Scratch, HoldsWhatWasTakenAndReusesIt) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::primitives_test

@@ -6,7 +6,7 @@
 #include "tests/support/pruning_chain.h"
 #include "vision/pruning/primitives.h"
 
-namespace tessera {
+namespace tessera::product_softmax_test {
 namespace {
 
 constexpr std::int64_t kDim = 5, kRows = 23;
@@ -88,4 +88,4 @@ TEST(ProductSoftmax, NothingListedGivesNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::product_softmax_test

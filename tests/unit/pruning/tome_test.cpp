@@ -9,7 +9,7 @@
 #include "tests/support/pruning_chain.h"
 #include "vision/pruning/primitives.h"
 
-namespace tessera {
+namespace tessera::tome_test {
 namespace {
 
 const std::vector<double> kAngles = {0, 3, 50, 52, 100, 140, 141, 200, 90};
@@ -141,4 +141,4 @@ TEST(Tome, ConstantRateWhateverTheBudget) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tome_test

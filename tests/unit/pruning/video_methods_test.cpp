@@ -12,7 +12,7 @@
 #include "vision/pruning/temporal.h"
 #include "vision/pruning/verifier.h"
 
-namespace tessera {
+namespace tessera::video_methods_test {
 namespace {
 
 // `frames` frames of rows x columns tokens, plain ids.
@@ -186,4 +186,4 @@ TEST(VerifierGuided, WithoutAVerifyItIsEven) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_methods_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/llava_next_image.h"
 
-namespace tessera {
+namespace tessera::visual_block_test {
 namespace {
 
 std::int64_t count_kind(const VisualBlock& block, TokenKind kind) {
@@ -136,4 +136,4 @@ TEST(VisualBlock, QwenCellsAreContiguousAndCarryThreeIds) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::visual_block_test

@@ -11,7 +11,7 @@
 
 #include "engine/core/philox.h"
 
-namespace tessera {
+namespace tessera::dist_test {
 namespace {
 
 enum class Fault {
@@ -401,4 +401,4 @@ TEST(Distribution, UnsoundLogitsAreFound) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::dist_test

@@ -9,7 +9,7 @@
 
 #include "engine/sampling/dist.h"
 
-namespace tessera {
+namespace tessera::grammar_test {
 namespace {
 
 // A place of the stream: a cell of the grid, or a control id.
@@ -168,4 +168,4 @@ TEST(Grammar, DistributionOfPositionsInDouble) { expect_dist_of_positions<double
 TEST(Grammar, DistributionOfPositionsInFloat) { expect_dist_of_positions<float>(); }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::grammar_test

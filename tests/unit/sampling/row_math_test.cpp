@@ -10,7 +10,7 @@
 
 #include "engine/core/fixed_math.h"
 
-namespace tessera {
+namespace tessera::row_math_test {
 namespace {
 
 template <typename Real>
@@ -150,4 +150,4 @@ TEST(FixedPower, IsAWholePower) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::row_math_test

@@ -12,7 +12,7 @@
 #include "engine/sampling/dist.h"
 #include "engine/sampling/randomness.h"
 
-namespace tessera {
+namespace tessera::sampler_test {
 namespace {
 
 // Distance in units in the last place of `want`.
@@ -316,4 +316,4 @@ TEST(Sampler, NoiseIsBoundedAndAddressed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::sampler_test

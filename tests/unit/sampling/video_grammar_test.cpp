@@ -3,7 +3,7 @@
 
 #include "engine/sampling/grammar.h"
 
-namespace tessera {
+namespace tessera::video_grammar_test {
 namespace {
 
 // A code's place, or a control id.
@@ -110,4 +110,4 @@ TEST(VideoGrammar, StreamsOfWholeGridsAreFirstTokens) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_grammar_test

@@ -10,7 +10,7 @@
 
 #include "engine/core/error.h"
 
-namespace tessera {
+namespace tessera::caption_test {
 namespace {
 
 Scene without_places(Scene scene) {
@@ -196,4 +196,4 @@ TEST(Questions, AnswersAreTrueAndEveryKindOccurs) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_test

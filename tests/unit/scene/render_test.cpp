@@ -9,7 +9,7 @@
 
 #include "apps/lab/scene/tracer.h"
 
-namespace tessera {
+namespace tessera::render_test {
 namespace {
 
 // FNV-1a, 64 bits.
@@ -196,4 +196,4 @@ TEST(ContactSheet, EveryImageLiesWhereItShould) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::render_test

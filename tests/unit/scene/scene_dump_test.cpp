@@ -11,7 +11,7 @@
 #include "apps/lab/scene/video_set.h"
 #include "engine/core/error.h"
 
-namespace tessera {
+namespace tessera::scene_dump_test {
 namespace {
 
 struct Outcome {
@@ -103,4 +103,4 @@ TEST(SceneSet, RefusesASizeOutOfRangeAndPassesOnWhatTheSinkThrows) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::scene_dump_test

@@ -12,7 +12,7 @@
 #include "apps/lab/scene/geometry.h"
 #include "engine/core/error.h"
 
-namespace tessera {
+namespace tessera::scene_test {
 namespace {
 
 const std::string kGood =
@@ -220,4 +220,4 @@ TEST(Sample, SeedsSplitsAndIndicesAreUnrelated) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::scene_test

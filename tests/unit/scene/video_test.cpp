@@ -15,7 +15,7 @@
 #include "apps/lab/scene/geometry.h"
 #include "engine/core/error.h"
 
-namespace tessera {
+namespace tessera::video_test {
 namespace {
 
 constexpr std::uint64_t kSeed = 21;
@@ -301,4 +301,4 @@ TEST(Video, ASolidAloneIsNotHiddenByOthers) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_test

@@ -5,7 +5,7 @@
 
 #include "apps/studio/event.h"
 
-namespace tessera {
+namespace tessera::apply_test {
 namespace {
 
 Generation generation(std::uint64_t number, GenerateState state) {
@@ -212,4 +212,4 @@ TEST(Apply, ProblemsAreBounded) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::apply_test

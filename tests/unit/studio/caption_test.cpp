@@ -6,7 +6,7 @@
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::caption_test {
 namespace {
 
 Image gradient(int shift) {
@@ -298,4 +298,4 @@ TEST(StudioCaptions, GenerationAndDescribingAtOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_test

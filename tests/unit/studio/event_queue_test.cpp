@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-namespace tessera {
+namespace tessera::event_queue_test {
 namespace {
 
 Event generation(std::uint64_t number, GenerateState state, std::int64_t passes = 0) {
@@ -126,4 +126,4 @@ TEST(EventQueue, ClosingSetsWhoeverWaitsFree) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::event_queue_test

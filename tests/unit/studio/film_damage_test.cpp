@@ -11,7 +11,7 @@
 #include "video/frame_reader.h"
 #include "vision/image/image_reader.h"
 
-namespace tessera {
+namespace tessera::film_damage_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -188,4 +188,4 @@ TEST(FilmDamage, AnInterruptedReaderEndsItsAnswer) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::film_damage_test

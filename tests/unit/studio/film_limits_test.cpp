@@ -12,7 +12,7 @@
 #include "tests/unit/studio/film_run.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::film_limits_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -237,4 +237,4 @@ TEST(FilmEvents, OneOfAVideoWaitsAtMostAndTheLastIsNeverLost) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::film_limits_test

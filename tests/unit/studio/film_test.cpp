@@ -8,7 +8,7 @@
 #include "engine/core/io.h"
 #include "tests/unit/studio/film_run.h"
 
-namespace tessera {
+namespace tessera::film_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -358,4 +358,4 @@ TEST(Film, AFileThatIsRewrittenIsAProblem) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::film_test

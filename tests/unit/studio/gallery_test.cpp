@@ -19,7 +19,7 @@
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::gallery_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -333,4 +333,4 @@ TEST(VisualTiles, KeptScoresAndPlaces) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::gallery_test

@@ -15,7 +15,7 @@
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::generate_test {
 namespace {
 
 TEST(StudioGenerate, ImagesComeInOrderAndEqualTheirFiles) {
@@ -355,4 +355,4 @@ TEST(StudioGenerate, GenerateRecallGenerateGivesTheSameBytes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::generate_test

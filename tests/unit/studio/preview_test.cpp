@@ -15,7 +15,7 @@
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::preview_test {
 namespace {
 
 PreviewBegin a_image(std::uint64_t id = 1) {
@@ -550,4 +550,4 @@ TEST(PreviewTo, AViewerThatDripsDoesNotHoldUpTheEnd) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::preview_test

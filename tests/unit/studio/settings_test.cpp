@@ -9,7 +9,7 @@
 #include "engine/decoding/decode_settings.h"
 #include "engine/decoding/rules/grouped_rule.h"
 
-namespace tessera {
+namespace tessera::settings_test {
 namespace {
 
 TEST(Slug, IsShortAndPlain) {
@@ -103,4 +103,4 @@ TEST(PreviewBudget, FirstRowThenItsShare) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::settings_test

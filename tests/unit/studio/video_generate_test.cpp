@@ -11,7 +11,7 @@
 #include "video/frame_reader.h"
 #include "video/frame_sink.h"
 
-namespace tessera {
+namespace tessera::video_generate_test {
 namespace {
 
 GenerateSettings video_settings(const std::string& prompt, std::uint64_t seed, std::int64_t frames) {
@@ -145,4 +145,4 @@ TEST(StudioVideo, OneThatFailsIsItsOwn) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_generate_test

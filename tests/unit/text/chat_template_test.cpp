@@ -12,7 +12,7 @@
 #include "engine/core/error.h"
 #include "tests/support/chat_forms.h"
 
-namespace tessera {
+namespace tessera::chat_template_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -258,4 +258,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::chat_template_test

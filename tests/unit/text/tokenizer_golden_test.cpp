@@ -3,7 +3,7 @@
 
 #include "tests/unit/text/replay.h"
 
-namespace tessera {
+namespace tessera::tokenizer_golden_test {
 namespace {
 
 const std::string kGolden = TESSERA_SOURCE_DIR "/tests/golden/text";
@@ -27,4 +27,4 @@ TEST(TextTokenizerGolden, EveryPreTokenizerCutsTheSameWords) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tokenizer_golden_test

@@ -13,7 +13,7 @@
 #include "tokenizers/text/tokenizer.h"
 #include "tokenizers/text/unicode.h"
 
-namespace tessera {
+namespace tessera::tokenizer_property_test {
 namespace {
 
 using nlohmann::json;
@@ -257,4 +257,4 @@ TEST(Unicode, NormalFormsFollowTheAnnex) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tokenizer_property_test

@@ -11,7 +11,7 @@
 #include "engine/core/error.h"
 #include "tests/unit/text/bad_tokenizers.h"
 
-namespace tessera {
+namespace tessera::tokenizer_test {
 namespace {
 
 using nlohmann::json;
@@ -248,4 +248,4 @@ TEST(TextTokenizerText, NearMissesOfALongAddedTokenSpendTheBudget) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tokenizer_test

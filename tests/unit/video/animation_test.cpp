@@ -21,7 +21,7 @@
 #include "vision/image/image_reader.h"
 #include "vision/image/xmp.h"
 
-namespace tessera {
+namespace tessera::animation_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -379,4 +379,4 @@ INSTANTIATE_TEST_SUITE_P(All, AnimationFile,
                          });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::animation_test

@@ -7,7 +7,7 @@
 #include "apps/lab/scene/video.h"
 #include "video/cuts/cut_finder.h"
 
-namespace tessera {
+namespace tessera::cuts_test {
 namespace {
 
 using Frame = std::vector<std::uint8_t>;
@@ -103,4 +103,4 @@ TEST(Cuts, SizesDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cuts_test

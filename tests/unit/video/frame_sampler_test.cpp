@@ -13,7 +13,7 @@
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 
-namespace tessera {
+namespace tessera::frame_sampler_test {
 namespace {
 
 std::vector<std::int64_t> constant_times(std::size_t count) {
@@ -130,4 +130,4 @@ TEST(FrameSampler, ManyRatesEqualThePlainLoop) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::frame_sampler_test

@@ -17,7 +17,7 @@
 #include "video/frame_reader.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::frame_sink_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -238,4 +238,4 @@ TEST_F(FrameSinkTest, VideosAreWrittenByTheirEnding) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::frame_sink_test

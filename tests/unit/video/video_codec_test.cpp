@@ -10,7 +10,7 @@
 
 #include "tests/unit/video/video_file.h"
 
-namespace tessera {
+namespace tessera::video_codec_test {
 namespace {
 
 std::vector<std::int64_t> constant_times(int count) {
@@ -263,4 +263,4 @@ TEST(VideoFiles, LimitsAreCheckedBeforeDecoding) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_codec_test

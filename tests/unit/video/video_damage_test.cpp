@@ -8,7 +8,7 @@
 
 #include "tests/unit/video/packets.h"
 
-namespace tessera {
+namespace tessera::video_damage_test {
 namespace {
 
 std::vector<std::int64_t> constant_times(int count) {
@@ -422,4 +422,4 @@ TEST(FlippedBytes, OneErrorOrAVideoOfEveryContainer) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_damage_test

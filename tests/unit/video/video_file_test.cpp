@@ -15,7 +15,7 @@
 #include "video/frame_writer.h"
 #include "vision/image/image_reader.h"
 
-namespace tessera {
+namespace tessera::video_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -177,4 +177,4 @@ TEST_F(VideoFileTest, AFullDiskIsSaidAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_file_test

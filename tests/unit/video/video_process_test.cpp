@@ -18,7 +18,7 @@
 #include "video/frame_reader.h"
 #include "video/frame_writer.h"
 
-namespace tessera {
+namespace tessera::video_process_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -310,4 +310,4 @@ TEST_F(VideoProcessTest, FlippedBytesOfEveryContainerCostOneErrorAtMost) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_process_test

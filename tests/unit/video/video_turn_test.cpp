@@ -7,7 +7,7 @@
 #include "tests/unit/video/video_file.h"
 #include "video/codec/upright.h"
 
-namespace tessera {
+namespace tessera::video_turn_test {
 namespace {
 
 struct Way {
@@ -96,4 +96,4 @@ TEST(VideoTurn, AMatrixOfNoRightAngleIsNoted) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_turn_test

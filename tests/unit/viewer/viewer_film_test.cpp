@@ -2,7 +2,7 @@
 #include "apps/viewer/actions.h"
 #include "tests/unit/viewer/viewer_frames.h"
 
-namespace tessera {
+namespace tessera::viewer_film_test {
 namespace {
 
 constexpr const char* kPath = "out/%s clip.mkv";
@@ -284,4 +284,4 @@ TEST(FilmTexts, TimesReadAsClocksDo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::viewer_film_test

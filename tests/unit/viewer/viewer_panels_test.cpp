@@ -4,7 +4,7 @@
 #include "apps/studio/event.h"
 #include "tests/unit/viewer/viewer_frames.h"
 
-namespace tessera {
+namespace tessera::viewer_panels_test {
 namespace {
 
 Generation generation(std::uint64_t number, GenerateState state) {
@@ -365,4 +365,4 @@ TEST_F(Frames, OfManyDroppedFilesTheLastOnesAreOpened) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::viewer_panels_test

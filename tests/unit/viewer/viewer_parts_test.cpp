@@ -11,7 +11,7 @@
 #include "apps/viewer/view_geometry.h"
 #include "engine/core/error.h"
 
-namespace tessera {
+namespace tessera::viewer_parts_test {
 namespace {
 
 constexpr Rect kArea{100, 50, 740, 530};  // 640 x 480
@@ -307,4 +307,4 @@ TEST(Scripts, WhatIsWrongIsNamedByLineAndColumn) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::viewer_parts_test

@@ -11,7 +11,7 @@
 #include "engine/decoding/decode_settings.h"
 #include "engine/decoding/rules/grouped_rule.h"
 
-namespace tessera {
+namespace tessera::viewer_state_test {
 namespace {
 
 // Keeps what was posted.
@@ -439,4 +439,4 @@ TEST(ViewerOptions, BadOnesAreNamed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::viewer_state_test
