@@ -9,7 +9,7 @@
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_task.h"
 #include "engine/families/describe.h"
-#include "engine/families/model_source.h"
+#include "engine/families/linked_models.h"
 #include "engine/families/registry.h"
 
 namespace tessera {
@@ -55,7 +55,7 @@ Json memory_json(const DescribeTask& task, const std::string& prompt,
 }  // namespace
 
 bool captions_images(const ModelReference& model) {
-  if (const ModelSource* made_up = source_with(model.open_name)) {
+  if (const LinkedModels* made_up = source_with(model.open_name)) {
     return made_up->describes(model.open_name);
   }
   return describes_images(model.open_name);

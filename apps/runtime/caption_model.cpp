@@ -6,7 +6,7 @@
 
 #include "apps/runtime/video_prompt.h"
 #include "engine/core/io.h"
-#include "engine/families/model_source.h"
+#include "engine/families/linked_models.h"
 
 namespace tessera {
 
@@ -142,7 +142,7 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
 
 std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   std::unique_ptr<CaptionModel> out(new CaptionModel());
-  if (const ModelSource* made_up = source_with(folder.string())) {
+  if (const LinkedModels* made_up = source_with(folder.string())) {
     out->opened_ = made_up->open(folder.string(), {.use = ModelUse::kDescribe});
     out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
   } else {

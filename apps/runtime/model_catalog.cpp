@@ -11,7 +11,7 @@
 #include "engine/core/installed.h"
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
-#include "engine/families/model_source.h"
+#include "engine/families/linked_models.h"
 #include "engine/families/open_model.h"
 
 namespace tessera {

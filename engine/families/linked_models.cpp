@@ -1,8 +1,8 @@
 // Nothing is linked. In a file of its own, so that another definition takes its place.
-#include "engine/families/model_source.h"
+#include "engine/families/linked_models.h"
 
 namespace tessera {
 
-const ModelSource* linked_models() { return nullptr; }
+const LinkedModels* linked_models() { return nullptr; }
 
 }  // namespace tessera

@@ -2,7 +2,7 @@
 #include "engine/families/open_model.h"
 
 #include "engine/families/describe.h"
-#include "engine/families/model_source.h"
+#include "engine/families/linked_models.h"
 
 namespace tessera {
 
@@ -34,13 +34,13 @@ std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkp
   return std::make_unique<CheckpointSource>(std::move(checkpoint));
 }
 
-const ModelSource* source_with(std::string_view name) {
-  const ModelSource* const linked = linked_models();
+const LinkedModels* source_with(std::string_view name) {
+  const LinkedModels* const linked = linked_models();
   return linked != nullptr && linked->has(name) ? linked : nullptr;
 }
 
 OpenedModel open_model(const std::string& name, const FamilyOptions& options) {
-  if (const ModelSource* made_up = source_with(name)) return made_up->open(name, options);
+  if (const LinkedModels* made_up = source_with(name)) return made_up->open(name, options);
   return open_model(load_model_spec(name, options));
 }
 

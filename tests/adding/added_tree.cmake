@@ -26,6 +26,7 @@ function(tessera_adds name tree_target)
   target_include_directories(${name} BEFORE PRIVATE ${tree})
   target_compile_definitions(${name} PRIVATE TESSERA_ADDED_TREE="${tree}")
   add_dependencies(${name} ${tree_target})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # its files are copies of others'
   set_tests_properties(${name} PROPERTIES RESOURCE_LOCK adding)
 endfunction()
 

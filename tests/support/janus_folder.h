@@ -9,7 +9,7 @@
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
 #include "apps/lab/models/random_weights.h"
-#include "engine/families/test_models.h"
+#include "apps/lab/models/test_models.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
 

@@ -19,12 +19,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Prompt {
+struct PrefillPrompt {
   std::int64_t visual = 2340, text = 60;  // the Vicuna template and a question
   std::int64_t rows() const { return visual + text; }
 };
 
-ModelSpec llava_spec(bool quick, const Prompt& prompt) {
+ModelSpec llava_spec(bool quick, const PrefillPrompt& prompt) {
   ModelSpec spec;
   spec.layouts = {{"model.", "lm_head.weight"}};
   ModelConfig& model = spec.model.transformer;
@@ -224,7 +224,7 @@ class Prefill {
   DeviceBench& bench_;
   bool quick_;
   std::optional<double> peak_;
-  Prompt prompt_;
+  PrefillPrompt prompt_;
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
 // The models of the laboratory in a program that is linked with this object.
 #include "apps/lab/models/test_models.h"
-#include "engine/families/model_source.h"
+#include "engine/families/linked_models.h"
 
 namespace tessera {
 
 namespace {
 
-class LaboratoryModels final : public ModelSource {
+class LaboratoryModels final : public LinkedModels {
  public:
   bool has(std::string_view name) const override { return is_made_up_model(name); }
   bool describes(std::string_view name) const override { return is_made_up_captioner(name); }
@@ -17,7 +17,7 @@ class LaboratoryModels final : public ModelSource {
 
 }  // namespace
 
-const ModelSource* linked_models() {
+const LinkedModels* linked_models() {
   static const LaboratoryModels models;
   return &models;
 }

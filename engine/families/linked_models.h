@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-class ModelSource {
+class LinkedModels {
  public:
-  virtual ~ModelSource() = default;
+  virtual ~LinkedModels() = default;
   // Whether the name is one of this source; open() may still refuse it.
   virtual bool has(std::string_view name) const = 0;
   // Whether the model of that name describes images.
@@ -22,9 +22,9 @@ class ModelSource {
 
 // What this program was linked with; nullptr = nothing. The library's own definition gives nothing;
 // an object with another one, linked by name, comes before it.
-const ModelSource* linked_models();
+const LinkedModels* linked_models();
 
 // The source that has the name, or nullptr.
-const ModelSource* source_with(std::string_view name);
+const LinkedModels* source_with(std::string_view name);
 
 }  // namespace tessera
