@@ -46,7 +46,7 @@ struct Texts final : DescribeListener {
   std::string text;
 };
 
-PreparedRequest decoded_image(const GenerateTask& task) {
+PreparedRequest request_for(const GenerateTask& task) {
   return task.prepare({.prompt = "a red cube", .seed = 5});
 }
 
@@ -62,7 +62,7 @@ DescribeRequest question() {
 
 std::vector<std::uint8_t> generate(GenerateTask& task) {
   Images images;
-  EXPECT_TRUE(task.run({image(task)}, images));
+  EXPECT_TRUE(task.run({request_for(task)}, images));
   EXPECT_FALSE(images.rgb.empty());
   return images.rgb;
 }
@@ -136,7 +136,7 @@ TEST(SharedModels, BothWriteTogether) {
   DescribeTask describer(runtime, describing());
   Images images;
   Texts texts;
-  generator.submit({image(generator)}, images);
+  generator.submit({request_for(generator)}, images);
   describer.submit({question()}, texts);
   while (runtime.step()) {
   }
