@@ -1,11 +1,11 @@
 // Failures of the I/O layer that a test plans: the n-th call of a kind fails with a chosen errno,
-// or moves a part. Each is an IoWatcher, installed while it lives.
+// or moves a part. Each is an IoWatcher, installed while it lives over the one that was there, which
+// goes on seeing calls and changes.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-#include "engine/core/error.h"
 #include "engine/core/io_watch.h"
 
 namespace tessera {
@@ -22,16 +22,39 @@ struct FaultPlan {
   Mode mode = Mode::kOnce;
 };
 
-class FaultScope final : public IoWatcher {
+class WatcherOverAnother : public IoWatcher {
  public:
-  explicit FaultScope(const FaultPlan& plan) : plan_(plan) {
-    expects(installed_watcher().exchange(this) == nullptr, "one watcher at a time");
+  WatcherOverAnother() : below_(installed_watcher().exchange(this)) {}
+  ~WatcherOverAnother() override { installed_watcher().store(below_); }
+  WatcherOverAnother(const WatcherOverAnother&) = delete;
+  WatcherOverAnother& operator=(const WatcherOverAnother&) = delete;
+
+  IoAnswer answer(IoOp op) override { return below_ == nullptr ? IoAnswer{} : below_->answer(op); }
+  void before(const IoChange& change) override {
+    if (below_ != nullptr) below_->before(change);
   }
-  ~FaultScope() override { installed_watcher().store(nullptr); }
-  FaultScope(const FaultScope&) = delete;
-  FaultScope& operator=(const FaultScope&) = delete;
+  void after(const IoChange& change) override {
+    if (below_ != nullptr) below_->after(change);
+  }
+
+ private:
+  IoWatcher* below_;
+};
+
+class FaultScope final : public WatcherOverAnother {
+ public:
+  explicit FaultScope(const FaultPlan& plan) : plan_(plan) {}
 
   IoAnswer answer(IoOp op) override {
+    const IoAnswer fault = planned(op);
+    return fault.error != 0 || fault.cut_short ? fault : WatcherOverAnother::answer(op);
+  }
+
+  // Calls that were made to fail so far.
+  std::uint64_t hits() const { return hits_.load(); }
+
+ private:
+  IoAnswer planned(IoOp op) {
     if (plan_.op != IoOp::kAny && plan_.op != op) return {};
     const std::uint64_t count = seen_.fetch_add(1) + 1;
     const bool due =
@@ -43,25 +66,16 @@ class FaultScope final : public IoWatcher {
     return part ? IoAnswer{.cut_short = true} : IoAnswer{.error = plan_.error};
   }
 
-  // Calls that were made to fail so far.
-  std::uint64_t hits() const { return hits_.load(); }
-
- private:
   FaultPlan plan_;
   std::atomic<std::uint64_t> seen_{0}, hits_{0};
 };
 
 // Counts calls and lets them pass.
-class CallCounter final : public IoWatcher {
+class CallCounter final : public WatcherOverAnother {
  public:
-  CallCounter() { expects(installed_watcher().exchange(this) == nullptr, "one watcher at a time"); }
-  ~CallCounter() override { installed_watcher().store(nullptr); }
-  CallCounter(const CallCounter&) = delete;
-  CallCounter& operator=(const CallCounter&) = delete;
-
-  IoAnswer answer(IoOp) override {
+  IoAnswer answer(IoOp op) override {
     count_.fetch_add(1);
-    return {};
+    return WatcherOverAnother::answer(op);
   }
   std::uint64_t count() const { return count_.load(); }
 

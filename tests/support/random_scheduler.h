@@ -36,7 +36,10 @@ class RandomScheduler final : public IoWatcher {
       : recorder_(root), lot_(lot) {
     installed_watcher().store(this);
   }
-  ~RandomScheduler() override { installed_watcher().store(nullptr); }
+  ~RandomScheduler() override {
+    fault_.reset();
+    installed_watcher().store(nullptr);
+  }
 
   // Runs them all to their ends.
   std::vector<End> run(std::vector<Worker> workers) {
