@@ -25,7 +25,7 @@ std::string VideoInputFlags::given() const {
 }
 
 void add_video_flags(CLI::App& app, VideoInputFlags& flags) {
-  const std::string group = "Clips";
+  const std::string group = "Videos";
   app.add_option("--video", flags.videos,
                  "a video, whatever its ending; each scene of it gets a caption")
       ->allow_extra_args(false)

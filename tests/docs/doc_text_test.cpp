@@ -235,7 +235,7 @@ TEST(DocChecks, FaultsAreFound) {
   const Page page("docs/x.md",
                   "# A page\n\n" + std::string(121, 'a') + "\n\n" + sentence +
                       "\nends. Short.\n\n[a](nowhere.md) [b](#no-heading) [c](#a-page)\n"
-                      "\nA distribution in `distribution` is a [distribution](law.md).\n```\na distribution\n```\n");
+                      "\nA law in `law` is a [law](law.md).\n```\na law\n```\n");
   EXPECT_EQ(long_lines(page).size(), 2u);
   EXPECT_EQ(long_sentences(page).size(), 1u);
   std::istringstream list("law: distribution\nclip: video\n");

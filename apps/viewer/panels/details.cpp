@@ -40,7 +40,7 @@ void image_facts(const ImageFacts& facts) {
               " acceptance, window " + std::to_string(facts.method.window);
   }
   fact("Method", method);
-  fact("Law", facts.preserves_distribution ? "kept" : "changed by the method");
+  fact("Distribution", facts.preserves_distribution ? "kept" : "changed by the method");
   fact("Seed", std::to_string(facts.seed));
   fact("Size", std::to_string(facts.width) + " x " + std::to_string(facts.height));
   sampling_fact(facts.dist);

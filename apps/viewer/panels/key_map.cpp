@@ -45,11 +45,11 @@ void key_map_window(Ui& ui) {
   if (open && ImGui::BeginTable("columns", 3)) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    groups(ui, {"Painting", "Captions", "Comparing"});
+    groups(ui, {"Generating", "Captions", "Comparing"});
     ImGui::TableNextColumn();
-    groups(ui, {"Pictures", "Tokens", "Window"});
+    groups(ui, {"Images", "Tokens", "Window"});
     ImGui::TableNextColumn();
-    groups(ui, {"Clips", "Panels"});
+    groups(ui, {"Videos", "Panels"});
     ImGui::EndTable();
     ImGui::Dummy(ImVec2(0, em() * 0.3f));
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);

@@ -250,7 +250,7 @@ void seed_fields(Ui& ui) {
   constexpr const char* kModes[] = {"the same seed", "plus one", "at random"};
   int mode = static_cast<int>(state.seed_mode);
   if (ImGui::Combo("##mode", &mode, kModes, 3)) state.seed_mode = static_cast<SeedMode>(mode);
-  label("Pictures");
+  label("Images");
   int count = static_cast<int>(state.count);
   if (ImGui::InputInt("##count", &count)) {
     state.count = std::clamp<std::int64_t>(count, 1, kMaxCount);
@@ -262,7 +262,7 @@ void buttons(Ui& ui) {
   const float width = ImGui::GetContentRegionAvail().x;
   const float stop = em() * 4.6f, gap = ImGui::GetStyle().ItemSpacing.x;
   const float high = ImGui::GetFrameHeight() * 1.2f;
-  if (accent_button("Paint", ImVec2(width - stop - gap, high))) ui.act(Action::kGenerate);
+  if (accent_button("Generate", ImVec2(width - stop - gap, high))) ui.act(Action::kGenerate);
   hint("Ctrl+Enter");
   ImGui::SameLine();
   ImGui::BeginDisabled(!running);

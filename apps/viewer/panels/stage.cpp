@@ -55,7 +55,7 @@ void compare_controls(Ui& ui) {
 
 void bar(Ui& ui, const StageImage& image) {
   const bool comparing = ui.state.mode == StageMode::kCompare;
-  if (toggle_button("Picture", !comparing)) ui.state.mode = StageMode::kImage;
+  if (toggle_button("Image", !comparing)) ui.state.mode = StageMode::kImage;
   ImGui::SameLine(0, em() * 0.25f);
   if (toggle_button("Compare", comparing)) ui.state.mode = StageMode::kCompare;
   hint("two images in one place, parted by a slider (v)");

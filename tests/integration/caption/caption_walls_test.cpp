@@ -14,7 +14,7 @@ class CaptionWalls : public CaptionTest {
   }
   static std::size_t notices(const std::string& err) {
     std::size_t count = 0;
-    for (std::size_t at = 0; (at = err.find("read after", at)) != std::string::npos; ++at) ++count;
+    for (std::size_t at = 0; (at = err.find("read under", at)) != std::string::npos; ++at) ++count;
     return count;
   }
 };

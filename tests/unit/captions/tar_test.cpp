@@ -73,7 +73,7 @@ TEST(TarReader, ReadsWhatOthersWrote) {
     if (format != "ustar") want += " " + far;
     EXPECT_EQ(names_of(got), want);
     ASSERT_GE(got.members.size(), 6u);
-    EXPECT_EQ(got.members[0].second, "image a");
+    EXPECT_EQ(got.members[0].second, "picture a");
     EXPECT_EQ(got.members[2].second, "");
     EXPECT_EQ(got.members[4].second, std::string(512, 'x'));
     EXPECT_EQ(got.counts.folders, 1u);
@@ -82,7 +82,7 @@ TEST(TarReader, ReadsWhatOthersWrote) {
 }
 
 TEST(TarWriter, WritesTheBytesOfTheReference) {
-  std::string text = tar_member("a.jpg", "image a") + tar_member("empty.json", "") +
+  std::string text = tar_member("a.jpg", "picture a") + tar_member("empty.json", "") +
                      tar_member(std::string("folder/") + std::string(60, 'd') + "/" +
                                     std::string(60, 'e') + "/long.jpg",
                                 std::string(600, 'y'));

@@ -21,9 +21,9 @@ bool for_each_line(const std::string& command, Body body) {
   char line[4096];
   while (std::fgets(line, sizeof line, pipe) != nullptr) {
     const std::string text = line;
-    const std::size_t end = text.find(".cpp.o:");
+    const std::size_t end = text.find(".o:");  // of a source, or of several that are compiled together
     if (end != std::string::npos && text.find(' ') > end) {
-      member = text.substr(0, end);
+      member = text.substr(0, text.find('.'));
     } else {
       body(member, text);
     }
@@ -45,7 +45,7 @@ TEST(InstructionSets, WideRegistersStayWhereTheyBelong) {
   if (!ran) GTEST_SKIP() << "objdump is not installed";
   EXPECT_GT(wide["kernels_avx2"], 1000) << "the check sees wide registers where they are";
   EXPECT_GT(wide["kernels_avx512"], 1000);
-  EXPECT_GE(wide.size(), 10u);
+  EXPECT_GE(wide.size(), 5u) << "kernels, and what calls them";
   for (const auto& [member, count] : wide) {
     if (!is_special(member)) {
       EXPECT_EQ(count, 0) << member;
