@@ -7,7 +7,7 @@ set(TESSERA_CUDA_ARCHITECTURES "80-real;86-real;89-real;90a-real;120-real;90-vir
     "devices that CUDA code is compiled for, as CMAKE_CUDA_ARCHITECTURES takes them")
 
 # Sources whose results equal the CPU's bit for bit: no multiply-add that was not written as one.
-set(TESSERA_CUDA_EXACT row_judge.cu)
+set(TESSERA_CUDA_EXACT row_verifier.cu)
 
 set(TESSERA_CUDA_FOUND "none")  # `doctor` prints it
 set(TESSERA_CUDA_BUILDS OFF)    # whether device code is compiled
@@ -60,10 +60,17 @@ function(tessera_cuda_library name)
     CUDA_ARCHITECTURES "${TESSERA_CUDA_ARCHITECTURES}"
     CUDA_COMPILER_LAUNCHER "${launcher}"
     CUDA_RUNTIME_LIBRARY Static)
+  # Kernels share names of files' own; each file is its own unit whatever the version of CMake.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  set(exact ${TESSERA_CUDA_EXACT})
   foreach(source ${ARG_SOURCES})
     get_filename_component(file ${source} NAME)
     if(file IN_LIST TESSERA_CUDA_EXACT)
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-fmad=false")
+      list(REMOVE_ITEM exact ${file})
     endif()
   endforeach()
+  if(exact AND name STREQUAL "engine_backend_cuda")
+    message(FATAL_ERROR "no source of ${name} is called ${exact} (TESSERA_CUDA_EXACT)")
+  endif()
 endfunction()

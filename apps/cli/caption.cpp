@@ -420,7 +420,7 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
   const std::string group = "Output";
   text_flag(app, "-o,--output", flags.output,
             "one file for all: .jsonl, .csv or .tar (WebDataset); default a text file next to each "
-            "picture")
+            "image")
       ->group(group);
   text_flag(app, "--caption-ext", flags.extension, "ending of text files")->group(group);
   choice_flag(app, "--existing", flags.existing, {"skip", "overwrite", "append", "prepend"},

@@ -107,14 +107,14 @@ void examine_image_reader(std::vector<Finding>& out) {
 void examine_videos(std::vector<Finding>& out) {
   const std::filesystem::path program = helper_next_to_program().parent_path() / "tessera-video";
   if (!file_exists(program)) {
-    out.push_back({Health::kMissing, "clips", "no " + program.string(),
+    out.push_back({Health::kMissing, "videos", "no " + program.string(),
                    "put tessera-video, which is built with tessera, next to the program"});
     return;
   }
   try {
     const VideoAbilities abilities = video_abilities();
     const bool whole = abilities.confinement == kWholeConfinement;
-    out.push_back({whole ? Health::kGood : Health::kNote, "clips",
+    out.push_back({whole ? Health::kGood : Health::kNote, "videos",
                    "confined by " + abilities.confinement,
                    whole ? ""
                          : "the kernel refused " + std::string(kWholeConfinement) +
@@ -130,7 +130,7 @@ void examine_videos(std::vector<Finding>& out) {
                      names.empty() ? "install FFmpeg's libraries with one, and build again" : ""});
     }
   } catch (const Error& error) {  // part of the result
-    out.push_back({Health::kMissing, "clips", format_error(error.info()),
+    out.push_back({Health::kMissing, "videos", format_error(error.info()),
                    "build tessera-video anew, from the same sources as tessera"});
   }
 }

@@ -75,7 +75,7 @@ int run_metadata(const Session& session, const std::vector<std::string>& files) 
 }  // namespace
 
 void add_metadata(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("metadata", "show what pictures record about their making");
+  CLI::App* app = root.add_subcommand("metadata", "show what images record about their making");
   const auto files = std::make_shared<std::vector<std::string>>();
   app->add_option("files", *files, "PNG files")->type_name("FILE");
   add_common_flags(*app, session);

@@ -79,7 +79,7 @@ void add_view_flags(CLI::App& app, const std::shared_ptr<ViewFlags>& flags) {
            }
            flags->listen = port;
          },
-         "show pictures that other programs paint with --preview-to, at this port of 127.0.0.1")
+         "show images that other programs generate with --preview-to, at this port of 127.0.0.1")
       ->expected(0, 1)
       ->default_str("")
       ->type_name("[PORT]");

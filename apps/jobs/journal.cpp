@@ -133,7 +133,7 @@ void Journal::forget() {
   std::string start(header.size(), '\0');
   start.resize(source.read(start.data(), start.size()));
   const bool known = header.starts_with(start) || start.starts_with(kAnyHeader);
-  // A journal whose first line is damaged is notified by its other lines, and kept.
+  // A journal whose first line is damaged is known by its other lines, and kept.
   if (!known && kind_ == JournalKind::kBatch && has_whole_line()) {
     mend_.kept_as = keep_copy(file_->path(), read_all()).filename().string();
   } else if (!known) {

@@ -34,7 +34,7 @@ void JobRun::work() {
   together_ = 0;
   alone_ = false;
   if (at_once_ == 0) return task_.work(*this);
-  auto missing = memory_failure([&] { task_.work(*this); }, "painting");
+  auto missing = memory_failure([&] { task_.work(*this); }, "generating");
   // Before settle() records others: shrink() could not tell any more that one is half recorded.
   if (missing && committing_) throw Error(*missing);
   // Also items whose results were there before memory ended.
@@ -57,7 +57,8 @@ std::optional<std::size_t> JobRun::take(std::optional<std::size_t> at_work) {
   const bool alone = !again_.empty();
   const std::optional<std::size_t> item = next();
   alone_ = alone;
-  together_ = std::max(together_, open_.size());
+  // Finished items that wait for their turn are open too; no more than these were at work.
+  together_ = std::max(together_, std::min(open_.size(), at_once_));
   return item;
 }
 

@@ -111,7 +111,7 @@ class BatchStore {
   void refuse_changes(const BegunJob& begun, const Json& job) const;
   void replay(const Json& fields);
 
-  // clip_store.cpp
+  // video_store.cpp
   std::optional<std::vector<std::int32_t>> segment_codes(const VideoSegment& segment,
                                                          std::size_t grid_codes,
                                                          std::int64_t codes) const;

@@ -115,9 +115,9 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
   expects(std::count(ids.begin(), ids.end(), image_id) == placeholders,
           "a placeholder for each visual token");
   const auto after = std::find(ids.rbegin(), ids.rend(), image_id).base();
-  const std::span<const std::int32_t> redraft_policy =
+  const std::span<const std::int32_t> rest =
       std::span<const std::int32_t>(ids).subspan(static_cast<std::size_t>(after - ids.begin()));
-  prune_after_projector(model, redraft_policy, images);
+  prune_after_projector(model, rest, images);
   const WholePlaces whole = whole_places(ids, image_id, offsets, three_axes);
 
   PromptRows out;

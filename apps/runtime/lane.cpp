@@ -109,8 +109,9 @@ void StreamLane::end(Ticket ticket) {
   const auto is = [&](const auto& entry) { return entry->ticket == ticket; };
   const auto at = std::find_if(open_.begin(), open_.end(), is);
   if (at == open_.end()) return;
-  close(**at);
-  remove(static_cast<std::size_t>(at - open_.begin()));
+  const auto index = static_cast<std::size_t>(at - open_.begin());
+  close(**at);  // whose listener may open others
+  remove(index);
 }
 
 void StreamLane::set_slots(std::int64_t slots) {

@@ -50,7 +50,7 @@ void add_video(const ChatForm& form, const PreprocessPlan& plan, std::int64_t cl
               std::vector<ChatPart>& parts, std::vector<ImageLayout>& layouts) {
   expects(plan.video.has_value(), "the plan of a video");
   if (!form.video.empty()) {
-    parts.push_back(ChatPart::video_spec());
+    parts.push_back(ChatPart::video());
     layouts.push_back({.tokens = plan.tokens + class_tokens * plan.views, .video = true});
     return;
   }

@@ -31,7 +31,7 @@ bool same_task(const GenerateOptions& a, const GenerateOptions& b) {
 ErrorInfo unforeseen(ErrorKind kind, const char* code, const char* expected, std::string found) {
   return {.kind = kind,
           .code = code,
-          .where = "painting",
+          .where = "generating",
           .expected = expected,
           .found = std::move(found)};
 }

@@ -95,7 +95,7 @@ void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& 
 // Opens an image or a video and looks at it; the settings stay as they are.
 void show_file(const std::filesystem::path& path, UiState& state, const Poster& post);
 // A file that was dropped on the window, or named: opens it; the settings of an image fill the
-// fields. What is a video is notified by its name.
+// fields. What is a video is known by its name.
 void open_file(const std::filesystem::path& path, UiState& state, const Poster& post);
 
 }  // namespace tessera

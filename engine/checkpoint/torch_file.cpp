@@ -115,7 +115,7 @@ Container parse_torch_file(std::span<const std::byte> bytes, const std::string& 
   const ZipEntries entries = read_zip(bytes, file);
   const std::string prefix = find_prefix(entries, file);
   const ZipEntry& pickle = entries.find(prefix + "data.pkl")->second;
-  // Zero stands for "not computed", which torch.save can be notified to write.
+  // Zero stands for "not computed", which torch.save can be told to write.
   if (pickle.crc32 != 0 && crc32(bytes.subspan(pickle.begin, pickle.size)) != pickle.crc32) {
     refuse_torch(file, "E_PT_CRC", "data.pkl", "contents that match their CRC-32", "damaged bytes");
   }

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Arenas emit memory by cache lines.
+// Arenas give memory by cache lines.
 inline std::size_t padded_bytes(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 inline std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, std::size_t element = 4) {

@@ -27,7 +27,7 @@ struct ChatPart {
   bool is_video = false;  // an image part that stands for a whole video
   static ChatPart image() { return {true, {}}; }
   // For forms with a video token; a programmer's error elsewhere.
-  static ChatPart video_spec() { return {true, {}, true}; }
+  static ChatPart video() { return {true, {}, true}; }
 };
 
 struct ChatTurn {

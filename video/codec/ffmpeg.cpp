@@ -34,8 +34,8 @@ namespace {
 constexpr std::array<std::string_view, 10> kMadeUp = {
     "slice CRC mismatch",
     "Frame num gap",
-    "Missing reference image",
-    "reference image missing during reorder",
+    "Missing reference picture",
+    "reference picture missing during reorder",
     "co located POCs unavailable",
     "Could not find ref with POC",
     "number of reference frames (%d+%d) exceeds max",

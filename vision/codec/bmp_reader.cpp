@@ -140,9 +140,9 @@ void generate_index(std::uint8_t* to, std::size_t index, const std::vector<Rgb>&
 }
 
 // The run-length codes of RLE8 and RLE4, generated from the bottom row up.
-class RunGenerator {
+class RunWriter {
  public:
-  RunGenerator(const BmpHeader& header, Cursor in) : header_(header), in_(in) {
+  RunWriter(const BmpHeader& header, Cursor in) : header_(header), in_(in) {
     indices_.resize(static_cast<std::size_t>(header.width * header.height));
   }
 
@@ -194,7 +194,7 @@ class RunGenerator {
   std::int64_t x_ = 0, y_ = 0;  // y from the bottom
 };
 
-void generate_row(const BmpHeader& header, Bytes row, std::uint8_t* to, std::int64_t channels,
+void write_row(const BmpHeader& header, Bytes row, std::uint8_t* to, std::int64_t channels,
                const std::vector<Rgb>& palette, const Channel (&fields)[4]) {
   for (std::int64_t x = 0; x < header.width; ++x, to += channels) {
     const auto i = static_cast<std::size_t>(x);
@@ -223,7 +223,7 @@ DecodedImage read_plain(Bytes file, const BmpHeader& header, const std::vector<R
   DecodedImage out(header.width, header.height, alpha ? 4 : 3, "BMP");
   for (std::size_t n = 0; n < height; ++n) {
     const auto y = static_cast<std::int64_t>(header.top_down ? n : height - 1 - n);
-    generate_row(header, pixels.subspan(n * stride, stride), out.at(0, y), out.channels, palette,
+    write_row(header, pixels.subspan(n * stride, stride), out.at(0, y), out.channels, palette,
               fields);
   }
   return out;
@@ -232,7 +232,7 @@ DecodedImage read_plain(Bytes file, const BmpHeader& header, const std::vector<R
 DecodedImage read_runs(Bytes file, const BmpHeader& header, const std::vector<Rgb>& palette) {
   if (header.top_down) refuse(kData, "header", "a positive height with RLE", "a negative one");
   Cursor in(file, std::min<std::size_t>(file.size(), header.data_at));
-  const std::vector<std::uint8_t> indices = RunGenerator(header, in).run();
+  const std::vector<std::uint8_t> indices = RunWriter(header, in).run();
   DecodedImage out(header.width, header.height, 3, "BMP");
   for (std::size_t i = 0; i < indices.size(); ++i) {
     generate_index(out.pixels.data() + 3 * i, indices[i], palette);

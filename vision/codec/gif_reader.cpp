@@ -154,7 +154,7 @@ std::uint32_t interlaced_row(std::uint32_t n, std::uint32_t height) {
   return 0;
 }
 
-DecodedImage generate(const GifFrame& frame, std::span<const std::uint8_t> indices, std::uint32_t width,
+DecodedImage draw_frame(const GifFrame& frame, std::span<const std::uint8_t> indices, std::uint32_t width,
               std::uint32_t height, int transparent) {
   const bool covers = frame.width == width && frame.height == height;
   DecodedImage out(width, height, covers && transparent < 0 ? 3 : 4, "GIF");
@@ -212,7 +212,7 @@ DecodedImage read_first_frame(Cursor& in, const GifFrame& frame, std::uint32_t w
   }
   std::vector<std::uint8_t> indices(pixels);
   unpack(data, min_bits, indices);
-  return generate(frame, indices, width, height, transparent);
+  return draw_frame(frame, indices, width, height, transparent);
 }
 
 // True when another frame follows; a damaged rest is none of our business.

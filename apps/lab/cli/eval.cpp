@@ -213,7 +213,7 @@ void add_eval(CLI::App& root, Session& session) {
   CLI::App* app = root.add_subcommand("eval", "measure how good a model's images or videos are");
   auto flags = std::make_shared<EvalFlags>();
   auto what = std::make_shared<std::string>();
-  app->add_option("what", *what, "scenes or videos: of the tabletop world, scored from pixels")
+  app->add_option("what", *what, "scenes or clips: of the tabletop world, scored from pixels")
       ->required()
       ->check(CLI::IsMember({"scenes", "clips"}));
   text_flag(*app, "-m,--model", flags->model, "bundled name, folder, or org/name of the hub cache");
@@ -232,7 +232,7 @@ void add_eval(CLI::App& root, Session& session) {
                "prompts for the untrained model; 0 = none");
   setting_flag(*app, setting::kBatchSize, flags->batch_size);
   text_flag(*app, "--judge", flags->scorer,
-            "captioner that reads the images, or a scorer network such as tabletop-judge");
+            "captioner that reads the images, or a scoring network such as tabletop-judge");
   text_flag(*app, "--sheet", flags->sheet, "PNG with the first images on a grid");
   integer_flag(*app, "--sheet-count", flags->sheet_count, 1, 1024, "images on the sheet");
   integer_flag(*app, "--columns", flags->columns, 1, 256, "images a row of the sheet");

@@ -137,7 +137,7 @@ void add_gpu_check(CLI::App& root, Session& session) {
   app->add_flag("--quick", flags->bench.quick, "tiny shapes, whose figures mean nothing");
   app->add_option("--git", flags->bench.git, "the commit that was built");
   app->add_flag("--dirty", flags->bench.dirty, "with changes");
-  app->add_option("--models", flags->models, "macro, distribution, image: random:FAMILY:SIZE or test models")
+  app->add_option("--models", flags->models, "macro, law, image: random:FAMILY:SIZE or test models")
       ->delimiter(',');
   app->add_option("--accept-trace", flags->traces,
                   "image: METHOD=FILE, counts by depth as `tessera-lab bench decode` prints them; "

@@ -113,8 +113,8 @@ QuestionAnswer how_many(const Scene& scene, const Choices& choices) {
   }
 }
 
-// "is the A after the B?" for the first pair of neighbours clearly apart in depth.
-std::optional<QuestionAnswer> which_is_after(const Scene& scene, const Choices& choices) {
+// "is the A behind the B?" for the first pair of neighbours clearly apart in depth.
+std::optional<QuestionAnswer> which_is_behind(const Scene& scene, const Choices& choices) {
   for (std::size_t i = 0; i + 1 < scene.solids.size(); ++i) {
     const std::string_view depth = depth_word(scene.solids[i], scene.solids[i + 1]);
     if (depth.empty()) continue;
@@ -224,7 +224,7 @@ std::vector<QuestionAnswer> scene_questions(const Scene& scene) {
   } else {
     list.push_back(how_many(scene, choices));
   }
-  if (auto depth = which_is_after(scene, choices)) list.push_back(std::move(*depth));
+  if (auto depth = which_is_behind(scene, choices)) list.push_back(std::move(*depth));
   return list;
 }
 

@@ -31,7 +31,7 @@ struct Measures {
 };
 Measures measures_of(SolidKind kind, SolidSize size);
 
-// Table: the floor ends at kTableBack, with the sky after it. Solid centres stay inside the rest.
+// Table: the floor ends at kTableBack, with the sky beyond it. Solid centres stay inside the rest.
 inline constexpr float kTableBack = 4.5f;
 inline constexpr float kMaxX = 3.0f;
 inline constexpr float kMaxZ = 2.4f;

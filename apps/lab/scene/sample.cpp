@@ -1,4 +1,4 @@
-// Draws scenes: attributes first, uniformly, then places by rejection until every solid can be notified
+// Draws scenes: attributes first, uniformly, then places by rejection until every solid can be told
 // apart. Each scene has a seed of its own, from (set seed, split, index); all its draws come from
 // it.
 #include <algorithm>

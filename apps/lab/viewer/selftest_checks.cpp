@@ -200,7 +200,7 @@ SelfTest::Verdict SelfTest::check_heat(const Snapshot& snapshot, const Window& w
     return {false, expected,
             "overlay " + std::string(overlay_name(state.overlay)) + " at strength " +
                 number_text(static_cast<double>(state.overlay_strength), 2) +
-                ": no colour can be notified"};
+                ": no colour can be told"};
   }
   const Generation& one = *shown.generation;
   const auto colours =

@@ -21,16 +21,16 @@ std::string side_title(const StageImage& side) {
   return text;
 }
 
-void side_label(const Ui& ui, const char* name, const std::string& title, const Rect& video,
+void side_label(const Ui& ui, const char* name, const std::string& title, const Rect& visible,
                 bool at_right) {
   const std::string text = std::string(name) + "  " + title;
   const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size());
   const float pad = em() * 0.4f;
-  const auto left = static_cast<float>(at_right ? video.right - size.x - 3 * pad : video.left + pad);
-  const auto top = static_cast<float>(video.top) + pad;
+  const auto left = static_cast<float>(at_right ? visible.right - size.x - 3 * pad : visible.left + pad);
+  const auto top = static_cast<float>(visible.top) + pad;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.PushClipRect(ImVec2(static_cast<float>(video.left), static_cast<float>(video.top)),
-                    ImVec2(static_cast<float>(video.right), static_cast<float>(video.bottom)), true);
+  list.PushClipRect(ImVec2(static_cast<float>(visible.left), static_cast<float>(visible.top)),
+                    ImVec2(static_cast<float>(visible.right), static_cast<float>(visible.bottom)), true);
   list.AddRectFilled(ImVec2(left, top), ImVec2(left + size.x + 2 * pad, top + size.y + pad),
                      IM_COL32(0, 0, 0, 170), em() * 0.3f);
   list.AddText(ImVec2(left + pad, top + pad / 2), IM_COL32_WHITE, text.data(),

@@ -133,7 +133,7 @@ void CudaBackend::begin_recorded(std::uint64_t key) { recorder_.begin(key, strea
 
 void CudaBackend::end_recorded() {
   if (std::uncaught_exceptions() > 0) return recorder_.abandon();
-  // The end of a scope: what fails here is notified by the wait for its results.
+  // The end of a scope: what fails here is known by the wait for its results.
   try {
     recorder_.end();
   } catch (const Error&) {

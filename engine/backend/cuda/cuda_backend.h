@@ -25,7 +25,7 @@ std::shared_ptr<Libraries> make_libraries();  // libraries.cpp
 // What the kernels that this device runs were compiled for, 90 for compute capability 9.0; older
 // than the device where the driver translated them. Of the chosen device (read_probe.cu).
 int code_version();
-std::shared_ptr<RowVerifierMaker> make_row_verifiers(CudaBackend& backend);  // row_judge.cu
+std::shared_ptr<RowVerifierMaker> make_row_verifiers(CudaBackend& backend);  // row_verifier.cu
 
 class CudaBackend final : public Backend {
  public:

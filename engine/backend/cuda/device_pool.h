@@ -1,7 +1,7 @@
 // Memory that is used again by the stream that used it before: the device's own, or pinned memory
 // of the host. Giving memory back to the driver waits for the device; tokenizers of images take
 // and drop a tensor a map. Blocks of one backend are enqueued on one stream, so that a block may be
-// emitted again at once: what is enqueued later runs later. A pinned block is dropped by whoever
+// given out again at once: what is enqueued later runs later. A pinned block is dropped by whoever
 // waited for the copy into it.
 #pragma once
 

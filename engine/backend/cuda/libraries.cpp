@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kMaxPlans = 256;   // of each library; then all are asked for anew
 constexpr std::uint32_t kAlignment = 16;  // of all that is given to cuBLASLt
 
-// A shared library that stays open, for what it emits may be in use until the process ends.
+// A shared library that stays open, for what it gave may be in use until the process ends.
 class Opened {
  public:
   explicit Opened(const std::string& file) : library_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {

@@ -1,7 +1,7 @@
 // Sampling and acceptance, a block a row. The first kernel makes every row's distribution and tests its
 // draft; the second one finds each item's first refused draft, draws the token after windows that
 // were right as a whole and redrafts the rows after refused ones. Trees have kernels of their own
-// in place of the second one (judge_tree_pass.cuh). Compiled without contracted products, so that
+// in place of the second one (verify_tree_pass.cuh). Compiled without contracted products, so that
 // its numbers are the host's.
 #include <algorithm>
 #include <bit>
@@ -290,7 +290,7 @@ class CudaRowVerifier final : public RowVerifier, public DistributionMemory {
   }
   std::span<const DrawnId> draw(std::span<const VerifiedDraw> draws, const float* guest) override {
     expects(limits_.width > 0 && static_cast<std::int64_t>(draws.size()) <= limits_.rows,
-            "draws fit their verify");
+            "draws fit their verifier");
     const DrawArrays arrays = {.draws = backend_.stage(draws),
                                .dists = guest != nullptr ? guest : last_dists(),
                                .drawn = static_cast<DrawnId*>(drawn_.get()),
@@ -310,7 +310,7 @@ class CudaRowVerifier final : public RowVerifier, public DistributionMemory {
     launch(backend_, "keeping distributions", shape_of(dists.size()), keep_dists, arrays);
   }
   std::span<const DrawnId> race(std::span<const VerifiedDraw> draws) override {
-    expects(static_cast<std::int64_t>(draws.size()) <= limits_.rows, "draws fit their verify");
+    expects(static_cast<std::int64_t>(draws.size()) <= limits_.rows, "draws fit their verifier");
     MemoryArrays arrays = memory_arrays();
     arrays.draws = backend_.stage(draws);
     launch(backend_, "drawing by kept distributions", shape_of(draws.size()), race_dists, arrays,

@@ -1,4 +1,4 @@
-// Owners of what the CUDA runtime emits, and its errors as ours. Host code only.
+// Owners of what the CUDA runtime gives, and its errors as ours. Host code only.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
 // The kernels of distributions that outlive passes: a block a distribution keeps it, and a block a draft runs the
-// race of a position over a kept distribution's logarithms. Device code of row_judge.cu alone.
+// race of a position over a kept distribution's logarithms. Device code of row_verifier.cu alone.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 // The kernels of drafts that branch: a block an item walks its tree from the root over rows whose
 // distributions are made, a block a row makes drafts of those after the walk's end, and a block a node
-// draws candidates of the next tree. Device code of row_judge.cu alone.
+// draws candidates of the next tree. Device code of row_verifier.cu alone.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 // Foreign text on its way to terminals, logs and lists. Oracle: nothing that comes out moves a
 // cursor, begins an escape sequence, turns the writing direction or breaks a line; what was escaped
-// can be notified from what was not, so that the text can be had back; a JSON line parses to the text.
+// can be told from what was not, so that the text can be had back; a JSON line parses to the text.
 #include <nlohmann/json.hpp>
 
 #include "apps/captions/text_forms.h"

@@ -102,7 +102,7 @@ TEST_F(BatchErrors, FilesAndLinksInTheWay) {
   EXPECT_FALSE(std::filesystem::exists(elsewhere));
 }
 
-// Damage in the middle of the journal is notified by all who read it, and costs no image.
+// Damage in the middle of the journal is known by all who read it, and costs no image.
 TEST_F(BatchErrors, ADamagedJournalIsMendedAndHeard) {
   const std::string job = put_job(5);
   ASSERT_EQ(batch(job, "out").exit_code, 0);

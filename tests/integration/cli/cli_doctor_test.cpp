@@ -50,7 +50,7 @@ TEST_F(CliDoctor, MissesAReaderThatIsNotThereOrSaysNothing) {
 
 TEST_F(CliDoctor, ListsTheEncodersOfEveryContainer) {
   const ProgramResult result = run({"doctor", "--json"});
-  const auto process = finding(result, "clips");
+  const auto process = finding(result, "videos");
   EXPECT_EQ(process.at("state"), "ok") << process;
   EXPECT_EQ(process.at("text"), "confined by " + std::string(kWholeConfinement));
   for (const VideoContainer container : kVideoContainers) {
@@ -66,7 +66,7 @@ TEST_F(CliDoctor, ListsTheEncodersOfEveryContainer) {
   EXPECT_NE(run({"doctor"}).out.find("ok  videos .webp: written as webp\n"), std::string::npos);
   if (kWholeConfinement == "nothing") return;
   without_seccomp([&] {
-    const auto fewer = finding(run({"doctor", "--json"}), "clips");
+    const auto fewer = finding(run({"doctor", "--json"}), "videos");
     EXPECT_EQ(fewer.at("state"), "note");
     EXPECT_EQ(fewer.at("text"), "confined by limits");
     EXPECT_NE(fewer.at("fix"), "");
@@ -80,14 +80,14 @@ TEST_F(CliDoctor, MissesAProcessForVideosThatIsNotThereOrSaysNothing) {
   std::filesystem::copy_file(TESSERA_PROGRAM, program);
   const ProgramResult none = run_program(program.string(), {"doctor", "--json"});
   EXPECT_EQ(none.exit_code, 4) << none.err;
-  EXPECT_EQ(finding(none, "clips").at("state"), "missing");
-  EXPECT_EQ(finding(none, "clips").at("text"), "no " + video.string());
+  EXPECT_EQ(finding(none, "videos").at("state"), "missing");
+  EXPECT_EQ(finding(none, "videos").at("text"), "no " + video.string());
   put_file(video, "#!/bin/sh\necho I am another program >&0\n");
   std::filesystem::permissions(video, std::filesystem::perms::owner_all);
   const ProgramResult other = run_program(program.string(), {"doctor", "--json"});
   EXPECT_EQ(other.exit_code, 4) << other.err;
-  EXPECT_EQ(finding(other, "clips").at("state"), "missing");
-  EXPECT_NE(finding(other, "clips").at("text"), "no " + video.string());
+  EXPECT_EQ(finding(other, "videos").at("state"), "missing");
+  EXPECT_NE(finding(other, "videos").at("text"), "no " + video.string());
 }
 
 TEST_F(CliDoctor, SaysWhatEveryModelNeeds) {

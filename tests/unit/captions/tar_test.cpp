@@ -351,7 +351,7 @@ TEST(TarReader, NamesThatLeaveTheArchive) { check(bad_names()); }
 TEST(TarReader, NoLinksDevicesOrSparseFiles) { check(bad_types()); }
 TEST(TarReader, HeadersThatLie) { check(bad_headers()); }
 
-// Cut at every byte: members whose contents are there whole come through, and the cut is notified.
+// Cut at every byte: members whose contents are there whole come through, and the cut is reported.
 TEST(TarReader, EveryCutIsHeardAndKeepsWholeMembers) {
   const std::string text = TarText()
                                .file("a.jpg", std::string(700, 'a'))

@@ -335,7 +335,7 @@ TEST(TreeGrowth, CandidatesComeFromTheDistributionThatTheyAreRecordedWith) {
 }
 
 // Six tokens of two ids are the first where a shape that follows the distributions of drafts deeper in the
-// window can be notified from one that does not.
+// window can be told from one that does not.
 TEST(TreeGrowth, ByValueKeepsTheDistributionOfSixTokens) {
   for (const unsigned number : {0u, 4u}) {
     TableModel<double> model = table<double>(number);

@@ -1,4 +1,4 @@
-// NBP by name and shape: published sizes are notified by their shapes, counted, and refused by the name
+// NBP by name and shape: published sizes are known by their shapes, counted, and refused by the name
 // that is wrong; a Lightning checkpoint is read through the restricted pickle reader.
 #include <gtest/gtest.h>
 

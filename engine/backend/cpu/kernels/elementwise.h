@@ -54,8 +54,8 @@ inline V16 gelu(V16 x) {
   sum = fma(sum, t, broadcast(0.359481909386f));
   sum = fma(sum, t, broadcast(1.00118749457f));
   sum = fma(sum, t, broadcast(-1.2655509881f));
-  const V16 redraft_policy = mul(mul(half, t), exp(fma(sub(zero(), a), a, sum)));
-  return mul(x, select_less(x, zero(), redraft_policy, sub(one, redraft_policy)));
+  const V16 tail = mul(mul(half, t), exp(fma(sub(zero(), a), a, sum)));
+  return mul(x, select_less(x, zero(), tail, sub(one, tail)));
 }
 
 inline void silu_mul(const float* gate, const float* up, float* out, std::int64_t n) {

@@ -22,7 +22,7 @@ bool meets(const Rect& a, const Rect& b) {
   return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }
 
-void draw_marks(Ui& ui, const Generation& generation, const Placement& placed, const Rect& video) {
+void draw_marks(Ui& ui, const Generation& generation, const Placement& placed, const Rect& visible) {
   const TokenGrid grid = tokens_of(generation);
   const Overlay overlay = ui.state.overlay;
   const OverlayRange range = overlay_range(grid, overlay);
@@ -32,7 +32,7 @@ void draw_marks(Ui& ui, const Generation& generation, const Placement& placed, c
     for (std::int64_t column = 0; column < generation.grid_columns; ++column) {
       const auto& mark = grid.marks[static_cast<std::size_t>(row * generation.grid_columns + column)];
       const Rect cell = cell_rect(placed, generation.grid_rows, generation.grid_columns, {row, column});
-      if (mark.id < 0 || !meets(cell, video)) continue;
+      if (mark.id < 0 || !meets(cell, visible)) continue;
       const Colour colour = heat_colour(range.share(overlay_value(grid, mark, overlay)));
       list.AddRectFilled(point(cell.left, cell.top), point(cell.right, cell.bottom),
                          screen_colour(colour, ui.state.overlay_strength));
@@ -40,7 +40,7 @@ void draw_marks(Ui& ui, const Generation& generation, const Placement& placed, c
   }
 }
 
-void draw_tiles(const CaptionEntry& caption, const Placement& placed, const Rect& video) {
+void draw_tiles(const CaptionEntry& caption, const Placement& placed, const Rect& visible) {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const Rect whole = placed.rect();
   for (const VisualTile& tile : caption.tiles) {
@@ -54,7 +54,7 @@ void draw_tiles(const CaptionEntry& caption, const Placement& placed, const Rect
       const Rect cell =
           cell_rect(part, tile.rows, tile.columns, {i / tile.columns, i % tile.columns});
       const auto at = static_cast<std::size_t>(i);
-      if (at >= tile.kept.size() || !meets(cell, video)) continue;
+      if (at >= tile.kept.size() || !meets(cell, visible)) continue;
       const ImVec2 low = point(cell.left, cell.top), high = point(cell.right, cell.bottom);
       if (tile.kept[at] == 0) {
         list.AddRectFilled(low, high, IM_COL32(10, 10, 14, 205));
@@ -67,19 +67,19 @@ void draw_tiles(const CaptionEntry& caption, const Placement& placed, const Rect
 }
 
 // Red, green and blue of every pixel, written into it.
-void draw_values(const Image& image, const Placement& placed, const Rect& video) {
+void draw_values(const Image& image, const Placement& placed, const Rect& visible) {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const double zoom = placed.zoom;
   const auto first = [zoom](double low, double start) {
     return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor((low - start) / zoom)));
   };
   const float size = static_cast<float>(std::min(zoom / 4.2, static_cast<double>(em())));
-  for (std::int64_t y = first(video.top, placed.top); y < image.height; ++y) {
+  for (std::int64_t y = first(visible.top, placed.top); y < image.height; ++y) {
     const double top = placed.top + static_cast<double>(y) * zoom;
-    if (top >= video.bottom) break;
-    for (std::int64_t x = first(video.left, placed.left); x < image.width; ++x) {
+    if (top >= visible.bottom) break;
+    for (std::int64_t x = first(visible.left, placed.left); x < image.width; ++x) {
       const double left = placed.left + static_cast<double>(x) * zoom;
-      if (left >= video.right) break;
+      if (left >= visible.right) break;
       const std::uint8_t* rgb = image.at(x, y);
       const int light = (299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2]) / 1000;
       const ImU32 ink = light > 128 ? IM_COL32(0, 0, 0, 235) : IM_COL32(255, 255, 255, 235);
@@ -109,12 +109,12 @@ void draw_cursor(const Ui& ui, const Generation& generation, const Placement& pl
 
 }  // namespace
 
-Placement draw_image(Ui& ui, const StageImage& decoded_image, const Rect& area, const Rect& video) {
+Placement draw_image(Ui& ui, const StageImage& decoded_image, const Rect& area, const Rect& visible) {
   const Image& image = *decoded_image.image;
   const Placement placed = place(ui.state.view, area, image.width, image.height);
   const Rect whole = placed.rect();
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.PushClipRect(point(video.left, video.top), point(video.right, video.bottom), true);
+  list.PushClipRect(point(visible.left, visible.top), point(visible.right, visible.bottom), true);
   const bool moves = decoded_image.film != nullptr;
   if (const ImTextureID texture =
           moves ? ui.textures.moving(decoded_image.image) : ui.textures.texture(decoded_image.image)) {
@@ -122,12 +122,12 @@ Placement draw_image(Ui& ui, const StageImage& decoded_image, const Rect& area, 
   }
   if (of_tokens(ui.state.overlay) && decoded_image.generation != nullptr &&
       decoded_image.generation->marks != nullptr) {
-    draw_marks(ui, *decoded_image.generation, placed, video);
+    draw_marks(ui, *decoded_image.generation, placed, visible);
   }
   if (ui.state.overlay == Overlay::kVisual && decoded_image.caption != nullptr) {
-    draw_tiles(*decoded_image.caption, placed, video);
+    draw_tiles(*decoded_image.caption, placed, visible);
   }
-  if (placed.zoom >= kValuesZoom) draw_values(image, placed, video);
+  if (placed.zoom >= kValuesZoom) draw_values(image, placed, visible);
   if (decoded_image.generation != nullptr) draw_cursor(ui, *decoded_image.generation, placed);
   list.PopClipRect();
   return placed;
