@@ -268,6 +268,30 @@ TEST(JobRun, WhereMemoryDoesNotLastHalfIsTried) {
   EXPECT_EQ(task.done, numbers(10));
 }
 
+// Items that are finished and wait for the first one are none of those that memory did not last for.
+TEST(JobRun, MemoryThatEndsWhileFinishedItemsWaitHalvesWhatWasAtWork) {
+  class Ordered final : public Task {
+   public:
+    void work(JobRun& run) override {
+      std::vector<std::size_t> taken = take_batch(run);
+      while (!ended && taken.size() < 9) {
+        const auto item = run.take(1);
+        if (!item) break;
+        taken.push_back(*item);
+      }
+      if (!std::exchange(ended, true)) run_out_of_memory();
+      for (const std::size_t item : taken) run.done(item, [&] { done.push_back(item); });
+    }
+    bool ended = false;
+    std::vector<std::size_t> done;
+  };
+  Ordered task;
+  Log log;
+  EXPECT_EQ(run_over(numbers(12), task, log, {.at_once = 4}), JobEnd::kOver);
+  EXPECT_EQ(log.fewer, (std::vector<std::int64_t>{2})) << "nine were open, four at work";
+  EXPECT_EQ(task.done, numbers(12));
+}
+
 TEST(JobRun, ATaskThatHoldsLessIsAskedForAsMany) {
   Batches task;
   task.less = 1;
