@@ -317,7 +317,7 @@ std::string_view state_text(GenerateState state) {
     case GenerateState::kLoading:
       return "loading";
     case GenerateState::kGeneration:
-      return "generating";
+      return "running";
     case GenerateState::kDone:
       return "done";
     case GenerateState::kStopped:
