@@ -56,6 +56,18 @@ Stream replay_item(const OpenedModel& opened, const StreamModel& model, std::uin
   return item;
 }
 
+// Of loops whose items are all like this one.
+StreamLimits replay_limits(const Stream& item, const VocabularyGrammar& grammar, std::int64_t batch,
+                           std::int64_t window, DType storage) {
+  return {.items = batch,
+          .prompt_rows = item.prompt.length(),
+          .grammar = grammar,
+          .window = window,
+          .guided = true,
+          .budget = 2 * batch * item.prompt.length(),
+          .kv = storage};
+}
+
 std::vector<double> trace_of(const Json& json, const std::string& file) {
   const JsonReader reader(json, file, "", ErrorKind::kUsage);
   const JsonReader meters = reader.has("meters") ? reader.object("meters") : reader;
@@ -153,14 +165,8 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
     }
     const auto loop_for = [&](std::int64_t window, const LoopParts& loop_parts,
                               WindowController* controller) {
-      const StreamLimits limits{.items = batch,
-                                .prompt_rows = items[0].prompt.length(),
-                                .grammar = aids.grammar,
-                                .window = window,
-                                .guided = true,
-                                .budget = 2 * batch * items[0].prompt.length(),
-                                .kv = options.storage};
-      return StreamLoop(model, limits, loop_parts, controller);
+      return StreamLoop(model, replay_limits(items[0], aids.grammar, batch, window, options.storage),
+                        loop_parts, controller);
     };
     StreamLoop plain_loop = loop_for(1, plain.parts(), nullptr);
     Generator by_plain{plain_loop, items, options.tokens};
@@ -221,14 +227,8 @@ void run_refill_bench(const RefillBenchOptions& options, Backend& backend, Bench
   const double images = static_cast<double>(options.images);
   for (const std::int64_t batch : options.batch_sizes) {
     for (const std::int64_t window : options.windows) {
-      const StreamLimits limits{.items = batch,
-                                .prompt_rows = items[0].prompt.length(),
-                                .grammar = aids.grammar,
-                                .window = window,
-                                .guided = true,
-                                .budget = 2 * batch * items[0].prompt.length(),
-                                .kv = options.storage};
-      StreamLoop loop(model, limits, parts);
+      StreamLoop loop(model, replay_limits(items[0], aids.grammar, batch, window, options.storage),
+                      parts);
       std::vector<double> ratios, work_ratios, rates;
       FilledRun last[2];
       for (std::int64_t pair = 0; pair < options.pairs; ++pair) {

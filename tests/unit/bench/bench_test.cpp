@@ -29,6 +29,23 @@ TEST(AcceptTrace, IsReadFromMetersOrFromTheImageThatHoldsThem) {
   EXPECT_EQ(read_accept_trace(path), std::vector<double>{1.0});
 }
 
+TEST(AcceptTrace, LinesAreATraceEachAndABadOneIsNamed) {
+  TempFolder folder;
+  const auto path = folder / "traces.jsonl";
+  const std::string good = R"({"tested_by_depth": [10], "accepted_by_depth": [5]})";
+  put_file(path, good + "\n\n" + R"({"tested_by_depth": [4], "accepted_by_depth": [4]})" + "\n");
+  EXPECT_EQ(read_accept_traces(path), (std::vector<std::vector<double>>{{0.5}, {1.0}}));
+  put_file(path, good + "\n{}\n");
+  try {
+    read_accept_traces(path);
+    ADD_FAILURE() << "a line without meters";
+  } catch (const Error& error) {
+    EXPECT_NE(error.info().file.find(":2"), std::string::npos) << error.info().file;
+  }
+  put_file(path, "\n");
+  EXPECT_THROW(read_accept_traces(path), Error);
+}
+
 TEST(AcceptTrace, IsRefusedByKey) {
   TempFolder folder;
   const auto path = folder / "trace.json";
