@@ -406,7 +406,8 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   if (flags.images.empty() == (flags.inputs.empty() && flags.videos.videos.empty())) {
     refuse_caption(
         "E_FLAG_MISSING", "inputs",
-        "images, videos, folders, shards (.tar) or lists (.jsonl); or --image for one question",
+        "images, videos, folders, shards (.tar, .tar.gz, .tar.zst) or lists (.jsonl); or --image "
+        "for one question",
         flags.images.empty() ? "none" : "both");
   }
   check_helper();
@@ -445,8 +446,9 @@ void add_caption(CLI::App& root, Session& session) {
       root.add_subcommand("caption", "describe images, or answer questions about them");
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
-                  "images, videos, folders, WebDataset shards (.tar), lists (.jsonl); or status "
-                  "or merge and an output or a folder (a folder of that name: ./status)");
+                  "images, videos, folders, WebDataset shards (.tar, .tar.gz, .tar.zst), lists "
+                  "(.jsonl); or status or merge and an output or a folder (a folder of that "
+                  "name: ./status)");
   app->add_option("--image", flags->images, "an image of one question; several for one prompt")
       ->allow_extra_args(false);
   add_video_flags(*app, flags->videos);

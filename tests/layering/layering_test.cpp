@@ -82,6 +82,8 @@ const std::vector<OutsideRule> kOutside = {
     {"png.h", {"vision/image", "vision/codec"}},
     {"jpeglib.h", {"vision/codec"}},
     {"webp/", {"vision/codec", "video/codec"}},
+    {"zlib.h", {"vision/codec", "vision/image", "apps/captions"}},
+    {"zstd.h", {"apps/captions"}},
     {"pcre2.h", {"tokenizers/text"}},
     {"utf8proc.h", {"tokenizers/text"}},
     {"CLI/", {"apps/cli", "apps/lab/cli"}},
