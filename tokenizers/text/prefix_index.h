@@ -1,6 +1,4 @@
-// Which of many strings a text goes on with at a place: the strings are sorted, and reading the
-// text byte by byte narrows a range of them by bisection. No automaton whose size a file could blow
-// up.
+// Which of many strings a text goes on with at a place: a trie that ends where one string is left.
 #pragma once
 
 #include <algorithm>
@@ -29,38 +27,40 @@ class PrefixIndex {
     std::string_view text;
     std::int32_t index = 0;
   };
-  struct Range {
-    std::size_t low = 0, high = 0;
+  struct Node {
+    std::int32_t entry = -1;  // that ends here; of a leaf, that goes on here
+    std::uint32_t first_child = 0;
+    std::uint16_t children = 0;  // 0: a leaf
   };
-  Range narrowed(Range range, std::size_t depth, unsigned char byte) const;
+  const Node* child(const Node& node, unsigned char byte) const;
 
-  std::vector<Entry> entries_;  // sorted by text
-  std::vector<Range> first_;    // [256], by first byte
+  // A node is a jump in memory, four times as dear as a step of a pattern.
+  static constexpr std::uint64_t kStepsPerNode = 4;
+  std::vector<Entry> entries_;        // sorted by text
+  std::vector<Node> nodes_;           // the root first; children of a node lie together
+  std::vector<unsigned char> bytes_;  // by node, that leads to it
+  std::vector<std::uint32_t> root_;   // [256], child of the root or 0
 };
 
 template <class Visit>
 void PrefixIndex::visit_at(std::string_view text, std::size_t at, RegexScratch& scratch,
                            Visit&& visit) const {
-  if (at >= text.size() || first_.empty()) return;
-  Range range = first_[static_cast<unsigned char>(text[at])];
-  for (std::size_t depth = 1; range.low != range.high; ++depth) {
-    const Entry& entry = entries_[range.low];
-    if (range.high - range.low == 1) {  // one candidate: compare what is left of it
-      const std::string_view rest = text.substr(at + depth);
-      const std::string_view wanted = entry.text.substr(depth);
-      const std::size_t length = std::min(wanted.size(), rest.size());
-      const auto stop =
-          std::mismatch(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(length),
-                        rest.begin())
-              .first;
-      scratch.spend(1 + static_cast<std::uint64_t>(stop - wanted.begin()) / 8);
-      if (stop == wanted.end()) visit(entry.text.size(), entry.index);
+  if (at >= text.size() || root_.empty()) return;
+  const std::uint32_t first = root_[static_cast<unsigned char>(text[at])];
+  if (first == 0) return;
+  const Node* node = &nodes_[first];
+  for (std::size_t depth = 1; node != nullptr; ++depth) {
+    scratch.spend(kStepsPerNode);
+    if (node->children == 0) {  // one candidate: compare what is left of it
+      const Entry& entry = entries_[static_cast<std::size_t>(node->entry)];
+      const std::string_view rest = text.substr(at + depth), wanted = entry.text.substr(depth);
+      scratch.spend(std::min(wanted.size(), rest.size()) / 8);
+      if (rest.starts_with(wanted)) visit(entry.text.size(), entry.index);
       return;
     }
-    scratch.spend(1);
-    if (entry.text.size() == depth) visit(depth, entry.index);
+    if (node->entry >= 0) visit(depth, entries_[static_cast<std::size_t>(node->entry)].index);
     if (at + depth >= text.size()) return;
-    range = narrowed(range, depth, static_cast<unsigned char>(text[at + depth]));
+    node = child(*node, static_cast<unsigned char>(text[at + depth]));
   }
 }
 

@@ -124,8 +124,8 @@ class Encoding {
   void add_words(std::string text, bool at_start) {
     const Words words = pre_tokenize(parts_.pre_tokenizer, std::move(text), at_start, scratch_);
     for (const Words::Word& word : words.words) {
-      parts_.model.encode(std::string_view(words.text).substr(word.begin, word.end - word.begin),
-                          ids_);
+      parts_.model->encode(std::string_view(words.text).substr(word.begin, word.end - word.begin),
+                           scratch_, ids_);
     }
   }
 
@@ -178,7 +178,7 @@ std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_s
     const std::int32_t added = parts_->added_by_id[static_cast<std::size_t>(id)];
     tokens.emplace_back(added >= 0
                             ? std::string_view(parts_->added[static_cast<std::size_t>(added)].shown)
-                            : parts_->model.token(id));
+                            : parts_->model->token(id));
     bytes += tokens.back().size();
   }
   RegexScratch scratch(bytes, parts_->file);
@@ -193,14 +193,14 @@ std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_s
 std::optional<std::int32_t> TextTokenizer::id_of(std::string_view token) const {
   const auto added = parts_->added_ids.find(std::string(token));
   if (added != parts_->added_ids.end()) return added->second;
-  return parts_->model.id_of(token);
+  return parts_->model->id_of(token);
 }
 
 std::string_view TextTokenizer::token(std::int32_t id) const {
   expects(id >= 0 && id < vocab_size(), "id within the vocabulary");
   const std::int32_t added = parts_->added_by_id[static_cast<std::size_t>(id)];
   if (added >= 0) return parts_->added[static_cast<std::size_t>(added)].content;
-  return parts_->model.token(id);
+  return parts_->model->token(id);
 }
 
 bool TextTokenizer::is_special(std::int32_t id) const {
@@ -211,6 +211,10 @@ bool TextTokenizer::is_special(std::int32_t id) const {
 
 std::int64_t TextTokenizer::vocab_size() const {
   return static_cast<std::int64_t>(parts_->added_by_id.size());
+}
+
+std::span<const std::string> TextTokenizer::without_effect() const {
+  return parts_->without_effect;
 }
 
 }  // namespace tessera

@@ -64,6 +64,8 @@ class TextTokenizer {
   bool is_special(std::int32_t id) const;
   // Highest id + 1, added tokens included. Every id below it has a token.
   std::int64_t vocab_size() const;
+  // Keys of the file that are set and change nothing here: "truncation", "padding".
+  std::span<const std::string> without_effect() const;
 
  private:
   struct Parts;

@@ -118,6 +118,23 @@ ReplayResult replay(const std::filesystem::path& folder, const std::string& name
   return result;
 }
 
+std::size_t encode_texts(const std::filesystem::path& folder, const std::string& name) {
+  std::ifstream lines(folder / (name + ".texts.jsonl"));
+  if (!lines) throw std::runtime_error("no texts");
+  const TextTokenizer tokenizer = TextTokenizer::from_file(folder / (name + std::string(kSuffix)));
+  std::ofstream out(folder / (name + ".out.jsonl"));
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const auto text = nlohmann::json::parse(line).get<std::string>();
+    const Ids ids = tokenizer.encode(text);
+    const nlohmann::json row = {ids, tokenizer.encode(text, false), tokenizer.decode(ids),
+                                tokenizer.decode(ids, false)};
+    out << row.dump(-1, ' ', true) << '\n';
+  }
+  if (!out.flush()) throw std::runtime_error("the results could not be written");
+  return count;
+}
+
 std::vector<std::string> replay_names(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
