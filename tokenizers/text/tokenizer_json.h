@@ -1,8 +1,10 @@
 // tokenizer.json -> the parts of a TextTokenizer. Everything is checked here, so that the parts
-// hold what they guarantee: ids dense and unique, merges between known tokens, patterns that compile.
+// hold what they guarantee: ids dense and unique, merges between known tokens, patterns that
+// compile.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,10 +12,10 @@
 #include <vector>
 
 #include "tokenizers/text/added_tokens.h"
-#include "tokenizers/text/bpe.h"
 #include "tokenizers/text/decoder.h"
 #include "tokenizers/text/normalizer.h"
 #include "tokenizers/text/pre_tokenizer.h"
+#include "tokenizers/text/word_model.h"
 
 namespace tessera {
 
@@ -26,7 +28,7 @@ struct TokenizerParts {
   std::string file;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  BpeModel model;
+  std::unique_ptr<const WordModel> model;
   std::vector<AddedToken> added;   // in the file's order
   AddedTokenFinder raw_finder;     // added tokens that are looked for before normalising
   AddedTokenFinder normal_finder;  // and after it
@@ -34,6 +36,7 @@ struct TokenizerParts {
   std::optional<Decoder> decoder;         // none: tokens are joined by spaces
   std::vector<std::int32_t> added_by_id;  // [vocab_size], index into `added` or -1
   std::unordered_map<std::string, std::int32_t> added_ids;
+  std::vector<std::string> without_effect;  // keys that were read and change nothing
 };
 
 // Limits of one file.

@@ -26,4 +26,9 @@ ReplayResult replay_words(const std::filesystem::path& file);
 // The names in `folder`, sorted.
 std::vector<std::string> replay_names(const std::filesystem::path& folder);
 
+// Reads NAME.tokenizer.json and NAME.texts.jsonl, writes NAME.out.jsonl: for each text
+// [ids, ids without special tokens around, decoded text, decoded with special tokens]. Returns how
+// many.
+std::size_t encode_texts(const std::filesystem::path& folder, const std::string& name);
+
 }  // namespace tessera
