@@ -180,7 +180,8 @@ struct CaptionInputs::State {
   std::vector<Input> inputs;
   InputOptions options;
   Json description = Json::array();
-  std::size_t at = 0;  // of the input under way
+  std::size_t at = 0;       // of the input under way
+  std::uint64_t given = 0;  // items so far
   std::optional<FolderWalk> walk;
   std::unique_ptr<Shard> shard;
   std::unique_ptr<CaptionListReader> list;
@@ -341,10 +342,14 @@ const Json& CaptionInputs::description() const { return state_->description; }
 std::optional<CaptionItem> CaptionInputs::next() {
   while (state_->at < state_->inputs.size()) {
     try {
-      if (auto item = state_->next_of_input()) return item;
+      if (auto item = state_->next_of_input()) {
+        item->place = state_->given++;
+        return item;
+      }
       state_->close();
     } catch (const Error& error) {  // this input is over, the rest goes on
       CaptionItem failed = failed_item(state_->path(), error.info());
+      failed.place = state_->given++;
       state_->close();
       return failed;
     }

@@ -17,6 +17,7 @@ namespace tessera {
 
 // One image or video to describe, or one that cannot be had.
 struct CaptionItem {
+  std::uint64_t place = 0;  // in the inputs, failed ones counted
   // Stable over runs: "photos/a.jpg", "shard.tar/0001", or listed_id() of what a list gave.
   std::string id;
   std::string path;                  // what the user knows it by: "shard.tar/0001.jpg"

@@ -285,6 +285,12 @@ void DescribeSubmission::fail(Caption caption, const ErrorInfo& error) {
 std::optional<NextStream> DescribeSubmission::admit() {
   Arrival arrival = std::move(arrived_.front());
   arrived_.pop_front();
+  if (arrival.prepared.repeats) {
+    Caption caption = caption_of(arrival.prepared);
+    caption.repeats = std::move(arrival.prepared.repeats);
+    listener_.on_caption(std::move(caption));
+    return std::nullopt;
+  }
   ErrorInfo why;
   try {
     std::unique_ptr<Work> work = prepare(arrival);
