@@ -41,6 +41,7 @@ std::string help_of(const Setting& row, const FlagText& text) {
 std::string type_of(const Setting& row) {
   if (row.kind == SettingKind::kChoice) return choices_with(row, "|");
   if (row.kind == SettingKind::kInteger) return "N";
+  if (row.kind == SettingKind::kIds) return "IDS";
   return row.kind == SettingKind::kNumber ? "X" : "TEXT";
 }
 

@@ -125,7 +125,7 @@ FieldProblem set_job_field(JobItem& item, const JobField& field, std::string_vie
     if (is_item_id(text)) return {};
     return {"E_JOB_ID", kItemIdRule, shown(text), 0};
   }
-  if (field.type == FieldType::kText) {
+  if (field.type == FieldType::kText && (field.setting == nullptr || field.text != nullptr)) {
     if (field.text != nullptr) {
       item.*field.text = std::string(text);
     } else {

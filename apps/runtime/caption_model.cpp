@@ -6,6 +6,7 @@
 
 #include "apps/runtime/video_prompt.h"
 #include "engine/core/io.h"
+#include "engine/families/generation_defaults.h"
 #include "engine/families/linked_models.h"
 
 namespace tessera {
@@ -22,6 +23,15 @@ namespace fs = std::filesystem;
                .where = std::move(where),
                .expected = std::move(expected),
                .found = std::move(found)});
+}
+
+// Of generation_config.json, where the folder has one.
+SettingValues read_sampling_defaults(const ModelSpec& spec) {
+  const fs::path path = spec.folder / "generation_config.json";
+  if (!file_exists(path)) return {};
+  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
+  if (!json.is_object()) return {};
+  return read_processors(JsonReader(json, path.string()), spec.model.vocab);
 }
 
 // eos_token_id of the generation configuration, or of the model's: one id or several.
@@ -160,6 +170,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   }
   checked_id(spec, describe.image_id, "image_token_id");
   describe.stops = read_stops(spec, tokenizer);
+  describe.sampling = read_sampling_defaults(spec);
   for (const ChatChoice& choice : describe.chats) {
     if (!choice.requires_token.empty() && !tokenizer.id_of(choice.requires_token)) continue;
     out->chat_ = choice.form;

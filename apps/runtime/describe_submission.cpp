@@ -231,6 +231,7 @@ void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64
                    .next_position = rows.next_place,
                    .cuts = rows.cuts.get()};
   stream.before = std::move(rows.text);
+  stream.processed = std::move(work.prompt.ids);
   stream.stops = model_.model().describe().stops;
   stream.max_tokens = model_.options().max_tokens;
   stream.dist = model_.dist();

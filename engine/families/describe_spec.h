@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/core/json.h"
+#include "engine/core/setting.h"
 #include "engine/spec/chat_form.h"
 #include "engine/spec/frame_sampling.h"
 #include "engine/spec/preprocess_policy.h"
@@ -38,6 +39,7 @@ struct DescribeSpec {
   std::string image_token;                   // the same as it is written
   std::string newline_name;                  // tensor after each row of tiles; empty = none
   std::vector<std::int32_t> stops;
+  SettingValues sampling;  // logits processors that generation_config.json switches on
   std::shared_ptr<const Json> config;  // config.json
 
   const PreprocessPolicy& policy_of(std::size_t images) const {
