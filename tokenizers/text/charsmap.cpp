@@ -15,6 +15,9 @@ bool has_value(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 std::uint32_t label(std::uint32_t unit) { return unit & 0x800000ffU; }
 std::uint32_t distance(std::uint32_t unit) { return unit >> 10 << ((unit & 0x200U) >> 6); }
 
+constexpr std::string_view kAlphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 // Clusters of this many bytes and more are mapped character by character (the reference's
 // constant).
 constexpr std::size_t kLongCluster = 6;
@@ -93,8 +96,6 @@ std::optional<std::string> map_characters(const Charsmap& map, std::string_view 
 }
 
 std::optional<std::string> decode_base64(std::string_view text) {
-  static constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   if (text.size() % 4 != 0) return std::nullopt;
   const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
   std::string out;
@@ -111,6 +112,20 @@ std::optional<std::string> decode_base64(std::string_view text) {
     bits = 0;
   }
   out.resize(out.size() - padding);
+  return out;
+}
+
+std::string encode_base64(std::string_view bytes) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - at);
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      bits = bits << 8 | (i < count ? static_cast<unsigned char>(bytes[at + i]) : 0U);
+    for (std::size_t i = 0; i < 4; ++i)
+      out.push_back(i <= count ? kAlphabet[bits >> (18 - 6 * i) & 63U] : '=');
+  }
   return out;
 }
 

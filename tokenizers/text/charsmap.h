@@ -37,5 +37,6 @@ std::optional<std::string> map_characters(const Charsmap& map, std::string_view 
 
 // Nothing unless `text` is base64 (RFC 4648, padded) without white space.
 std::optional<std::string> decode_base64(std::string_view text);
+std::string encode_base64(std::string_view bytes);
 
 }  // namespace tessera

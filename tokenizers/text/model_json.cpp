@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tokenizers/text/bpe.h"
+#include "tokenizers/text/merge_builder.h"
 #include "tokenizers/text/tokenizer.h"
 #include "tokenizers/text/tokenizer_json.h"
 #include "tokenizers/text/unigram.h"
@@ -38,13 +39,6 @@ std::size_t read_token_id(const JsonNode& node, std::size_t token_count) {
   return id;
 }
 
-namespace {
-
-// Text that is put before or after a character: short, as it is copied for each.
-constexpr std::size_t kMaxAffixBytes = 64;
-
-// Tokens by id; ids that the vocabulary leaves out stay empty here (added tokens may take them).
-// `added_count` tokens are listed outside the vocabulary.
 std::vector<std::string> read_vocab(const JsonNode& node, std::size_t added_count) {
   if (!node.is_object()) node.fail("E_TOK_TYPE", "an object", node.describe());
   const Json& json = node.json();
@@ -70,6 +64,11 @@ std::vector<std::string> read_vocab(const JsonNode& node, std::size_t added_coun
   return out;
 }
 
+namespace {
+
+// Text that is put before or after a character: short, as it is copied for each.
+constexpr std::size_t kMaxAffixBytes = 64;
+
 // "a b" or ["a", "b"].
 std::pair<std::string, std::string> read_merge(const JsonNode& node) {
   if (node.is_array()) {
@@ -85,41 +84,23 @@ std::pair<std::string, std::string> read_merge(const JsonNode& node) {
   return {both.substr(0, space), both.substr(space + 1)};
 }
 
-// `prefix_bytes` are taken off the right part before the two are joined.
 MergeTable read_merges(const JsonNode& node, const std::vector<std::string>& tokens,
                        std::size_t prefix_bytes) {
-  std::unordered_map<std::string_view, std::int32_t> ids;
-  ids.reserve(tokens.size());
-  for (std::size_t id = 0; id < tokens.size(); ++id) {
-    if (!tokens[id].empty()) ids.emplace(tokens[id], static_cast<std::int32_t>(id));
-  }
   if (!node.is_array()) node.fail("E_TOK_TYPE", "an array", node.describe());
   const Json& json = node.json();
   if (json.size() > kMaxTokens) {
     node.fail("E_TOK_COUNT", "at most " + std::to_string(kMaxTokens) + " merges",
               std::to_string(json.size()));
   }
-  MergeTable table(json.size());
+  MergeBuilder merges(tokens, json.size(), prefix_bytes);
   for (std::size_t i = 0; i < json.size(); ++i) {
     const JsonNode place(json[i], node.file(), node.path() + "[" + std::to_string(i) + "]");
     if (place.is_string() && place.text().starts_with("#version")) continue;
     const auto [left, right] = read_merge(place);
-    const auto find = [&](const std::string& token, const char* code, const char* what) {
-      const auto found = ids.find(token);
-      if (found == ids.end()) place.fail(code, what, in_quotes(token));
-      return found->second;
-    };
-    const std::int32_t left_id = find(left, "E_TOK_MERGE_UNKNOWN", "tokens of the vocabulary");
-    const std::int32_t right_id = find(right, "E_TOK_MERGE_UNKNOWN", "tokens of the vocabulary");
-    if (right.size() < prefix_bytes) {
-      place.fail("E_TOK_MERGE_RESULT", "a right token with the continuing_subword_prefix",
-                 in_quotes(right));
-    }
-    const std::int32_t result = find(left + right.substr(prefix_bytes), "E_TOK_MERGE_RESULT",
-                                     "the merged token in the vocabulary");
-    table.set(left_id, right_id, {static_cast<std::uint32_t>(i), result});
+    if (const auto fault = merges.add(left, right))
+      place.fail(fault->code, fault->expected, fault->found);
   }
-  return table;
+  return merges.take();
 }
 
 std::string read_affix(const JsonNode& node, std::string_view key) {

@@ -12,6 +12,10 @@ namespace tessera {
 // `added_count` tokens are listed outside the vocabulary: they may fill its holes.
 std::unique_ptr<const WordModel> read_model(const JsonNode& node, std::size_t added_count);
 
+// Tokens by id of an object token -> id; ids that it leaves out stay empty (added tokens may take
+// them). `added_count` tokens are listed outside the vocabulary.
+std::vector<std::string> read_vocab(const JsonNode& node, std::size_t added_count);
+
 // Error E_TOK_TOKEN_EMPTY, E_TOK_TOKEN_LENGTH.
 void check_token(const JsonNode& place, std::string_view token);
 // An id that leaves a hole even if every token has one below it is refused before memory is taken.

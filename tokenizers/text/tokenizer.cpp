@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
+#include "tokenizers/text/tokenizer_folder.h"
 #include "tokenizers/text/tokenizer_json.h"
 
 namespace tessera {
@@ -145,6 +146,10 @@ TextTokenizer::~TextTokenizer() = default;
 
 TextTokenizer TextTokenizer::from_file(const std::filesystem::path& tokenizer_json) {
   return from_json(read_file(tokenizer_json, kMaxFileBytes), tokenizer_json.string());
+}
+
+TextTokenizer TextTokenizer::from_folder(const std::filesystem::path& folder) {
+  return TextTokenizer(std::make_unique<const Parts>(Parts{read_tokenizer_folder(folder)}));
 }
 
 TextTokenizer TextTokenizer::from_json(std::string_view text, const std::string& file) {

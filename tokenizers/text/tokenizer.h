@@ -36,6 +36,9 @@ class TextTokenizer {
 
   // Error kModel (E_IO_*, E_JSON, E_TOK_*) names file and JSON path.
   static TextTokenizer from_file(const std::filesystem::path& tokenizer_json);
+  // From the files of a model's folder: tokenizer.json, else those that the reference converts
+  // (tokenizer_folder.h). Error kModel (E_IO_*, E_JSON*, E_TOK_*).
+  static TextTokenizer from_folder(const std::filesystem::path& folder);
   // `file` is the name in messages.
   static TextTokenizer from_json(std::string_view text, const std::string& file);
 

@@ -183,23 +183,17 @@ void note_unused(const JsonNode& root, std::string_view key, TokenizerParts& par
 
 }  // namespace
 
-TokenizerParts read_tokenizer_json(std::string_view text, const std::string& file) {
-  const JsonLimits limits{TextTokenizer::kMaxFileBytes, 64, ErrorKind::kModel};
-  const Json json = parse_json(text, file, limits);
+TokenizerParts read_tokenizer_parts(const Json& json, const std::string& file,
+                                    std::unique_ptr<const WordModel> model) {
   const JsonNode root(json, file, "$");
-  if (!root.is_object()) root.fail("E_TOK_TYPE", "an object", root.describe());
-  root.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
-             "post_processor", "decoder", "model"});
-  if (root.has("version") && root.at("version").text() != "1.0") {
-    root.at("version").fail("E_TOK_VERSION", "\"1.0\"", root.at("version").describe());
-  }
   const std::vector<JsonNode> added = root.has("added_tokens")
                                           ? root.at("added_tokens").items(kMaxTokens)
                                           : std::vector<JsonNode>{};
-  TokenizerParts parts{.file = file,
-                       .model = read_model(root.at("model"), added.size()),
-                       .raw_finder = AddedTokenFinder({}),
-                       .normal_finder = AddedTokenFinder({})};
+  TokenizerParts parts{
+      .file = file,
+      .model = model ? std::move(model) : read_model(root.at("model"), added.size()),
+      .raw_finder = AddedTokenFinder({}),
+      .normal_finder = AddedTokenFinder({})};
   note_unused(root, "truncation", parts);
   note_unused(root, "padding", parts);
   if (root.has("normalizer")) parts.normalizer = read_normalizer(root.at("normalizer"));
@@ -215,6 +209,19 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& fil
     parts.templates = read_post_processor(root.at("post_processor"), vocab_size);
   }
   return parts;
+}
+
+TokenizerParts read_tokenizer_json(std::string_view text, const std::string& file) {
+  const JsonLimits limits{TextTokenizer::kMaxFileBytes, 64, ErrorKind::kModel};
+  const Json json = parse_json(text, file, limits);
+  const JsonNode root(json, file, "$");
+  if (!root.is_object()) root.fail("E_TOK_TYPE", "an object", root.describe());
+  root.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+             "post_processor", "decoder", "model"});
+  if (root.has("version") && root.at("version").text() != "1.0") {
+    root.at("version").fail("E_TOK_VERSION", "\"1.0\"", root.at("version").describe());
+  }
+  return read_tokenizer_parts(json, file, nullptr);
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/core/json.h"
 #include "tokenizers/text/added_tokens.h"
 #include "tokenizers/text/decoder.h"
 #include "tokenizers/text/normalizer.h"
@@ -44,6 +45,11 @@ constexpr std::size_t kMaxTokens = std::size_t{1} << 22;
 constexpr std::size_t kMaxTokenBytes = 4096;
 constexpr std::size_t kMaxComponents = 256;
 constexpr std::size_t kMaxSpecialIds = 1024;
+
+// The same without the checks of the whole: `json` is an object with the fields of tokenizer.json,
+// of which "model" is not read if a model is given.
+TokenizerParts read_tokenizer_parts(const Json& json, const std::string& file,
+                                    std::unique_ptr<const WordModel> model);
 
 // Error kModel, E_JSON* or E_TOK_*, naming file and JSON path.
 TokenizerParts read_tokenizer_json(std::string_view text, const std::string& file);

@@ -67,6 +67,33 @@ std::vector<TextStretch> stretches_of(const TextTokenizer& tokenizer, std::strin
   return out;
 }
 
+ReplayResult replay_rows(const TextTokenizer& tokenizer, const PreTokenizer& pre_tokenizer,
+                         const std::filesystem::path& file) {
+  std::ifstream lines(file);
+  if (!lines) throw std::runtime_error("no strings: " + file.string());
+  ReplayResult result;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    const auto text = row.at("text").get<std::string>();
+    const auto want = row.at("ids").get<Ids>();
+    const auto field = [&](const char* key, const nlohmann::json& otherwise) {
+      return row.contains(key) ? row.at(key) : otherwise;
+    };
+    ++result.strings;
+    compare(result, "ids", row, tokenizer.encode(text), want);
+    compare(result, "plain ids", row, tokenizer.encode(text, false), field("plain", want));
+    compare(result, "ids of stretches", row, tokenizer.encode(stretches_of(tokenizer, text), false),
+            field("plain", want));
+    const nlohmann::json decoded = field("decoded", text);
+    if (row.contains("words")) {
+      compare(result, "words", row, words_of(pre_tokenizer, text), row.at("words"));
+    }
+    compare(result, "decoded text", row, tokenizer.decode(want), decoded);
+    compare(result, "raw text", row, tokenizer.decode(want, false), field("raw", decoded));
+  }
+  return result;
+}
+
 }  // namespace
 
 ReplayResult replay_words(const std::filesystem::path& file) {
@@ -93,29 +120,11 @@ ReplayResult replay(const std::filesystem::path& folder, const std::string& name
   const auto description = nlohmann::json::parse(tokenizer_file).at("pre_tokenizer");
   const PreTokenizer pre_tokenizer =
       description.is_null() ? PreTokenizer{} : pre_tokenizer_of(description.dump());
-  std::ifstream lines(folder / (name + ".strings.jsonl"));
-  if (!lines) throw std::runtime_error("no strings for " + name);
-  ReplayResult result;
-  for (std::string line; std::getline(lines, line);) {
-    const auto row = nlohmann::json::parse(line);
-    const auto text = row.at("text").get<std::string>();
-    const auto want = row.at("ids").get<Ids>();
-    const auto field = [&](const char* key, const nlohmann::json& otherwise) {
-      return row.contains(key) ? row.at(key) : otherwise;
-    };
-    ++result.strings;
-    compare(result, "ids", row, tokenizer.encode(text), want);
-    compare(result, "plain ids", row, tokenizer.encode(text, false), field("plain", want));
-    compare(result, "ids of stretches", row, tokenizer.encode(stretches_of(tokenizer, text), false),
-            field("plain", want));
-    const nlohmann::json decoded = field("decoded", text);
-    if (row.contains("words")) {
-      compare(result, "words", row, words_of(pre_tokenizer, text), row.at("words"));
-    }
-    compare(result, "decoded text", row, tokenizer.decode(want), decoded);
-    compare(result, "raw text", row, tokenizer.decode(want, false), field("raw", decoded));
-  }
-  return result;
+  return replay_rows(tokenizer, pre_tokenizer, folder / (name + ".strings.jsonl"));
+}
+
+ReplayResult replay_folder(const std::filesystem::path& folder) {
+  return replay_rows(TextTokenizer::from_folder(folder), {}, folder / "strings.jsonl");
 }
 
 std::size_t encode_texts(const std::filesystem::path& folder, const std::string& name) {
@@ -133,6 +142,15 @@ std::size_t encode_texts(const std::filesystem::path& folder, const std::string&
   }
   if (!out.flush()) throw std::runtime_error("the results could not be written");
   return count;
+}
+
+std::vector<std::filesystem::path> replay_folders(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (std::filesystem::exists(entry.path() / "strings.jsonl")) out.push_back(entry.path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 std::vector<std::string> replay_names(const std::filesystem::path& folder) {
