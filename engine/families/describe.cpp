@@ -188,6 +188,7 @@ void read_describing(const Describer& row, std::shared_ptr<const Json> config,
          .expected = std::to_string(out.tower.projector.out_width()) + ", the projector's width",
          .found = std::to_string(language.model.width)});
   }
+  out.text_limit = language.limit;
   out.policy = read_policy(row, reader, out.tower, preprocessor, folder);
   out.video = read_video_policy(out, video_preprocessor, folder);
   out.video_frames = row.video_frames;

@@ -9,6 +9,7 @@
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
 #include "engine/families/family.h"
+#include "engine/families/unreadable.h"
 
 namespace tessera {
 
@@ -137,6 +138,7 @@ void add_describing(std::shared_ptr<const Json> config, const std::optional<Json
                               ? model_type(*config) + ", which has no vision_config: it only generates"
                               : model_type(*config)});
   }
+  refuse_quantised(*config, (folder / "config.json").string());
   read_describing(*row, std::move(config), preprocessor, video_preprocessor, folder, spec);
   if (spec.generates()) return;
   spec.family = spec.describe->type;
@@ -167,6 +169,7 @@ Json read_config(std::string_view text, const std::string& file) {
                  .expected = "an object",
                  .found = config.type_name()});
   }
+  refuse_quantised(config, file);
   return config;
 }
 
@@ -174,6 +177,7 @@ Json read_config(std::string_view text, const std::string& file) {
 
 ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   if (options.use == ModelUse::kDescribe) {
+    refuse_adapter(path);
     const fs::path config = path / "config.json";
     ModelSpec spec;
     add_describing(
@@ -195,6 +199,7 @@ ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   ModelSource source;
   source.options = options;
   if (fs::is_directory(status)) {
+    refuse_adapter(path);
     source.folder = path;
   } else {
     source.folder = path.parent_path();
