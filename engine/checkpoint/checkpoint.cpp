@@ -246,6 +246,25 @@ Checkpoint Checkpoint::from_tensors(std::string label, std::map<std::string, Ten
   return Checkpoint(std::move(impl));
 }
 
+void Checkpoint::add(Checkpoint other) {
+  const int first = static_cast<int>(impl_->files.size());
+  for (auto& [name, origin] : other.impl_->origins) {
+    if (const auto known = impl_->origins.find(name); known != impl_->origins.end()) {
+      refuse_folder("E_CKPT_DUPLICATE", other.file_of(name), tensor_place(name),
+                    "each tensor in one file",
+                    "it in " + impl_->file_name(known->second.file) + " too");
+    }
+  }
+  for (auto& [name, origin] : other.impl_->origins) {
+    Origin moved = origin;
+    if (moved.file >= 0) moved.file += first;
+    impl_->origins.emplace(name, moved);
+  }
+  impl_->tensors.merge(other.impl_->tensors);
+  for (MappedFile& file : other.impl_->files) impl_->files.push_back(std::move(file));
+  for (Tensor& tensor : other.impl_->owned) impl_->owned.push_back(std::move(tensor));
+}
+
 const ConstTensorView* Checkpoint::find(std::string_view name) const {
   const auto found = impl_->tensors.find(name);
   return found == impl_->tensors.end() ? nullptr : &found->second;

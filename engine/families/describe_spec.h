@@ -33,7 +33,8 @@ struct DescribeSpec {
   VideoPolicy video;                           // of videos
   FrameSampling video_frames;                 // which frames of a video are shown
   std::vector<ChatChoice> chats;             // the first whose token is known
-  std::int32_t image_id = -1;                // the id that stands for a visual token
+  // The id that stands for a visual token; the size of the vocabulary, where the tokenizer has none.
+  std::int32_t image_id = -1;
   std::int32_t video_id = -1;                // ... of a video; -1: it is shown as images
   std::string image_token;                   // the same as it is written
   std::string newline_name;                  // tensor after each row of tiles; empty = none
