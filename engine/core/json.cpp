@@ -156,8 +156,9 @@ Json parse_json(std::string_view text, const std::string& file, const JsonLimits
   return TreeBuilder(text, file, limits).build();
 }
 
-JsonReader::JsonReader(const Json& object, std::string file, std::string path, ErrorKind kind)
-    : object_(&object), file_(std::move(file)), path_(std::move(path)), kind_(kind) {
+JsonReader::JsonReader(const Json& object, std::string file, std::string path, ErrorKind kind,
+                       KeysRead* read)
+    : object_(&object), file_(std::move(file)), path_(std::move(path)), kind_(kind), read_(read) {
   if (!object.is_object()) {
     throw Error({.kind = kind_,
                  .code = "E_JSON_TYPE",
@@ -186,7 +187,9 @@ std::string JsonReader::path_of(std::string_view key) const { return join(path_,
 
 const Json* JsonReader::look_up(std::string_view key) const {
   const auto found = object_->find(key);
-  return found == object_->end() ? nullptr : &*found;
+  if (found == object_->end()) return nullptr;
+  if (read_ != nullptr) read_->add(join(path_, key));
+  return &*found;
 }
 
 bool JsonReader::has(std::string_view key) const {
@@ -307,14 +310,14 @@ std::vector<std::string> JsonReader::strings(std::string_view key, std::size_t m
 }
 
 JsonReader JsonReader::object(std::string_view key) const {
-  return JsonReader(wanted(key, "an object"), file_, join(path_, key), kind_);
+  return JsonReader(wanted(key, "an object"), file_, join(path_, key), kind_, read_);
 }
 
 std::vector<JsonReader> JsonReader::objects(std::string_view key, std::size_t max_count) const {
   std::vector<JsonReader> out;
   for (const Json& value : array(key, max_count)) {
     out.emplace_back(value, file_, join(path_, key) + "[" + std::to_string(out.size()) + "]",
-                     kind_);
+                     kind_, read_);
   }
   return out;
 }

@@ -51,6 +51,10 @@ PreprocessPolicy smolvlm() { return tiles("smolvlm", 384, 14, 3); }
 PreprocessPolicy smolvlm_500m() { return tiles("smolvlm-500m", 512, 16, 4); }
 
 constexpr PolicyMaker kPolicies[] = {idefics3, smolvlm, smolvlm_500m};
+constexpr std::string_view kIdefics3Processors[] = {"Idefics3ImageProcessor",
+                                                    "SmolVLMImageProcessor"};
+constexpr std::string_view kSmolVlmProcessors[] = {"SmolVLMImageProcessor",
+                                                   "Idefics3ImageProcessor"};
 
 // --- prompts -------------------------------------------------------------------------------------
 
@@ -92,7 +96,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kText,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return idefics3(); },
+     .policy = idefics3,
+     .processors = kIdefics3Processors,
      .chats = kIdefics3Chats,
      .image_key = "image_token_id",
      .image_id = 128257,
@@ -103,11 +108,12 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kText,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return smolvlm(); },
+     .policy = smolvlm,
+     .processors = kSmolVlmProcessors,
      .video_frames = {.rule = FrameRule::kRate, .rate = 1},
      .chats = kSmolVlmChats,
      .image_key = "image_token_id",
-     .image_id = 49190,
+     .image_id = 128257,
      .image_token = "<image>"},
 };
 
