@@ -17,7 +17,7 @@ namespace {
 
 // A number that is written as an integer must fit 64 bits; one with a fraction or an exponent must
 // be finite as a double.
-Json parse_number(const JsonScanner& scanner, const JsonToken& token) {
+Json parse_number(const JsonScanner& scanner, const JsonToken& token, bool large_integers) {
   const char* begin = token.text.data();
   const char* end = begin + token.text.size();
   const auto whole = [&](auto value) -> std::optional<Json> {
@@ -28,8 +28,10 @@ Json parse_number(const JsonScanner& scanner, const JsonToken& token) {
   if (token.text.find_first_of(".eE") == std::string_view::npos) {
     auto value = token.text.front() == '-' ? whole(std::int64_t{}) : whole(std::uint64_t{});
     if (value) return *std::move(value);
-    scanner.fail("E_JSON_NUMBER", token.offset, "an integer of at most 64 bits",
-                 std::string(token.text.substr(0, 40)));
+    if (!large_integers) {
+      scanner.fail("E_JSON_NUMBER", token.offset, "an integer of at most 64 bits",
+                   std::string(token.text.substr(0, 40)));
+    }
   }
   // strtod, unlike from_chars, tells a number too small (rounds to zero) from one too large.
   const double value = std::strtod(std::string(token.text).c_str(), nullptr);
@@ -45,7 +47,7 @@ Json parse_number(const JsonScanner& scanner, const JsonToken& token) {
 class TreeBuilder {
  public:
   TreeBuilder(std::string_view text, const std::string& file, const JsonLimits& limits)
-      : scanner_(text, file, limits) {}
+      : scanner_(text, file, limits), large_integers_(limits.large_integers) {}
 
   Json build() {
     Json root;
@@ -104,7 +106,7 @@ class TreeBuilder {
       case JsonKind::kString:
         return Json(std::string(token.text));
       case JsonKind::kNumber:
-        return parse_number(scanner_, token);
+        return parse_number(scanner_, token, large_integers_);
       case JsonKind::kTrue:
         return Json(true);
       case JsonKind::kFalse:
@@ -115,6 +117,7 @@ class TreeBuilder {
   }
 
   JsonScanner scanner_;
+  bool large_integers_;
   std::vector<Level> open_;
   std::string key_;
 };

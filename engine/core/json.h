@@ -21,6 +21,8 @@ struct JsonLimits {
   std::size_t max_bytes = std::size_t{1} << 20;
   int max_depth = 32;
   ErrorKind kind = ErrorKind::kModel;
+  // Integers beyond 64 bits become doubles: tokenizers' files write "no limit" as 10^30.
+  bool large_integers = false;
 };
 
 // `file` is the name in messages. Errors, each with its byte offset: E_JSON (grammar), E_JSON_SIZE,

@@ -122,8 +122,9 @@ FolderFiles FolderFiles::read(std::filesystem::path folder, std::shared_ptr<cons
     const auto file = static_cast<FolderFile>(i);
     const std::string path = out.path_of(file);
     if (!file_exists(path)) continue;
-    out.set(file, std::make_shared<const Json>(parse_json(read_file(path, kFolderFileBytes), path,
-                                                          {.max_bytes = kFolderFileBytes})));
+    out.set(file, std::make_shared<const Json>(
+                      parse_json(read_file(path, kFolderFileBytes), path,
+                                 {.max_bytes = kFolderFileBytes, .large_integers = true})));
     out.reader(file);  // refuses what is no object
   }
   return out;

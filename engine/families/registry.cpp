@@ -9,6 +9,7 @@
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
 #include "engine/families/family.h"
+#include "engine/families/folder_pointers.h"
 #include "engine/families/folder_files.h"
 
 namespace tessera {
@@ -167,6 +168,7 @@ Json read_config(std::string_view text, const std::string& file) {
 }  // namespace
 
 ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
+  refuse_pointers(path);
   if (options.use == ModelUse::kDescribe) {
     const fs::path config = path / "config.json";
     ModelSpec spec;
