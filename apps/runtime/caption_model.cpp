@@ -6,6 +6,8 @@
 
 #include "apps/runtime/video_prompt.h"
 #include "engine/core/io.h"
+#include "engine/core/storage.h"
+#include "engine/families/describe.h"
 #include "engine/families/linked_models.h"
 
 namespace tessera {
@@ -66,19 +68,8 @@ std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& 
                                std::int64_t width) {
   const ConstTensorView* view = checkpoint.find(name);
   expects(view != nullptr, "the checkpoint was checked");
-  std::vector<float> out;
-  for (std::int64_t i = 0; i < width; ++i) {
-    switch (view->dtype) {
-      case DType::kF32:
-        out.push_back(static_cast<const float*>(view->data)[i]);
-        break;
-      case DType::kBF16:
-        out.push_back(bf16_to_float(static_cast<const std::uint16_t*>(view->data)[i]));
-        break;
-      default:
-        out.push_back(f16_to_float(static_cast<const std::uint16_t*>(view->data)[i]));
-    }
-  }
+  std::vector<float> out(static_cast<std::size_t>(width));
+  read_numbers(*view, 0, 1, width, out.data());
   return out;
 }
 
@@ -175,9 +166,12 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
 }
 
 DType CaptionModel::stored() const {
-  const ConstTensorView* table = weights().find(spec().names.prompt_table);
-  expects(table != nullptr, "the checkpoint was checked");
-  return table->dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
+  const auto exact = [&](const TensorSpec& tensor) {
+    const ConstTensorView* view = weights().find(tensor.name);
+    return tensor.shape.rank() < 2 || view == nullptr || view->dtype == DType::kBF16;
+  };
+  const std::vector<TensorSpec> tensors = describing_tensors(spec());
+  return std::all_of(tensors.begin(), tensors.end(), exact) ? DType::kBF16 : DType::kF32;
 }
 
 StreamModel CaptionModel::load_text(Backend& backend, DType storage) const {

@@ -111,6 +111,7 @@ struct Checkpoint::Impl {
     files.emplace_back(path);
     const MappedFile& file = files.back();
     const std::string name = path.filename().string();
+    refuse_pointer(file, path);
     const bool torch = !name.ends_with(".safetensors") &&
                        (looks_like_torch_file(file.bytes()) || is_torch_name(name));
     Container container = torch ? parse_torch_file(file.bytes(), path.string())
@@ -118,6 +119,17 @@ struct Checkpoint::Impl {
     std::uint64_t copied = 0;
     for (const StoredTensor& stored : container.tensors) add_stored(file, stored, copied);
     metadata.merge(container.metadata);
+  }
+
+  // What git leaves in the place of a large file until git-lfs fetches it.
+  static void refuse_pointer(const MappedFile& file, const fs::path& path) {
+    constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+    if (file.bytes().size() < kBegin.size() ||
+        std::memcmp(file.bytes().data(), kBegin.data(), kBegin.size()) != 0) {
+      return;
+    }
+    refuse_folder("E_CKPT_POINTER", path, "", "weights", "a git-lfs pointer to them",
+                  "run `git lfs pull` in this folder, or download the file itself");
   }
 
   // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies

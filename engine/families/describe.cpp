@@ -65,6 +65,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
          .expected = std::to_string(out.tower.projector.out_width()) + ", the projector's width",
          .found = std::to_string(language.model.width)});
   }
+  out.text_limit = language.limit;
   out.policy = read_image_policy(row, reader, out.tower, files);
   out.video = read_video_policy(out, files);
   out.video_frames = row.video_frames;

@@ -40,6 +40,8 @@ struct DescribeSpec {
   std::string image_token;                   // the same as it is written
   std::string newline_name;                  // tensor after each row of tiles; empty = none
   std::vector<std::int32_t> stops;
+  // The key of config.json because of which texts end before max_position_embeddings; empty = none.
+  std::string text_limit;
   std::shared_ptr<const Json> config;  // config.json
   std::shared_ptr<const FolderAccount> account;  // of the keys of its files
 

@@ -24,10 +24,11 @@ VisionTower tower(const JsonReader& config) {
   projector.layers = {"modality_projection.proj"};
   projector.widths = {config.object("text_config").integer("hidden_size", 1, kMaxTowerWidth)};
   projector.bias = false;
-  TowerLayout layout;
-  layout.vit.prefix = "model.vision_model.";
-  layout.projector_prefix = "model.connector.";
-  out.layouts = {layout};
+  for (const char* root : {"model.", ""}) {  // the second: a model without its head
+    TowerLayout& layout = out.layouts.emplace_back();
+    layout.vit.prefix = std::string(root) + "vision_model.";
+    layout.projector_prefix = std::string(root) + "connector.";
+  }
   return out;
 }
 
@@ -87,7 +88,8 @@ constexpr ChatChoice kIdefics3Chats[] = {{"", &kForms[1]}};
 // --- the rows ------------------------------------------------------------------------------------
 
 constexpr std::string_view kText[] = {"llama"};
-constexpr LayoutNames kLayouts[] = {{"model.text_model.", "lm_head.weight"}};
+constexpr LayoutNames kLayouts[] = {{"model.text_model.", "lm_head.weight"},
+                                    {"text_model.", "lm_head.weight"}};
 
 constexpr Describer kDescribers[] = {
     {.type = "idefics3",

@@ -27,9 +27,11 @@ TowerLayout layout(const char* tower, const char* projector, std::vector<std::st
   return out;
 }
 
+// As releases 4 and 5 of the library save, and as their models name their parts in memory.
 std::vector<TowerLayout> port_layouts() {
   const std::vector<std::string> layers = {"linear_1", "linear_2"};
   return {layout("vision_tower.vision_model.", "multi_modal_projector.", layers),
+          layout("vision_tower.", "multi_modal_projector.", layers),
           layout("model.vision_tower.vision_model.", "model.multi_modal_projector.", layers),
           layout("model.vision_tower.", "model.multi_modal_projector.", layers)};
 }
@@ -314,8 +316,10 @@ void finish_next(const JsonReader& config, DescribeSpec& spec) {
 
 constexpr std::string_view kLlavaText[] = {"llama", "mistral", "qwen2"};
 constexpr std::string_view kQwen2Text[] = {"qwen2"};
+// The last: a model without its head, which is the table then.
 constexpr LayoutNames kLayouts[] = {{"language_model.model.", "language_model.lm_head.weight"},
-                                    {"model.language_model.", "lm_head.weight"}};
+                                    {"model.language_model.", "lm_head.weight"},
+                                    {"language_model.", "lm_head.weight"}};
 
 constexpr Describer kDescribers[] = {
     {.type = "llava",

@@ -137,7 +137,8 @@ constexpr ChatChoice kChats[] = {{"", &kForms[0]}};
 constexpr std::string_view kQwen2Text[] = {"qwen2_vl", "qwen2_vl_text"};
 constexpr std::string_view kQwen25Text[] = {"qwen2_5_vl", "qwen2_5_vl_text"};
 constexpr LayoutNames kLayouts[] = {{"model.", "lm_head.weight"},
-                                    {"model.language_model.", "lm_head.weight"}};
+                                    {"model.language_model.", "lm_head.weight"},
+                                    {"language_model.", "lm_head.weight"}};
 
 constexpr Describer kDescribers[] = {
     {.type = "qwen2_vl",

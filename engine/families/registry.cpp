@@ -9,8 +9,9 @@
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
 #include "engine/families/family.h"
-#include "engine/families/folder_pointers.h"
 #include "engine/families/folder_files.h"
+#include "engine/families/folder_pointers.h"
+#include "engine/families/unreadable.h"
 
 namespace tessera {
 
@@ -138,6 +139,7 @@ void add_describing(FolderFiles files, const fs::path& folder, ModelSpec& spec) 
                               ? model_type(*config) + ", which has no vision_config: it only generates"
                               : model_type(*config)});
   }
+  refuse_quantised(*config, (folder / "config.json").string());
   read_describing(*row, files, spec);
   if (spec.generates()) return;
   spec.family = spec.describe->type;
@@ -162,6 +164,7 @@ Json read_config(std::string_view text, const std::string& file) {
                  .expected = "an object",
                  .found = config.type_name()});
   }
+  refuse_quantised(config, file);
   return config;
 }
 
@@ -170,6 +173,7 @@ Json read_config(std::string_view text, const std::string& file) {
 ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   refuse_pointers(path);
   if (options.use == ModelUse::kDescribe) {
+    refuse_adapter(path);
     const fs::path config = path / "config.json";
     ModelSpec spec;
     add_describing(
@@ -191,6 +195,7 @@ ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   ModelSource source;
   source.options = options;
   if (fs::is_directory(status)) {
+    refuse_adapter(path);
     source.folder = path;
   } else {
     source.folder = path.parent_path();

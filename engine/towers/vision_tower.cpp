@@ -1,6 +1,8 @@
 // Where the tensors of a tower are found.
 #include "engine/towers/vision_tower.h"
 
+#include "engine/checkpoint/tensor_kinds.h"
+
 namespace tessera {
 
 namespace {
@@ -36,7 +38,7 @@ void locate_tower(VisionTower& tower, const Checkpoint& checkpoint) {
                            : checkpoint.file_of(checkpoint.tensors().begin()->first),
                .where = "image encoder",
                .expected = wanted,
-               .found = "none of them"}};
+               .found = explained(checkpoint, "none of them")}};
 }
 
 }  // namespace tessera
