@@ -17,6 +17,8 @@
 
 namespace tessera {
 
+struct FolderAccount;
+
 // A form of the prompt, for tokenizers that know a token: newer members of a family write their
 // prompts in another way than older ones.
 struct ChatChoice {
@@ -42,6 +44,7 @@ struct DescribeSpec {
   // The key of config.json because of which texts end before max_position_embeddings; empty = none.
   std::string text_limit;
   std::shared_ptr<const Json> config;  // config.json
+  std::shared_ptr<const FolderAccount> account;  // of the keys of its files
 
   const PreprocessPolicy& policy_of(std::size_t images) const {
     return images > 1 && together ? *together : policy;

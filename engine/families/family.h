@@ -55,7 +55,9 @@ struct Describer {
   std::span<const std::string_view> languages;  // its model_types
   std::string_view language;  // its model_type, where the configuration does not say; or empty
   std::span<const LayoutNames> layouts;
-  PreprocessPolicy (*policy)(const JsonReader& preprocessor) = nullptr;
+  PolicyMaker policy = nullptr;
+  // Classes of image processors that its folders name; the first where they name none.
+  std::span<const std::string_view> processors;
   std::string_view size_key;  // of image_size within vision_config; empty = at its top
   FrameSampling video_frames = {.rule = FrameRule::kRate};
   std::span<const ChatChoice> chats;

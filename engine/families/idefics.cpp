@@ -52,6 +52,10 @@ PreprocessPolicy smolvlm() { return tiles("smolvlm", 384, 14, 3); }
 PreprocessPolicy smolvlm_500m() { return tiles("smolvlm-500m", 512, 16, 4); }
 
 constexpr PolicyMaker kPolicies[] = {idefics3, smolvlm, smolvlm_500m};
+constexpr std::string_view kIdefics3Processors[] = {"Idefics3ImageProcessor",
+                                                    "SmolVLMImageProcessor"};
+constexpr std::string_view kSmolVlmProcessors[] = {"SmolVLMImageProcessor",
+                                                   "Idefics3ImageProcessor"};
 
 // --- prompts -------------------------------------------------------------------------------------
 
@@ -94,7 +98,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kText,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return idefics3(); },
+     .policy = idefics3,
+     .processors = kIdefics3Processors,
      .chats = kIdefics3Chats,
      .image_key = "image_token_id",
      .image_id = 128257,
@@ -105,11 +110,12 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kText,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return smolvlm(); },
+     .policy = smolvlm,
+     .processors = kSmolVlmProcessors,
      .video_frames = {.rule = FrameRule::kRate, .rate = 1},
      .chats = kSmolVlmChats,
      .image_key = "image_token_id",
-     .image_id = 49190,
+     .image_id = 128257,
      .image_token = "<image>"},
 };
 

@@ -3,6 +3,7 @@
 // of the port and of the original (liuhaotian/llava-*) name their parts otherwise.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/io.h"
@@ -220,10 +221,10 @@ PreprocessPolicy llava_onevision() {
 constexpr PolicyMaker kPolicies[] = {llava_pad, llava_crop, llava_next, llava_next_authors,
                                      llava_onevision};
 
-// Newer files of LLaVA-1.5 may ask for the authors' way.
-PreprocessPolicy llava_policy(const JsonReader& preprocessor) {
-  return preprocessor.boolean_or("do_pad", false) ? llava_pad() : llava_crop();
-}
+constexpr std::string_view kLlavaProcessors[] = {"LlavaImageProcessor", "CLIPImageProcessor",
+                                                 "SiglipImageProcessor"};
+constexpr std::string_view kNextProcessors[] = {"LlavaNextImageProcessor"};
+constexpr std::string_view kOneVisionProcessors[] = {"LlavaOnevisionImageProcessor"};
 
 // LLaVA-OneVision cuts no tiles of images that share a prompt: each is padded to a square with
 // the mean colour, one view, one newline after it.
@@ -237,7 +238,17 @@ PreprocessPolicy whole_views(PreprocessPolicy policy) {
   return policy;
 }
 
-void finish_onevision(const JsonReader&, DescribeSpec& spec) {
+// "anyres_max_9": maps of more tiles than that are shrunk.
+void finish_onevision(const JsonReader& config, DescribeSpec& spec) {
+  static constexpr std::string_view kKey = "vision_aspect_ratio", kStem = "anyres_max_";
+  const std::string ratio = config.string_or(kKey, "anyres_max_9");
+  const std::string number = ratio.starts_with(kStem) ? ratio.substr(kStem.size()) : "";
+  std::int64_t tiles = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), tiles);
+  if (error != std::errc{} || end != number.data() + number.size() || tiles < 1 || tiles > 4096) {
+    config.fail(kKey, "anyres_max_ and a number of tiles", ratio);
+  }
+  spec.policy.max_map_tiles = tiles;
   spec.together = whole_views(spec.policy);
   spec.video.halved = spec.video.newline_at_end = true;
 }
@@ -419,7 +430,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kLlavaText,
      .layouts = kLayouts,
-     .policy = llava_policy,
+     .policy = llava_crop,
+     .processors = kLlavaProcessors,
      .chats = kLlavaChats,
      .image_key = "image_token_index",
      .image_id = 32000,
@@ -430,7 +442,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kLlavaText,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return llava_next(); },
+     .policy = llava_next,
+     .processors = kNextProcessors,
      .chats = kNextChats,
      .image_key = "image_token_index",
      .image_id = 32000,
@@ -442,7 +455,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kQwen2Text,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return llava_onevision(); },
+     .policy = llava_onevision,
+     .processors = kOneVisionProcessors,
      .video_frames = {.rule = FrameRule::kUniform},
      .chats = kOneVisionChats,
      .image_key = "image_token_index",
