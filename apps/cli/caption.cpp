@@ -17,6 +17,7 @@
 #include "apps/cli/devices.h"
 #include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
@@ -171,6 +172,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, 1, seed));
+  warn_of_keys(session, task.model().describe());
   task.check_memory();
   for (const std::string& image : flags.images) {
     ImageSource& source = request.images.emplace_back();
@@ -339,6 +341,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   const std::uint64_t seed = settle_seed(flags);
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, flags.batch_size, seed));
+  warn_of_keys(session, task.model().describe());
   task.check_memory();
   Json job = job_of(flags, task, inputs);
   add_video_settings(flags.videos, job);

@@ -111,6 +111,7 @@ struct Checkpoint::Impl {
     files.emplace_back(path);
     const MappedFile& file = files.back();
     const std::string name = path.filename().string();
+    refuse_pointer(file, path);
     const bool torch = !name.ends_with(".safetensors") &&
                        (looks_like_torch_file(file.bytes()) || is_torch_name(name));
     Container container = torch ? parse_torch_file(file.bytes(), path.string())
@@ -118,6 +119,17 @@ struct Checkpoint::Impl {
     std::uint64_t copied = 0;
     for (const StoredTensor& stored : container.tensors) add_stored(file, stored, copied);
     metadata.merge(container.metadata);
+  }
+
+  // What git leaves in the place of a large file until git-lfs fetches it.
+  static void refuse_pointer(const MappedFile& file, const fs::path& path) {
+    constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+    if (file.bytes().size() < kBegin.size() ||
+        std::memcmp(file.bytes().data(), kBegin.data(), kBegin.size()) != 0) {
+      return;
+    }
+    refuse_folder("E_CKPT_POINTER", path, "", "weights", "a git-lfs pointer to them",
+                  "run `git lfs pull` in this folder, or download the file itself");
   }
 
   // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies
@@ -232,6 +244,25 @@ Checkpoint Checkpoint::from_tensors(std::string label, std::map<std::string, Ten
     impl->owned.push_back(std::move(tensor));
   }
   return Checkpoint(std::move(impl));
+}
+
+void Checkpoint::add(Checkpoint other) {
+  const int first = static_cast<int>(impl_->files.size());
+  for (auto& [name, origin] : other.impl_->origins) {
+    if (const auto known = impl_->origins.find(name); known != impl_->origins.end()) {
+      refuse_folder("E_CKPT_DUPLICATE", other.file_of(name), tensor_place(name),
+                    "each tensor in one file",
+                    "it in " + impl_->file_name(known->second.file) + " too");
+    }
+  }
+  for (auto& [name, origin] : other.impl_->origins) {
+    Origin moved = origin;
+    if (moved.file >= 0) moved.file += first;
+    impl_->origins.emplace(name, moved);
+  }
+  impl_->tensors.merge(other.impl_->tensors);
+  for (MappedFile& file : other.impl_->files) impl_->files.push_back(std::move(file));
+  for (Tensor& tensor : other.impl_->owned) impl_->owned.push_back(std::move(tensor));
 }
 
 const ConstTensorView* Checkpoint::find(std::string_view name) const {

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-struct Prompt {
+struct LmmPrompt {
   std::string prefix;  // of its recordings
   int images;
   const PreprocessPolicy* policy = nullptr;  // of the images; null = of one alone
@@ -41,7 +41,7 @@ class Lmm : public testing::Test {
     expect_same_pixels(got, tiny.floats(prefix + "pixel_values"));
   }
 
-  static PromptRows build(const TinyLmm& tiny, const Prompt& prompt) {
+  static PromptRows build(const TinyLmm& tiny, const LmmPrompt& prompt) {
     std::vector<PreprocessedImage> prepared;
     std::vector<PromptImage> visual;
     const PreprocessPolicy& policy =
@@ -55,7 +55,7 @@ class Lmm : public testing::Test {
     return build_prompt(*tiny.text, ids, tiny.spec.describe->image_id, std::move(visual));
   }
 
-  static void expect_parity(const TinyLmm& tiny, const Prompt& prompt) {
+  static void expect_parity(const TinyLmm& tiny, const LmmPrompt& prompt) {
     SCOPED_TRACE(prompt.prefix.empty() ? "main" : prompt.prefix);
     PromptRows rows = build(tiny, prompt);
     expect_rows_parity(tiny, std::move(rows), prompt.prefix);
