@@ -137,7 +137,7 @@ TEST_P(LmmFamily, WritesTheTextsOfLogitsProcessors) {
                                                  tiny.spec.model.vocab);
     constexpr std::size_t kNewTokens = 12;
     PromptRows rows = build(tiny, {prefix, prefix.empty() ? 2 : 0});
-    const auto written = greedy(tiny, std::move(rows), kNewTokens, [&](Stream& stream) {
+    const auto written = greedy(*tiny.text, std::move(rows), kNewTokens, [&](Stream& stream) {
       stream.dist = settle_dist({.temperature = 0}, chosen);
       stream.stops = text.at("stops").get<std::vector<std::int32_t>>();
       stream.processed = tiny.ints(prefix + "input_ids");
