@@ -43,16 +43,21 @@ double VideoIndex::seconds_at(std::size_t frame) const {
 }
 
 std::vector<VideoScene> find_scenes(const std::filesystem::path& file, const CutSettings& cuts,
-                                   const std::function<bool()>& stop) {
+                                   const std::function<bool()>& stop, ScenePrints prints) {
   FrameReader reader(file);
   auto index = std::make_shared<VideoIndex>();
   index->file = file;
   index->info = reader.info();
   CutFinder finder(cuts);
   std::vector<std::size_t> starts = {0};
+  std::vector<ImageFingerprint> looks;
   while (std::optional<VideoFrame> frame = reader.next()) {
     if (stop && stop()) return {};
-    if (finder.add(frame->rgb, frame->width, frame->height)) starts.push_back(index->times.size());
+    const bool cut = finder.add(frame->rgb, frame->width, frame->height);
+    if (cut) starts.push_back(index->times.size());
+    if (prints == ScenePrints::kYes && (cut || looks.empty())) {
+      looks.push_back(fingerprint_of(frame->rgb, frame->width, frame->height));
+    }
     index->times.push_back(frame->ticks);
   }
   if (index->times.empty()) fail(*index, "E_VIDEO_FRAMES", "a video with frames", "none");
@@ -60,6 +65,7 @@ std::vector<VideoScene> find_scenes(const std::filesystem::path& file, const Cut
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const std::size_t end = i + 1 < starts.size() ? starts[i + 1] : index->times.size();
     out.push_back({index, starts[i], end});
+    if (!looks.empty()) out.back().print = looks[i];
   }
   return out;
 }
