@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/runtime/split_prompt.h"
 #include "apps/runtime/video_prompt.h"
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
 #include "engine/families/describe.h"
+#include "engine/families/generation_defaults.h"
 #include "engine/families/linked_models.h"
 #include "engine/families/named_tokens.h"
 
@@ -25,6 +27,15 @@ namespace fs = std::filesystem;
                .where = std::move(where),
                .expected = std::move(expected),
                .found = std::move(found)});
+}
+
+// Of generation_config.json, where the folder has one.
+SettingValues read_sampling_defaults(const ModelSpec& spec) {
+  const fs::path path = spec.folder / "generation_config.json";
+  if (!file_exists(path)) return {};
+  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
+  if (!json.is_object()) return {};
+  return read_processors(JsonReader(json, path.string()), spec.model.vocab);
 }
 
 // eos_token_id of the generation configuration, or of the model's: one id or several.
@@ -130,10 +141,14 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   }
   turn.parts.push_back({false, question});
   const Prompt prompt = chat_prompt(*chat_, {turn}, true);
-  const auto ids = encode_prompt(*tokenizer_, expand_images(*chat_, prompt, layouts));
+  const Prompt expanded = expand_images(*chat_, prompt, layouts);
+  const bool token = describe().image_id < spec().model.vocab;
+  const auto ids = token ? encode_prompt(*tokenizer_, expanded)
+                         : encode_around_images(*tokenizer_, expanded, chat_->image,
+                                                describe().image_id);
   std::int64_t placeholders = 0;
   for (const std::int32_t id : ids) {
-    checked_id(spec(), id, "prompt");
+    if (token || id != describe().image_id) checked_id(spec(), id, "prompt");
     placeholders += id == describe().image_id || id == describe().video_id ? 1 : 0;
   }
   if (placeholders != wanted) {
@@ -163,8 +178,10 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
     if (!id) refuse_file(folder / "tokenizer.json", describe.image_token, "this token", "none");
     describe.image_id = *id;
   }
-  checked_id(spec, describe.image_id, "image_token_id");
+  const bool no_token = describe.image_id == spec.model.vocab;
+  if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
   describe.stops = read_stops(spec, tokenizer);
+  describe.sampling = read_sampling_defaults(spec);
   for (const ChatChoice& choice : describe.chats) {
     if (!choice.requires_token.empty() && !tokenizer.id_of(choice.requires_token)) continue;
     out->chat_ = choice.form;
@@ -172,7 +189,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   }
   expects(out->chat_ != nullptr, "the last form of a family asks for no token");
   const std::string_view placeholder = out->chat_->image;
-  if (tokenizer.id_of(placeholder) != describe.image_id) {
+  if (!no_token && tokenizer.id_of(placeholder) != describe.image_id) {
     refuse_file(folder / "tokenizer.json", std::string(placeholder),
                 "this token at id " + std::to_string(describe.image_id), "another id or none");
   }

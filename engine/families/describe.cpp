@@ -16,7 +16,7 @@ LanguageConfig read_text(const Describer& row, const JsonReader& config, ModelSp
   const bool nested = !row.text_key.empty() || config.has("text_config");
   const std::string_view key = row.text_key.empty() ? "text_config" : row.text_key;
   const LanguageConfig language =
-      parse_language(nested ? sub_config(config, key) : config, row.languages);
+      parse_language(nested ? sub_config(config, key) : config, row.languages, row.language);
   StreamModelConfig& model = spec.model;
   const std::int64_t places = model.transformer.rope.positions;
   model.transformer = language.model;
@@ -72,7 +72,9 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   out.chats.assign(row.chats.begin(), row.chats.end());
   if (row.finish != nullptr) row.finish(reader, out);
   out.title = std::string(row.title) + " " + size_label(language.model);
-  out.image_id = read_id(reader, "image_token_id", row.image_key, row.image_id, -1);
+  out.image_id = row.image_id == kNoToken
+                     ? static_cast<std::int32_t>(spec.model.vocab)
+                     : read_id(reader, "image_token_id", row.image_key, row.image_id, -1);
   out.image_token = row.image_token;
   if (row.video_id >= 0) {
     out.video_id = read_id(reader, "video_token_id", "video_token_index", row.video_id, 0);

@@ -92,14 +92,16 @@ const Describer* row_of(const Json& config) {
   const std::string type = model_type(config);
   for (const Family* family : kFamilies) {
     for (const Describer& row : family->describers) {
-      if (row.type == type && !row.title.empty()) return &row;
+      const bool fits = row.key.empty() || config.contains(row.key);
+      if (row.type == type && !row.title.empty() && fits) return &row;
     }
   }
   return nullptr;
 }
 
 bool describes(const Json& config) {
-  if (row_of(config) == nullptr) return false;
+  const Describer* row = row_of(config);
+  if (row == nullptr || !row->key.empty()) return row != nullptr;
   // A Janus that only generates has no understanding half.
   const auto vision = config.find("vision_config");
   return vision != config.end() && !vision->is_null();
@@ -255,7 +257,7 @@ std::string describing_types() {
   std::vector<std::string_view> types;
   for (const Family* family : kFamilies) {
     for (const Describer& row : family->describers) {
-      if (!row.title.empty()) types.push_back(row.type);
+      if (!row.title.empty() && row.key.empty()) types.push_back(row.type);
     }
   }
   return joined(types);

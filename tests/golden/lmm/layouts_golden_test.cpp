@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/caption_model.h"
+#include "apps/runtime/split_prompt.h"
 #include "engine/core/storage.h"
 #include "tests/golden/lmm/parity.h"
 #include "tests/support/temp_folder.h"
@@ -87,9 +88,10 @@ LastRows run(const TinyLmm& tiny) {
     visual.push_back({tiny.images->encode(preprocess(tiny.spec.describe->policy, tiny.image(i)),
                                           tiny.spec.three_axes(), nullptr)});
   }
+  std::vector<std::int32_t> ids = tiny.ints("input_ids");
+  std::replace(ids.begin(), ids.end(), 90, tiny.spec.describe->image_id);
   return last_rows(*tiny.backend, *tiny.text,
-                   build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.describe->image_id,
-                                std::move(visual)));
+                   build_prompt(*tiny.text, ids, tiny.spec.describe->image_id, std::move(visual)));
 }
 
 void expect_same(const LastRows& got, const LastRows& want) {
@@ -206,6 +208,133 @@ TEST(StoredType, OnlyBf16IsKeptAsBf16) {
   EXPECT_EQ(
       stored([](const std::string& one) { return one.find("norm") == one.npos; }, DType::kF32),
       DType::kBF16);
+}
+
+// --- the authors' own layout
+// -----------------------------------------------------------------------
+
+// The tiny LLaVA-1.5 as the authors save one: its keys at the top, its encoder within the model's
+// file, or in CLIP's own folder inside the model's or next to it.
+class AuthorsLayout : public testing::Test {
+ protected:
+  enum class Tower { kInside, kInFolder, kNextToIt };
+
+  void write(Tower tower, const std::function<void(Json&)>& change = {}) {
+    const fs::path model = root_ / "model";
+    const fs::path clip = tower == Tower::kInFolder ? model / "tiny-clip" : root_ / "tiny-clip";
+    fs::create_directories(model);
+    fs::create_directories(clip);
+    const TinyLmm plain("llava-1.5");
+    const Json& port = *plain.spec.describe->config;
+    Json config = port.at("text_config");
+    config.update({{"model_type", "llava_llama"},
+                   {"mm_vision_tower", "somebody/tiny-clip"},
+                   {"mm_vision_select_layer", -2},
+                   {"mm_vision_select_feature", "patch"},
+                   {"mm_hidden_size", 24},
+                   {"mm_projector_type", "mlp2x_gelu"}});
+    if (change) change(config);
+    std::ofstream(model / "config.json") << config.dump();
+    std::ofstream(clip / "config.json")
+        << Json{{"model_type", "clip"}, {"vision_config", port.at("vision_config")}}.dump();
+    const bool inside = tower == Tower::kInside;
+    const Renames renames = {{"language_model.lm_head.", "lm_head."},
+                             {"language_model.model.", "model."},
+                             {"multi_modal_projector.linear_1.", "model.mm_projector.0."},
+                             {"multi_modal_projector.linear_2.", "model.mm_projector.2."},
+                             {"vision_tower.", inside ? "model.vision_tower.vision_tower." : ""}};
+    std::map<std::string, ConstTensorView> own, encoder;
+    for (const auto& [name, view] : plain.weights->tensors()) {
+      const std::string is = renamed(name, renames);
+      (is.starts_with("vision_model.") ? encoder : own).emplace(is, view);
+    }
+    EXPECT_EQ(encoder.empty(), inside);
+    const float scale = 1;  // of CLIP's other half
+    encoder.emplace("logit_scale", ConstTensorView{DType::kF32, {1}, &scale, {}});
+    write_safetensors(model / "model.safetensors", own);
+    write_safetensors(clip / "model.safetensors", encoder);
+  }
+
+  OpenedModel open() const {
+    return open_model((root_ / "model").string(), {.use = ModelUse::kDescribe});
+  }
+
+  LastRows run_opened() const {
+    TinyLmm tiny("llava-1.5");
+    OpenedModel model = open();
+    tiny.spec = model.spec;
+    tiny.spec.model.transformer.rope.positions = tiny.spec.model.max_positions;
+    tiny.text = std::make_unique<StreamModel>(load_stream_model(
+        tiny.spec.model, tiny.spec.names, *model.source, *tiny.backend, DType::kF32));
+    tiny.images =
+        std::make_unique<VisualEncoder>(*tiny.backend, tiny.spec.describe->tower, "config.json",
+                                        *model.weights, std::vector<float>{}, DType::kF32);
+    return run(tiny);
+  }
+
+  TempFolder root_;
+};
+
+TEST_F(AuthorsLayout, IsTheSameModelWhereverItsEncoderIs) {
+  const LastRows want = run(TinyLmm("llava-1.5"));
+  for (const Tower tower : {Tower::kInside, Tower::kInFolder, Tower::kNextToIt}) {
+    write(tower);
+    expect_same(run_opened(), want);
+  }
+}
+
+TEST_F(AuthorsLayout, KeysOfTheModelChooseHowImagesAreShown) {
+  const auto policy = [&](const Json& keys) {
+    write(Tower::kInside, [&](Json& config) { config.update(keys); });
+    return load_model_spec(root_ / "model", {.use = ModelUse::kDescribe}).describe->policy;
+  };
+  EXPECT_EQ(policy(Json::object()).mode, ResizeMode::kShortestSide);
+  EXPECT_EQ(policy({{"image_aspect_ratio", "pad"}}).mode, ResizeMode::kPadToSquare);
+  EXPECT_EQ(policy({{"image_aspect_ratio", "pad"}}).side, 16);
+  const PreprocessPolicy tiles = policy({{"image_aspect_ratio", "anyres"},
+                                         {"mm_patch_merge_type", "spatial_unpad"},
+                                         {"image_grid_pinpoints", {{16, 32}, {48, 16}}}});
+  EXPECT_EQ(tiles.pinpoints, (std::vector<Tiling>{{2, 1}, {1, 3}}));  // widths come first
+}
+
+TEST_F(AuthorsLayout, WhatIsNotThereIsNamed) {
+  const auto refused = [&](const std::function<void(Json&)>& change) {
+    write(Tower::kNextToIt, change);
+    try {
+      open();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 4);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const auto with = [](const char* key, const Json& value) {
+    return [=](Json& config) { config[key] = value; };
+  };
+  const auto names = [](const std::string& text, const char* key) {
+    EXPECT_NE(text.find(key), std::string::npos) << text;
+  };
+  names(refused(with("mm_vision_tower", "somebody/absent")), "mm_vision_tower");
+  names(refused(with("mm_vision_tower", "../..")), "mm_vision_tower");
+  names(refused(with("mm_projector_type", "linear")), "mm_projector_type");
+  names(refused(with("mm_use_im_start_end", true)), "mm_use_im_start_end");
+  names(refused(with("mm_hidden_size", 32)), "mm_hidden_size");
+  names(refused(with("image_aspect_ratio", "anyres")), "mm_patch_merge_type");
+}
+
+// The tokenizer of such a folder has no token for an image: pieces around images are encoded alone.
+TEST_F(AuthorsLayout, PromptsAreEncodedInPieces) {
+  const auto tokenizer = TextTokenizer::from_file(fs::path(TESSERA_SOURCE_DIR) / "assets" /
+                                                  "models" / "tabletop-llava" / "tokenizer.json");
+  const Prompt prompt = {{PromptSegment::Kind::kPlain, "USER: "},
+                         {PromptSegment::Kind::kImage, "<image><image><image>"},
+                         {PromptSegment::Kind::kPlain, "\nwhat is it? ASSISTANT:"}};
+  std::vector<std::int32_t> want = tokenizer.encode("USER: ", true);
+  want.insert(want.end(), 3, 9999);
+  for (const std::int32_t id : tokenizer.encode("\nwhat is it? ASSISTANT:", false)) {
+    want.push_back(id);
+  }
+  EXPECT_EQ(encode_around_images(tokenizer, prompt, "<image>", 9999), want);
 }
 
 // A file with a head has it, though its configuration ties head and table.
