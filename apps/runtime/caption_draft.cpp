@@ -131,6 +131,7 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const DescribeQuestion& que
                                            static_cast<std::size_t>(text.max_tokens));
   stream.dist = text.dist;
   stream.stops = text.stops;
+  stream.processed = text.processed;
   stream.in_parts = true;
   if (later) {
     stream.settle = [this, watch, prepared = out.get(), seed = text.seed,

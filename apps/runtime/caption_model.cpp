@@ -9,7 +9,9 @@
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
 #include "engine/families/describe.h"
+#include "engine/families/generation_defaults.h"
 #include "engine/families/linked_models.h"
+#include "engine/families/named_tokens.h"
 
 namespace tessera {
 
@@ -25,6 +27,15 @@ namespace fs = std::filesystem;
                .where = std::move(where),
                .expected = std::move(expected),
                .found = std::move(found)});
+}
+
+// Of generation_config.json, where the folder has one.
+SettingValues read_sampling_defaults(const ModelSpec& spec) {
+  const fs::path path = spec.folder / "generation_config.json";
+  if (!file_exists(path)) return {};
+  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
+  if (!json.is_object()) return {};
+  return read_processors(JsonReader(json, path.string()), spec.model.vocab);
 }
 
 // eos_token_id of the generation configuration, or of the model's: one id or several.
@@ -79,6 +90,18 @@ std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what
   refuse_file(spec.folder / "config.json", what,
               "an id below the vocabulary of " + std::to_string(spec.model.vocab),
               std::to_string(id));
+}
+
+// The files that name tokens agree with tokenizer.json.
+void check_named_tokens(const fs::path& folder, const TextTokenizer& tokenizer) {
+  for (const NamedToken& token : named_tokens(folder)) {
+    const std::optional<std::int32_t> id = tokenizer.id_of(token.content);
+    if (id && *id == token.id) continue;
+    refuse_file(token.file, token.key,
+                "the token " + token.content + " as tokenizer.json has it, " +
+                    (id ? "at id " + std::to_string(*id) : std::string("which is nowhere")),
+                "id " + std::to_string(token.id));
+  }
 }
 
 }  // namespace
@@ -144,6 +167,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
     out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
+    check_named_tokens(folder, *out->tokenizer_);
     out->opened_ = open_model(std::move(spec));
   }
   const ModelSpec& spec = out->spec();
@@ -157,6 +181,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   const bool no_token = describe.image_id == spec.model.vocab;
   if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
   describe.stops = read_stops(spec, tokenizer);
+  describe.sampling = read_sampling_defaults(spec);
   for (const ChatChoice& choice : describe.chats) {
     if (!choice.requires_token.empty() && !tokenizer.id_of(choice.requires_token)) continue;
     out->chat_ = choice.form;

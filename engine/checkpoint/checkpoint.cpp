@@ -18,13 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Where a tensor's bytes come from; no file: memory of our own.
-struct Origin {
-  int file = -1;
-  std::size_t offset = 0;
-  std::size_t length = 0;
-};
-
 [[noreturn]] void refuse_folder(const char* code, const fs::path& file, std::string where,
                                 std::string expected, std::string found, std::string hint = {}) {
   throw Error({.kind = ErrorKind::kModel,
@@ -94,6 +87,13 @@ bool is_aligned(const void* data, DType dtype) {
 }  // namespace
 
 struct Checkpoint::Impl {
+  // Where a tensor's bytes come from; no file: memory of our own.
+  struct Origin {
+    int file = -1;
+    std::size_t offset = 0;
+    std::size_t length = 0;
+  };
+
   std::string label;
   std::vector<MappedFile> files;
   std::vector<Tensor> owned;
@@ -240,7 +240,7 @@ Checkpoint Checkpoint::from_tensors(std::string label, std::map<std::string, Ten
   impl->label = std::move(label);
   for (auto& [name, tensor] : tensors) {
     impl->tensors.emplace(name, std::as_const(tensor).view());
-    impl->origins.emplace(name, Origin{});
+    impl->origins.emplace(name, Impl::Origin{});
     impl->owned.push_back(std::move(tensor));
   }
   return Checkpoint(std::move(impl));
@@ -304,7 +304,7 @@ void Checkpoint::release(std::string_view name) const {
 void Checkpoint::release(std::string_view name, std::size_t begin, std::size_t end) const {
   const auto found = impl_->origins.find(name);
   if (found == impl_->origins.end() || found->second.file < 0) return;
-  const Origin& origin = found->second;
+  const Impl::Origin& origin = found->second;
   expects(begin <= end && end <= origin.length, "a range of the tensor");
   impl_->files[static_cast<std::size_t>(origin.file)].release(origin.offset + begin, end - begin);
 }

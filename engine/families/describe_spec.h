@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/core/json.h"
+#include "engine/core/setting.h"
 #include "engine/spec/chat_form.h"
 #include "engine/spec/frame_sampling.h"
 #include "engine/spec/preprocess_policy.h"
@@ -41,6 +42,7 @@ struct DescribeSpec {
   std::string image_token;                   // the same as it is written
   std::string newline_name;                  // tensor after each row of tiles; empty = none
   std::vector<std::int32_t> stops;
+  SettingValues sampling;  // logits processors that generation_config.json switches on
   // The key of config.json because of which texts end before max_position_embeddings; empty = none.
   std::string text_limit;
   std::shared_ptr<const Json> config;  // config.json

@@ -324,6 +324,7 @@ constexpr KnownKey kGenerationKeys[] = {
 // tokenizer_config.json
 constexpr KnownKey kTokenizerKeys[] = {
     {"chat_template", kUsed, "of the chat form"},
+    {"add_eos_token", kIgnored, "prompts go on", "false"},
     {"*", kNone, kTokenizer},
 };
 constexpr KnownKey kTokenLists[] = {{"*", kNone, kTokenizer}};

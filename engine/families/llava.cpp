@@ -235,6 +235,7 @@ PreprocessPolicy whole_views(PreprocessPolicy policy) {
     policy.background[i] =
         static_cast<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
   }
+  if (policy.mean_colour) policy.background = *policy.mean_colour;
   return policy;
 }
 

@@ -19,6 +19,7 @@
 #include "apps/lab/eval/eval_scenes.h"
 #include "apps/runtime/output_settings.h"
 #include "engine/core/io.h"
+#include "engine/sampling/sampling_settings.h"
 #include "vision/image/png.h"
 
 namespace tessera {
@@ -84,7 +85,7 @@ nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalF
                                 {"prompts", flags.prompts()},
                                 {"seed", flags.seed},
                                 {"scene_seed", flags.scene_seed}};
-  write_settings(out, report.dist);
+  write_dist(out, report.dist);
   out.update(method_report(report.method));
   write_setting(out, setting::kRowLead, report.method.settings.get(setting::kRowLead));
   return out;

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "engine/decoding/method_parts.h"
 #include "tests/support/device_values.h"
@@ -44,8 +45,8 @@ inline void expect_same_pixels(const std::vector<float>& got, const std::vector<
   EXPECT_EQ(off, 0u) << "of " << want.size() << " numbers are off by more than one float";
 }
 
-inline std::vector<std::int32_t> greedy(const StreamModel& text, PromptRows rows,
-                                        std::size_t count) {
+inline std::vector<std::int32_t> greedy(const StreamModel& text, PromptRows rows, std::size_t count,
+                                        const std::function<void(Stream&)>& change = {}) {
   struct Keep final : StreamListener {
     std::vector<std::int32_t> tokens;
     void on_done(std::size_t, StreamResult&& result) override { tokens = result.tokens; }
@@ -53,8 +54,10 @@ inline std::vector<std::int32_t> greedy(const StreamModel& text, PromptRows rows
   const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
   StreamLoop loop(text, text_limits(text, 64, {.items = 1, .prompt_rows = 256, .budget = 64}),
                   parts.parts());
-  loop.add(greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place, nullptr,
-                       static_cast<std::int64_t>(count)));
+  Stream stream = greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place, nullptr,
+                              static_cast<std::int64_t>(count));
+  if (change) change(stream);
+  loop.add(std::move(stream));
   while (!loop.idle()) loop.step(keep);
   return keep.tokens;
 }
