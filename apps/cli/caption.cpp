@@ -22,6 +22,7 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
+#include "apps/runtime/caption_dump.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
@@ -44,7 +45,7 @@ constexpr std::int64_t kMaxCaptionSeed = std::numeric_limits<std::int64_t>::max(
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
-  std::optional<std::string> model, prompt, negative_prompt, output, shard;
+  std::optional<std::string> model, prompt, negative_prompt, output, shard, dump;
   std::vector<std::string> inputs, images;
   VideoInputFlags videos;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
@@ -164,6 +165,17 @@ class AnswerPrinter final : public DescribeListener {
   bool streamed_ = false, failed_ = false, finished_ = false;
 };
 
+// What the model computes instead of what it says.
+int dump(const CaptionFlags& flags, DescribeTask& task, const std::string& prompt) {
+  constexpr std::int64_t kMostSteps = 16;
+  task.load();
+  std::vector<DecodedImage> images;
+  ImageReader reader;
+  for (const std::string& image : flags.images) images.push_back(reader.read(image));
+  dump_caption(task.model(), prompt, images, std::min(flags.max_tokens, kMostSteps), *flags.dump);
+  return 0;
+}
+
 int answer(const Session& session, const CaptionFlags& flags) {
   DescribeRequest request;
   request.prompt = question_of(flags);
@@ -174,6 +186,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   DescribeTask task(runtime, describe_options(flags, 1, seed));
   warn_of_keys(session, task.model().describe());
   task.check_memory();
+  if (flags.dump) return dump(flags, task, request.prompt);
   for (const std::string& image : flags.images) {
     ImageSource& source = request.images.emplace_back();
     source.file = image;
@@ -426,6 +439,9 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   }
   check_helper();
   check_negative_prompt(flags);
+  if (flags.dump && flags.images.empty()) {
+    refuse_caption("E_FLAG_CONFLICT", "--dump", "--image, of which it is", "inputs");
+  }
   if (flags.images.empty()) return run_job(session, flags);
   check_question_flags(flags);
   return answer(session, flags);
@@ -473,6 +489,8 @@ void add_caption(CLI::App& root, Session& session) {
             "what is asked; {name} and {directory} stand for the image's");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt,
             "what guidance leads away from, asked without the image; default the prompt itself");
+  text_flag(*app, "--dump", flags->dump,
+            "with --image: features and the first logits to this .safetensors, and no text");
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxCaptionSeed,
                "of texts that are drawn; -1 = random, and recorded");

@@ -11,6 +11,7 @@
 #include "engine/families/describe.h"
 #include "engine/families/generation_defaults.h"
 #include "engine/families/linked_models.h"
+#include "engine/families/named_tokens.h"
 
 namespace tessera {
 
@@ -91,6 +92,18 @@ std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what
               std::to_string(id));
 }
 
+// The files that name tokens agree with tokenizer.json.
+void check_named_tokens(const fs::path& folder, const TextTokenizer& tokenizer) {
+  for (const NamedToken& token : named_tokens(folder)) {
+    const std::optional<std::int32_t> id = tokenizer.id_of(token.content);
+    if (id && *id == token.id) continue;
+    refuse_file(token.file, token.key,
+                "the token " + token.content + " as tokenizer.json has it, " +
+                    (id ? "at id " + std::to_string(*id) : std::string("which is nowhere")),
+                "id " + std::to_string(token.id));
+  }
+}
+
 }  // namespace
 
 std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
@@ -154,6 +167,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
     out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
+    check_named_tokens(folder, *out->tokenizer_);
     out->opened_ = open_model(std::move(spec));
   }
   const ModelSpec& spec = out->spec();

@@ -111,12 +111,30 @@ constexpr KnownKey kConfigKeys[] = {
     {"*.use_sliding_window", kNone, "there is no sliding_window"},
     {"*.tie_word_embeddings", kNone, "the model's own decides"},
     {"*.rope_interleaved", kNone, kUnread},
+    {"*.long_factor", kNone, "texts end before it"},
+    {"*.rope_parameters", kNone, "rope_scaling comes before it"},
     {"*.is_llama_config", kNone, kUnread},
     {"*.perceiver_config", kNone, kUnread},
     {"*.pixel_shuffle_factor", kNone, kUnread},
     {"*.qk_layer_norms", kNone, kUnread},
     {"*.use_resampler", kNone, kUnread},
     {"*.use_base_siglip", kNone, kUnread},
+    // LLaVA's authors'.
+    {"mm_patch_merge_type", kNone, "of tiles"},
+    {"mm_use_im_patch_token", kNone, "prompts have no such token"},
+    {"mm_projector_lr", kNone, kTraining},
+    {"mm_vision_tower_lr", kNone, kTraining},
+    {"tune_mm_mlp_adapter", kNone, kTraining},
+    {"tune_mm_vision_resampler", kNone, kTraining},
+    {"freeze_mm_mlp_adapter", kNone, kTraining},
+    {"freeze_mm_vision_resampler", kNone, kTraining},
+    {"unfreeze_mm_vision_tower", kNone, kTraining},
+    {"pretrain_mm_mlp_adapter", kNone, kTraining},
+    {"mm_resampler_type", kIgnored, "of a resampler", "null"},
+    {"image_crop_resolution", kNone, kUnread},
+    {"image_split_resolution", kNone, kUnread},
+    {"tokenizer_padding_side", kNone, "prompts are not padded"},
+    {"tokenizer_model_max_length", kNone, "prompts are not cut"},
     {"vocab_size", kNone, "the language model's own decides"},
     {"hidden_size", kNone, "the language model's own decides"},
     // Image encoders.
@@ -306,6 +324,7 @@ constexpr KnownKey kGenerationKeys[] = {
 // tokenizer_config.json
 constexpr KnownKey kTokenizerKeys[] = {
     {"chat_template", kUsed, "of the chat form"},
+    {"add_eos_token", kIgnored, "prompts go on", "false"},
     {"*", kNone, kTokenizer},
 };
 constexpr KnownKey kTokenLists[] = {{"*", kNone, kTokenizer}};

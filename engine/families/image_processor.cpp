@@ -174,6 +174,7 @@ void read_levels(const JsonReader& own, const ProcessorClass& kind, PreprocessPo
   policy.rescale = own.number_or("rescale_factor", 1.0 / 255.0, 1e-9, 1.0);
   if (!own.boolean_or("do_rescale", true)) policy.rescale = 1.0;
   if (!own.boolean_or("do_normalize", true)) {
+    policy.mean_colour = colour_of(policy.mean);
     policy.mean = {0, 0, 0};
     policy.std = {1, 1, 1};
   }

@@ -74,9 +74,9 @@ class Folder {
     std::vector<PreprocessPlan> plans;
     std::vector<float> pixels;
     for (const Json& image : images) {
-      prepared_.push_back(
-          preprocess(policy, corpus_image(image[0].get<std::int64_t>(), image[1].get<std::int64_t>(),
-                                          image[2].get<std::int64_t>())));
+      prepared_.push_back(preprocess(
+          policy, corpus_image(image[0].get<std::int64_t>(), image[1].get<std::int64_t>(),
+                               image[2].get<std::int64_t>())));
       plans.push_back(prepared_.back().plan);
       for (const EncoderView& view : prepared_.back().views) {
         const std::vector<float> values = policy.mode == ResizeMode::kMultiples
@@ -99,8 +99,8 @@ class Folder {
     for (const PreprocessedImage& image : prepared_) {
       visual.push_back({model_->images().encode(image, model_->spec().three_axes(), nullptr)});
     }
-    PromptRows rows = build_prompt(model_->text(), ids_, model_->describe().image_id,
-                                   std::move(visual));
+    PromptRows rows =
+        build_prompt(model_->text(), ids_, model_->describe().image_id, std::move(visual));
     const auto want = row_["greedy"].get<std::vector<std::int32_t>>();
     EXPECT_EQ(greedy_tokens(text, std::move(rows), want.size()), want);
   }
@@ -139,6 +139,32 @@ INSTANTIATE_TEST_SUITE_P(Families, FoldersOf,
                          testing::Values("llava", "llava_next", "llava_onevision", "qwen2_vl",
                                          "qwen2_5_vl", "idefics3", "smolvlm", "janus"),
                          [](const auto& info) { return std::string(info.param); });
+
+// The reference adds tokens that tokenizer.json lacks; here the files must agree.
+TEST(Folders, TokensThatOtherFilesNameOtherwiseAreRefused) {
+  const auto row =
+      std::find_if(corpus().folders().begin(), corpus().folders().end(), [](const Json& one) {
+        return one["name"].get<std::string>().starts_with("qwen2_vl-") &&
+               one["files"].contains("tokenizer_config.json");
+      });
+  ASSERT_NE(row, corpus().folders().end());
+  for (const auto& [file, text, key] :
+       {std::tuple{"tokenizer_config.json",
+                   R"({"added_tokens_decoder": {"300": {"content": "<new>"}}})",
+                   "added_tokens_decoder.300"},
+        std::tuple{"added_tokens.json", R"({"<|image_pad|>": 7})", "<|image_pad|>"}}) {
+    const TempFolder folder;
+    corpus().write(*row, folder.path());
+    put_file(folder / file, text);
+    try {
+      CaptionModel::open(folder.path());
+      ADD_FAILURE() << file;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().where, key);
+      EXPECT_EQ(error.info().file, (folder / file).string());
+    }
+  }
+}
 
 TEST(Folders, AreOfBothLayoutsAndEnough) {
   std::set<std::string> layouts;

@@ -1,5 +1,5 @@
-// The files of a describing model's folder: what their keys mean, which contradict one another, what
-// is said about those that nobody reads, and folders that are no models as they stand.
+// The files of a describing model's folder: what their keys mean, which contradict one another,
+// what is said about those that nobody reads, and folders that are no models as they stand.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -137,12 +137,13 @@ TEST_F(FolderConfig, ViewsOfOtherSizesThanTheEncoderTakesAreRefused) {
 TEST_F(FolderConfig, FilesThatContradictEachOtherAreRefusedByFileAndKey) {
   put("config.json", kLlava);
   put("preprocessor_config.json", R"({"size": 28, "crop_size": 28, "resample": 2})");
-  put("processor_config.json", R"({"image_processor": {"size": 28, "crop_size": 28, "resample": 3}})");
+  put("processor_config.json",
+      R"({"image_processor": {"size": 28, "crop_size": 28, "resample": 3}})");
   expect_refused("processor_config.json", "image_processor.resample");
-  for (const auto& [key, value] : {std::pair{"patch_size", "14"},
-                                   std::pair{"num_additional_image_tokens", "0"},
-                                   std::pair{"vision_feature_select_strategy", "\"full\""},
-                                   std::pair{"image_token", "\"<img>\""}}) {
+  for (const auto& [key, value] :
+       {std::pair{"patch_size", "14"}, std::pair{"num_additional_image_tokens", "0"},
+        std::pair{"vision_feature_select_strategy", "\"full\""},
+        std::pair{"image_token", "\"<img>\""}}) {
     put("processor_config.json", "{\"" + std::string(key) + "\": " + value + "}");
     expect_refused("processor_config.json", key);
   }
@@ -187,12 +188,12 @@ TEST_F(FolderConfig, EveryKeyIsAccountedFor) {
   EXPECT_EQ(use_of("preprocessor_config.json", "crop_size"), KeyUse::kUsed);
   EXPECT_EQ(use_of("preprocessor_config.json", "do_convert_rgb"), KeyUse::kWithoutEffect);
   EXPECT_EQ(use_of("generation_config.json", "eos_token_id"), KeyUse::kUsed);
-  EXPECT_EQ(load().describe->account->warnings(),
-            (std::vector<std::string>{
-                "1 key of config.json is not known: colour_of_the_box",
-                "1 key of config.json is not followed: is_encoder_decoder",
-                "1 key of preprocessor_config.json is not known: sharpen.by",
-                "1 key of generation_config.json is not followed: num_beams"}));
+  EXPECT_EQ(
+      load().describe->account->warnings(),
+      (std::vector<std::string>{"1 key of config.json is not known: colour_of_the_box",
+                                "1 key of config.json is not followed: is_encoder_decoder",
+                                "1 key of preprocessor_config.json is not known: sharpen.by",
+                                "1 key of generation_config.json is not followed: num_beams"}));
 }
 
 TEST_F(FolderConfig, ManyUnknownKeysAreOneLine) {
@@ -230,7 +231,8 @@ TEST_F(FolderConfig, ThePublishedTokenBudgetOfOneVisionIsRead) {
 
 TEST_F(FolderConfig, PointersAreNamedWithWhatToDo) {
   put("config.json", kLlava);
-  put("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:1234\nsize 4000000\n");
+  put("tokenizer.json",
+      "version https://git-lfs.github.com/spec/v1\noid sha256:1234\nsize 4000000\n");
   const ErrorInfo info = refusal();
   EXPECT_EQ(info.code, "E_LFS_POINTER");
   EXPECT_EQ(info.file, (folder_ / "tokenizer.json").string());
