@@ -64,7 +64,7 @@ std::vector<std::string> seeds() {
   const std::string merges = "#version: 0.2\na b\n";
   return {"L" + pieces() + bytes(2, number(3, 2)),
           "L" + pieces() + bytes(2, number(3, 1) + number(35, 1)),
-          "T" + pieces() + bytes(2, number(3, 1)) + bytes(3, bytes(2, charsmap())),
+          "T" + pieces() + bytes(2, number(3, 1) + number(40, 3)) + bytes(3, bytes(2, charsmap())),
           "T" + pieces() + bytes(2, number(3, 2)),
           "Q" + vocab + zero + merges + zero + "ab ba",
           "G" + vocab + zero + merges + "\n" + zero + "ab ba",
