@@ -166,7 +166,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
     out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
-    out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
+    out->tokenizer_.emplace(TextTokenizer::from_folder(folder));
     check_named_tokens(folder, *out->tokenizer_);
     out->opened_ = open_model(std::move(spec));
   }

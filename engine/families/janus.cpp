@@ -190,8 +190,8 @@ void finish_identity(const ModelSource& source, ModelSpec& spec) {
   spec.licence = "DeepSeek Model License for published weights; a folder's own licence file rules";
   spec.prompt.kind = PromptKind::kText;
   spec.prompt.forms = {
-      {"<|User|>", "<|User|>: ", "\n\n<|Assistant|>:<begin_of_image>"},
-      {"", "User: ", "\n\nAssistant:<begin_of_image>"},
+      {"<|User|>", "<|User|>: ", "\n\n<|Assistant|>:<begin_of_image>", true},
+      {"", "User: ", "\n\nAssistant:<begin_of_image>", true},
   };
   spec.prompt.pad_token = "<\xef\xbd\x9c\xe2\x96\x81pad\xe2\x96\x81\xef\xbd\x9c>";
   spec.prompt.begin_image_token = "<begin_of_image>";

@@ -1,5 +1,5 @@
-// The corpus of bad files of bad files: every bad sample is refused with its code, exit code 4 and a line that
-// names file, place, expected and found, within a second and 64 MiB.
+// The corpus of bad files of bad files: every bad sample is refused with its code, exit code 4 and
+// a line that names file, place, expected and found, within a second and 64 MiB.
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -45,6 +45,9 @@ void open_bad_sample(const BadSample& bad_sample, const std::filesystem::path& p
       return;
     case ReadAs::kTokenizer:
       TextTokenizer::from_file(path);
+      return;
+    case ReadAs::kTokenizerFolder:
+      TextTokenizer::from_folder(path.parent_path());
       return;
   }
 }
@@ -102,8 +105,9 @@ TEST_P(BadFiles, IsRefusedQuicklyWithACompleteMessage) { EXPECT_EQ(visit(GetPara
 
 std::vector<BadSample> all_bad_samples() {
   std::vector<BadSample> all;
-  for (const auto& room : {safetensors_bad_samples(), index_bad_samples(), torch_bad_samples(),
-                           config_bad_samples(), tokenizer_bad_samples()}) {
+  for (const auto& room :
+       {safetensors_bad_samples(), index_bad_samples(), torch_bad_samples(), config_bad_samples(),
+        tokenizer_bad_samples(), vocabulary_bad_samples()}) {
     all.insert(all.end(), room.begin(), room.end());
   }
   return all;

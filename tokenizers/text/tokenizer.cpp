@@ -149,11 +149,15 @@ TextTokenizer TextTokenizer::from_file(const std::filesystem::path& tokenizer_js
 }
 
 TextTokenizer TextTokenizer::from_folder(const std::filesystem::path& folder) {
-  return TextTokenizer(std::make_unique<const Parts>(Parts{read_tokenizer_folder(folder)}));
+  return from_parts(read_tokenizer_folder(folder));
+}
+
+TextTokenizer TextTokenizer::from_parts(TokenizerParts parts) {
+  return TextTokenizer(std::make_unique<const Parts>(Parts{std::move(parts)}));
 }
 
 TextTokenizer TextTokenizer::from_json(std::string_view text, const std::string& file) {
-  return TextTokenizer(std::make_unique<const Parts>(Parts{read_tokenizer_json(text, file)}));
+  return from_parts(read_tokenizer_json(text, file));
 }
 
 std::vector<std::int32_t> TextTokenizer::encode(std::string_view text, bool add_special,

@@ -57,6 +57,13 @@ void append_codes(std::string& out, std::vector<std::int32_t>& codes, NormalForm
   codes.clear();
 }
 
+// White space as Python's str.strip() sees it.
+bool is_python_space(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
+}
+
 }  // namespace
 
 std::string normalize_unicode(std::string_view text, NormalForm form) {
@@ -157,6 +164,21 @@ std::string utf8_lossy(std::string_view bytes) {
     at += part.length;
   }
   return out;
+}
+
+std::string_view strip_ends(std::string_view text, bool left, bool right) {
+  std::size_t begin = text.size(), end = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    if (!c.valid || !is_python_space(c.code)) {
+      begin = std::min(begin, at);
+      end = at + c.length;
+    }
+    at += c.length;
+  }
+  if (!left) begin = 0;
+  if (!right) end = text.size();
+  return begin < end ? text.substr(begin, end - begin) : std::string_view{};
 }
 
 }  // namespace tessera
