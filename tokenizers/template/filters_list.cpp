@@ -194,13 +194,14 @@ Value filter_unique(Interpreter& run, const Value& input, const Call& call) {
   const Bound given(call, "unique", {"case_sensitive", "attribute"});
   return generator(run, [&](std::vector<Value>& out) {
     std::vector<Value> seen;
-    for (const auto& [key, value] :
-         keyed(run, iterate(run.heap(), input), Getter(run, given[1]), given.truth(0, false))) {
+    for (const auto& pair : keyed(run, iterate(run.heap(), input), Getter(run, given[1]),
+                                  given.truth(0, false))) {
+      const Value& key = pair.first;
       if (!hashable(key)) trouble_type("values that can be hashed", std::string(type_name(key)));
       const auto same = [&](const Value& other) { return equal(run.heap(), other, key); };
       if (std::any_of(seen.begin(), seen.end(), same)) continue;
       seen.push_back(key);
-      out.push_back(value);
+      out.push_back(pair.second);
     }
   });
 }
