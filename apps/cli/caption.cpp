@@ -45,7 +45,7 @@ constexpr std::int64_t kMaxCaptionSeed = std::numeric_limits<std::int64_t>::max(
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
-  std::optional<std::string> model, prompt, negative_prompt, output, shard, dump;
+  std::optional<std::string> model, chat_template, prompt, negative_prompt, output, shard, dump;
   std::vector<std::string> inputs, images;
   VideoInputFlags videos;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
@@ -85,6 +85,7 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
                                  std::uint64_t seed) {
   DescribeOptions options;
   options.model = flags.model.value_or("");
+  options.chat_template = flags.chat_template.value_or("");
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);
   options.threads = static_cast<int>(flags.device.threads);
@@ -485,6 +486,8 @@ void add_caption(CLI::App& root, Session& session) {
   add_video_flags(*app, flags->videos);
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
+  text_flag(*app, "--chat-template", flags->chat_template,
+            "a Jinja template in place of the model's own");
   text_flag(*app, "-p,--prompt", flags->prompt,
             "what is asked; {name} and {directory} stand for the image's");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt,

@@ -24,7 +24,7 @@ ModelReference reference_of(const DescribeOptions& options) {
 DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : options_(given) {
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
-  model_ = CaptionModel::open(reference.open_name);
+  model_ = CaptionModel::open(reference.open_name, options_.chat_template);
   storage_ = options_.storage.value_or(model_->stored());
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,

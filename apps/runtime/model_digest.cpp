@@ -42,6 +42,11 @@ Json model_digest(const CaptionModel& model) {
     if (model.spec().folder.empty() || !file_exists(path)) continue;
     out[name] = sha256_hex(read_file(path, kMaxFileBytes)).substr(0, kDigits);
   }
+  // One that was given in place of the folder's.
+  const std::filesystem::path given = model.chat().template_file();
+  if (!given.empty() && given.parent_path() != model.spec().folder) {
+    out["chat_template"] = sha256_hex(read_file(given, kMaxFileBytes)).substr(0, kDigits);
+  }
   out["weights"] = weights_digest(model.weights());
   return out;
 }
