@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/families/folder_files.h"
+#include "engine/sampling/processors.h"
 
 namespace tessera {
 
@@ -160,6 +161,23 @@ constexpr KnownKey kConfigKeys[] = {
     {"gen_vision_config", kNone, kGenerating},
     {"gen_aligner_config", kNone, kGenerating},
     {"gen_head_config", kNone, kGenerating},
+    // The authors' own LLaVA.
+    {"mm_resampler_type", kIgnored, "there is no resampler", "null"},
+    {"mm_use_im_patch_token", kNone, kTokenizer},
+    {"mm_patch_merge_type", kNone, "image_aspect_ratio cuts no tiles"},
+    {"mm_projector_lr", kNone, kTraining},
+    {"mm_vision_tower_lr", kNone, kTraining},
+    {"freeze_mm_mlp_adapter", kNone, kTraining},
+    {"freeze_mm_vision_resampler", kNone, kTraining},
+    {"tune_mm_mlp_adapter", kNone, kTraining},
+    {"tune_mm_vision_resampler", kNone, kTraining},
+    {"unfreeze_mm_vision_tower", kNone, kTraining},
+    {"use_mm_proj", kNone, kTraining},
+    {"vision_tower", kNone, "mm_vision_tower decides"},
+    {"image_crop_resolution", kNone, kUnread},
+    {"image_split_resolution", kNone, kUnread},
+    {"tokenizer_model_max_length", kNone, "prompts are not cut"},
+    {"tokenizer_padding_side", kNone, "prompts are not padded"},
     // Whole models.
     {"image_seq_length", kNone, "counted"},
     {"vision_start_token_id", kNone, "the chat form writes it"},
@@ -304,19 +322,8 @@ constexpr KnownKey kGenerationKeys[] = {
     {"dola_layers", kIgnored, "of contrasted layers", "null"},
     {"watermarking_config", kIgnored, "of watermarks", "null"},
     {"token_healing", kIgnored, "of texts", "false"},
-    {"encoder_repetition_penalty", kNone, kDecoder},
-    {"encoder_no_repeat_ngram_size", kNone, kDecoder},
     {"guidance_scale", kIgnored, "--cfg-scale", "null|1"},
-    {"min_length", kIgnored, "of texts", "0"},
-    {"min_new_tokens", kIgnored, "of texts", "null|0"},
-    {"repetition_penalty", kIgnored, "of texts", "1"},
-    {"no_repeat_ngram_size", kIgnored, "of texts", "0"},
-    {"bad_words_ids", kIgnored, "of texts", "null|[]"},
     {"sequence_bias", kIgnored, "of texts", "null|{}"},
-    {"suppress_tokens", kIgnored, "of texts", "null|[]"},
-    {"begin_suppress_tokens", kIgnored, "of texts", "null|[]"},
-    {"forced_bos_token_id", kIgnored, "of texts", "null"},
-    {"forced_eos_token_id", kIgnored, "of texts", "null"},
     {"exponential_decay_length_penalty", kIgnored, "of texts", "null"},
     {"stop_strings", kIgnored, "of texts", "null"},
 };
@@ -345,6 +352,15 @@ const KnownKey* find_row(std::span<const KnownKey> rows, std::string_view path) 
   return found == rows.end() ? nullptr : &*found;
 }
 
+const KnownKey* generation_row(std::string_view path) {
+  static constexpr KnownKey kProcessor = {"", kUsed, "of texts"};
+  const auto rows = logit_processors();
+  const bool processed = std::any_of(rows.begin(), rows.end(), [&](const LogitProcessor& row) {
+    return !row.config_key.empty() && row.config_key == path;
+  });
+  return processed ? &kProcessor : find_row(kGenerationKeys, path);
+}
+
 }  // namespace
 
 const KnownKey* known_key(FolderFile file, std::string_view path) {
@@ -362,7 +378,7 @@ const KnownKey* known_key(FolderFile file, std::string_view path) {
     case FolderFile::kPreprocessor:
       return find_row(kProcessorKeys, path);
     case FolderFile::kGeneration:
-      return find_row(kGenerationKeys, path);
+      return generation_row(path);
     case FolderFile::kTokenizerConfig:
       return find_row(kTokenizerKeys, path);
     case FolderFile::kSpecialTokens:
