@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/video_prompt.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/linked_models.h"
 
@@ -118,8 +119,8 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
     ImageLayout& layout = layouts.emplace_back();
     if (tiled) {
       layout.tokens = plan.view_rows * plan.view_cols;
-      layout.rows = static_cast<int>(plan.tiles.rows);
-      layout.columns = static_cast<int>(plan.tiles.cols);
+      layout.rows = narrow<int>(plan.tiles.rows);
+      layout.columns = narrow<int>(plan.tiles.cols);
     } else {
       layout.tokens = plan.tokens + class_tokens;
     }

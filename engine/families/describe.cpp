@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 
@@ -157,7 +158,7 @@ LanguageConfig read_text(const Describer& row, const JsonReader& config, ModelSp
 std::int32_t read_id(const JsonReader& config, std::string_view key, std::string_view other,
                      std::int64_t fallback, std::int64_t low) {
   const std::int64_t second = config.integer_or(other, fallback, low, kMaxVocab);
-  return static_cast<std::int32_t>(config.integer_or(key, second, low, kMaxVocab));
+  return narrow<std::int32_t>(config.integer_or(key, second, low, kMaxVocab));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -194,7 +196,7 @@ LanguageConfig parse_language(const JsonReader& text, std::span<const std::strin
   model.layers = text.integer_or("num_hidden_layers", defaults.layers, 1, kMaxLayers);
   read_heads(text, defaults, model);
   model.ffn_width = text.integer_or("intermediate_size", defaults.ffn, 1, kMaxFfn);
-  model.norm_eps = static_cast<float>(text.number_or("rms_norm_eps", defaults.eps, 1e-12, 0.1));
+  model.norm_eps = to_float(text.number_or("rms_norm_eps", defaults.eps, 1e-12, 0.1));
   model.qkv_bias = defaults.qkv_bias;
   read_rope(text, defaults.theta, model);
   out.vocab = text.integer_or("vocab_size", defaults.vocab, 1, kMaxVocab);

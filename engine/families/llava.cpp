@@ -5,6 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 #include "engine/towers/tower_configs.h"
@@ -194,8 +195,7 @@ PreprocessPolicy whole_views(PreprocessPolicy policy) {
   policy.mode = ResizeMode::kPadToSquare;
   policy.newline_at_end = true;
   for (std::size_t i = 0; i < 3; ++i) {
-    policy.background[i] =
-        static_cast<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
+    policy.background[i] = truncate<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
   }
   return policy;
 }

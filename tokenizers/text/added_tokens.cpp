@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/unicode.h"
 
@@ -14,7 +15,7 @@ namespace {
 std::size_t previous_character(std::string_view text, std::size_t at) {
   do {
     --at;
-  } while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
+  } while (at > 0 && (byte_of(text[at]) & 0xc0) == 0x80);
   return at;
 }
 
@@ -48,7 +49,7 @@ AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens)
   tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same), tokens_.end());
   for (const AddedToken& token : tokens_) {
     expects(!token.content.empty(), "an added token has characters");
-    first_bytes_[static_cast<unsigned char>(token.content[0])] = true;
+    first_bytes_[byte_of(token.content[0])] = true;
     if (token.single_word && !word_) {
       word_ = Regex::compile_native("[" + class_items("rust-word") + "]", {"", "word class"});
     }
@@ -63,23 +64,21 @@ const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_
     if (high - low == 1) {  // one candidate: compare what is left of it
       const std::string& content = low->content;
       const std::size_t length = std::min(content.size(), text.size() - at);
-      const auto stop = std::mismatch(content.begin() + static_cast<std::ptrdiff_t>(depth),
-                                      content.begin() + static_cast<std::ptrdiff_t>(length),
-                                      text.begin() + static_cast<std::ptrdiff_t>(at + depth));
-      scratch.spend(1 + static_cast<std::uint64_t>(stop.first - content.begin()) / 8);
+      const auto stop =
+          std::mismatch(content.begin() + to_index(depth), content.begin() + to_index(length),
+                        text.begin() + to_index(at + depth));
+      scratch.spend(1 + narrow<std::uint64_t>(stop.first - content.begin()) / 8);
       return stop.first == content.end() ? &*low : best;
     }
     scratch.spend(1);
-    const auto byte = static_cast<unsigned char>(text[at + depth]);
-    const auto byte_of = [depth](const AddedToken& token) {
-      return depth < token.content.size()
-                 ? static_cast<int>(static_cast<unsigned char>(token.content[depth]))
-                 : -1;
+    const auto byte = byte_of(text[at + depth]);
+    const auto byte_there = [depth](const AddedToken& token) {
+      return depth < token.content.size() ? int{byte_of(token.content[depth])} : -1;
     };
     low = std::lower_bound(low, high, byte,
-                           [&](const AddedToken& t, int value) { return byte_of(t) < value; });
+                           [&](const AddedToken& t, int value) { return byte_there(t) < value; });
     high = std::upper_bound(low, high, byte,
-                            [&](int value, const AddedToken& t) { return value < byte_of(t); });
+                            [&](int value, const AddedToken& t) { return value < byte_there(t); });
     if (low != high && low->content.size() == depth + 1) best = &*low;
   }
   return best;
@@ -106,7 +105,7 @@ std::vector<TextPart> AddedTokenFinder::split(std::string_view text, bool specia
   std::size_t done = 0;  // everything before is in `out`
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* token = nullptr;
-    if (first_bytes_[static_cast<unsigned char>(text[at])]) token = longest_at(text, at, scratch);
+    if (first_bytes_[byte_of(text[at])]) token = longest_at(text, at, scratch);
     if (token == nullptr) {
       ++at;
       continue;

@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 // Merges by pair of ids: open addressing, at most half full.
@@ -48,8 +50,8 @@ class BpeModel {
   // Appends the ids of one word (UTF-8).
   void encode(std::string_view word, std::vector<std::int32_t>& out) const;
   std::optional<std::int32_t> id_of(std::string_view token) const;
-  std::string_view token(std::int32_t id) const { return tokens_[static_cast<std::size_t>(id)]; }
-  std::int64_t size() const { return static_cast<std::int64_t>(tokens_.size()); }
+  std::string_view token(std::int32_t id) const { return nth(tokens_, id); }
+  std::int64_t size() const { return std::ssize(tokens_); }
   const MergeTable& merges() const { return merges_; }
   // The ids of the characters of a word before any merge.
   std::vector<std::int32_t> characters(std::string_view word) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/normalizer.h"
 #include "tokenizers/text/unicode.h"
@@ -27,7 +28,7 @@ void append_bytes(std::string& out, std::string_view token) {
       out += token;
       return;
     }
-    bytes.push_back(static_cast<char>(byte));
+    bytes.push_back(char_of(byte));
   }
   out += bytes;
 }
@@ -45,7 +46,7 @@ std::optional<char> fallback_byte(std::string_view token) {
       return std::nullopt;
     }
   }
-  return static_cast<char>(value);
+  return char_of(value);
 }
 
 struct ApplyDecode {

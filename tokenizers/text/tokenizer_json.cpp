@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "tokenizers/text/component_json.h"
 #include "tokenizers/text/json_node.h"
 #include "tokenizers/text/tokenizer.h"
@@ -27,11 +28,11 @@ void check_token(const JsonNode& place, std::string_view token) {
   }
 }
 
-constexpr auto kMaxId = static_cast<std::int64_t>(kMaxTokens) - 1;
+constexpr auto kMaxId = to_index(kMaxTokens) - 1;
 
 // An id that leaves a hole even if every token has one below it: refused before memory is taken.
 std::size_t read_id(const JsonNode& node, std::size_t token_count) {
-  const auto id = static_cast<std::size_t>(node.integer(0, kMaxId));
+  const auto id = to_size(node.integer(0, kMaxId));
   if (id >= token_count) {
     node.fail("E_TOK_ID_HOLE",
               "ids below " + std::to_string(token_count) + ", the number of tokens",
@@ -86,7 +87,7 @@ MergeTable read_merges(const JsonNode& node, const std::vector<std::string>& tok
   std::unordered_map<std::string_view, std::int32_t> ids;
   ids.reserve(tokens.size());
   for (std::size_t id = 0; id < tokens.size(); ++id) {
-    if (!tokens[id].empty()) ids.emplace(tokens[id], static_cast<std::int32_t>(id));
+    if (!tokens[id].empty()) ids.emplace(tokens[id], narrow<std::int32_t>(id));
   }
   if (!node.is_array()) node.fail("E_TOK_TYPE", "an array", node.describe());
   const Json& json = node.json();
@@ -108,7 +109,7 @@ MergeTable read_merges(const JsonNode& node, const std::vector<std::string>& tok
     const std::int32_t right_id = find(right, "E_TOK_MERGE_UNKNOWN", "tokens of the vocabulary");
     const std::int32_t result =
         find(left + right, "E_TOK_MERGE_RESULT", "the merged token in the vocabulary");
-    table.set(left_id, right_id, {static_cast<std::uint32_t>(i), result});
+    table.set(left_id, right_id, {narrow<std::uint32_t>(i), result});
   }
   return table;
 }
@@ -145,7 +146,7 @@ BpeModel read_model(const JsonNode& node, std::size_t added_count) {
     if (unknown.empty() || found == tokens.end()) {
       node.at("unk_token").fail("E_TOK_UNKNOWN", "a token of the vocabulary", in_quotes(unknown));
     }
-    options.unknown = static_cast<std::int32_t>(found - tokens.begin());
+    options.unknown = narrow<std::int32_t>(found - tokens.begin());
   }
   return {std::move(tokens), std::move(merges), options};
 }
@@ -155,7 +156,7 @@ void read_added_token(const JsonNode& node, std::size_t token_count, TokenizerPa
   const BpeModel& model = parts.model;
   node.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
   AddedToken token;
-  token.id = static_cast<std::int32_t>(read_id(node.at("id"), token_count));
+  token.id = narrow<std::int32_t>(read_id(node.at("id"), token_count));
   token.content = node.at("content").text();
   check_token(node.at("content"), token.content);
   token.single_word = node.at("single_word").boolean();
@@ -180,23 +181,23 @@ void read_added_token(const JsonNode& node, std::size_t token_count, TokenizerPa
     node.at("content").fail("E_TOK_ADDED_DUPLICATE", "each added token once",
                             in_quotes(token.content) + " again");
   }
-  if (static_cast<std::size_t>(token.id) >= parts.added_by_id.size()) {
-    parts.added_by_id.resize(static_cast<std::size_t>(token.id) + 1, -1);
+  if (to_size(token.id) >= parts.added_by_id.size()) {
+    parts.added_by_id.resize(to_size(token.id) + 1, -1);
   }
-  std::int32_t& slot = parts.added_by_id[static_cast<std::size_t>(token.id)];
+  std::int32_t& slot = nth(parts.added_by_id, token.id);
   if (slot >= 0) {
-    node.at("id").fail("E_TOK_ADDED_ID_DUPLICATE", "each id once",
-                       std::to_string(token.id) + ", which " +
-                           in_quotes(parts.added[static_cast<std::size_t>(slot)].content) + " has");
+    node.at("id").fail(
+        "E_TOK_ADDED_ID_DUPLICATE", "each id once",
+        std::to_string(token.id) + ", which " + in_quotes(nth(parts.added, slot).content) + " has");
   }
-  slot = static_cast<std::int32_t>(parts.added.size());
+  slot = narrow<std::int32_t>(parts.added.size());
   parts.added.push_back(std::move(token));
 }
 
 void check_dense(const JsonNode& root, const TokenizerParts& parts) {
   for (std::size_t id = 0; id < parts.added_by_id.size(); ++id) {
-    const bool in_model = id < static_cast<std::size_t>(parts.model.size()) &&
-                          !parts.model.token(static_cast<std::int32_t>(id)).empty();
+    const bool in_model =
+        id < to_size(parts.model.size()) && !parts.model.token(narrow<std::int32_t>(id)).empty();
     if (!in_model && parts.added_by_id[id] < 0) {
       root.fail("E_TOK_ID_HOLE",
                 "a token for every id below " + std::to_string(parts.added_by_id.size()),
@@ -245,7 +246,7 @@ std::vector<std::int32_t> template_ids(const JsonNode& node, const JsonNode& spe
       id.fail("E_TOK_TEMPLATE_ID", "an id below " + std::to_string(vocab_size),
               std::to_string(value));
     }
-    out.push_back(static_cast<std::int32_t>(value));
+    out.push_back(narrow<std::int32_t>(value));
   }
   return out;
 }
@@ -317,13 +318,13 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& fil
   if (root.has("normalizer")) parts.normalizer = read_normalizer(root.at("normalizer"));
   if (root.has("pre_tokenizer")) parts.pre_tokenizer = read_pre_tokenizer(root.at("pre_tokenizer"));
   if (root.has("decoder")) parts.decoder = read_decoder(root.at("decoder"));
-  parts.added_by_id.assign(static_cast<std::size_t>(parts.model.size()), -1);
-  const std::size_t token_count = static_cast<std::size_t>(parts.model.size()) + added.size();
+  parts.added_by_id.assign(to_size(parts.model.size()), -1);
+  const std::size_t token_count = to_size(parts.model.size()) + added.size();
   for (const JsonNode& node : added) read_added_token(node, token_count, parts);
   if (!added.empty()) build_finders(root.at("added_tokens"), parts);
   check_dense(root, parts);
   if (root.has("post_processor")) {
-    const auto vocab_size = static_cast<std::int64_t>(parts.added_by_id.size());
+    const auto vocab_size = std::ssize(parts.added_by_id);
     parts.templates = read_post_processor(root.at("post_processor"), vocab_size);
   }
   return parts;
