@@ -17,6 +17,8 @@ using tar::kBlock;
 
 namespace {
 
+constexpr std::size_t kStepBytes = std::size_t{1} << 20;
+
 std::string_view until_nul(std::string_view text) { return text.substr(0, text.find('\0')); }
 
 std::uint64_t padding_of(std::uint64_t size) { return (kBlock - size % kBlock) % kBlock; }
@@ -27,8 +29,8 @@ bool all_zero(std::string_view block) {
 
 // What a file that is no tar looks like.
 std::string looks_like(std::string_view head) {
-  if (head.starts_with("\x1f\x8b")) return "gzip data (unpack it with gunzip)";
-  if (head.starts_with("\x28\xb5\x2f\xfd")) return "Zstandard data (unpack it with unzstd)";
+  if (head.starts_with("\x1f\x8b")) return "gzip data (name it .tar.gz)";
+  if (head.starts_with("\x28\xb5\x2f\xfd")) return "Zstandard data (name it .tar.zst)";
   if (head.starts_with("\xfd"
                        "7zXZ"))
     return "xz data (unpack it with unxz)";
@@ -89,12 +91,18 @@ bool TarReader::read_block(std::string& block) {
 }
 
 std::string TarReader::read_bytes(std::uint64_t size) {
-  std::string bytes(size, '\0');
-  const std::size_t got = source_->read(bytes.data(), bytes.size());
-  at_ += got;
-  if (got < bytes.size()) {
-    fail("E_TAR_CUT", std::to_string(size) + " bytes of contents",
-         std::to_string(got) + ", then the end");
+  // A source that unpacks knows but a bound of its size: no more is allocated than twice what came.
+  std::string bytes;
+  while (bytes.size() < size) {
+    const std::size_t done = bytes.size();
+    const std::uint64_t step = std::min<std::uint64_t>(size - done, std::max(done, kStepBytes));
+    bytes.resize(done + static_cast<std::size_t>(step));
+    const std::size_t got = source_->read(bytes.data() + done, bytes.size() - done);
+    at_ += got;
+    if (done + got < bytes.size()) {
+      fail("E_TAR_CUT", std::to_string(size) + " bytes of contents",
+           std::to_string(done + got) + ", then the end");
+    }
   }
   return bytes;
 }

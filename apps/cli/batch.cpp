@@ -212,7 +212,7 @@ void add_batch_output_flags(CLI::App& app, BatchFlags& flags) {
 void add_video_job_flags(CLI::App& app, BatchFlags& flags) {
   const std::string group = "Videos";
   choice_flag(app, "--kind", flags.kind, {kImageKind, kVideoKind},
-              "what an item is that does not say it")
+              "what an item is that does not say it", {kOldImageKind})
       ->group(group);
   setting_flag(app, setting::kFrames, flags.frames,
                {.group = group, .help = "frames of a video that does not say it"});

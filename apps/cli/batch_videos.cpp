@@ -35,7 +35,7 @@ VideoTask open_video_task(Runtime& runtime, const BatchFlags& flags) {
   } catch (const Error& error) {
     if (error.info().code != "E_MODEL_PICTURES") throw;
     ErrorInfo info = error.info();
-    info.hint = "--model with a model of videos, or items of kind picture";
+    info.hint = "--model with a model of videos, or items of kind image";
     throw Error(std::move(info));
   }
 }

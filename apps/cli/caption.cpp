@@ -16,6 +16,7 @@
 #include "apps/cli/devices.h"
 #include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
@@ -31,6 +32,7 @@
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
+#include "video/cuts/compare_module.h"
 #include "vision/image/image_reader.h"
 
 namespace tessera {
@@ -47,6 +49,7 @@ struct CaptionFlags {
   std::vector<std::string> inputs, images;
   VideoInputFlags videos;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
+  std::optional<std::int64_t> skip_similar;
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
   std::string decode{setting::kTextDecode.text_fallback};
@@ -170,6 +173,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, 1, seed));
+  warn_of_keys(session, task.model().describe());
   task.check_memory();
   for (const std::string& image : flags.images) {
     ImageSource& source = request.images.emplace_back();
@@ -221,6 +225,7 @@ Json job_of(const CaptionFlags& flags, const DescribeTask& task, const CaptionIn
               {"caption_ext", flags.extension.value_or("txt")},
               {"csv_raw", flags.raw_csv}};
   if (flags.negative_prompt) out["negative_prompt"] = *flags.negative_prompt;
+  if (flags.skip_similar) out[kSkipSimilarKey] = *flags.skip_similar;
   return out;
 }
 
@@ -298,14 +303,13 @@ int say_end(const Session& session, const CaptionJobEnd& job) {
     warn(session, "stopped; the same command goes on where it ended");
     return 75;
   }
-  note(session, std::to_string(job.done) + " done, " + std::to_string(job.skipped) +
-                    " were there already, " + std::to_string(job.failed) + " failed");
+  note(session, caption_counts_text(job.done, job.skipped, job.repeats, job.failed));
   if (job.failed_before > 0) {
     warn(session, std::to_string(job.failed_before) +
                       " failed in an earlier run; --retry-failed tries them again");
   }
   if (job.failed + job.failed_before == 0) return 0;
-  return job.done + job.skipped == 0 ? 1 : 3;
+  return job.done + job.skipped + job.repeats == 0 ? 1 : 3;
 }
 
 bool writes_tar(const CaptionFlags& flags) {
@@ -338,10 +342,18 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   const std::uint64_t seed = settle_seed(flags);
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, flags.batch_size, seed));
+  warn_of_keys(session, task.model().describe());
   task.check_memory();
   Json job = job_of(flags, task, inputs);
   add_video_settings(flags.videos, job);
-  const std::unique_ptr<CaptionStore> store = open_caption_store(store_options(flags, shard), job);
+  std::optional<SimilarImages> similar;
+  if (flags.skip_similar) {
+    compare_function(kFingerprintFunction);  // without it every image would fail
+    similar.emplace(static_cast<int>(*flags.skip_similar));
+  }
+  CaptionStoreOptions place = store_options(flags, shard);
+  if (similar) place.notes = [&](const Json& record) { similar->replay(record); };
+  const std::unique_ptr<CaptionStore> store = open_caption_store(place, job);
   note(session, task.model().spec().title + " as " + std::string(dtype_name(task.storage())) +
                     " on " + task.backend().name());
   if (flags.seed < 0 && draws(flags)) warn(session, "seed " + std::to_string(seed));
@@ -351,7 +363,8 @@ int run_job(const Session& session, const CaptionFlags& flags) {
                      {.items = {.carry = writes_tar(flags),
                                 .subtitles = writes_subtitles(flags),
                                 .retry_failed = flags.retry_failed,
-                                .shard = shard},
+                                .shard = shard,
+                                .similar = similar ? &*similar : nullptr},
                       .prune = flags.prune.method.value_or(""),
                       .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
                       .negative_prompt = flags.negative_prompt,
@@ -373,6 +386,7 @@ void check_question_flags(const CaptionFlags& flags) {
                                                   {flags.retry_failed, "--retry-failed"},
                                                   {flags.anew, "--anew"},
                                                   {flags.raw_csv, "--csv-raw"},
+                                                  {flags.skip_similar.has_value(), "--skip-similar"},
                                                   {flags.shard.has_value(), "--shard"}};
   for (const auto& [given, name] : of_jobs) {
     if (given) refuse_caption("E_FLAG_CONFLICT", name, "inputs without --image", "both");
@@ -407,7 +421,8 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   if (flags.images.empty() == (flags.inputs.empty() && flags.videos.videos.empty())) {
     refuse_caption(
         "E_FLAG_MISSING", "inputs",
-        "images, videos, folders, shards (.tar) or lists (.jsonl); or --image for one question",
+        "images, videos, folders, shards (.tar, .tar.gz, .tar.zst) or lists (.jsonl); or --image "
+        "for one question",
         flags.images.empty() ? "none" : "both");
   }
   check_helper();
@@ -435,6 +450,7 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
   app.add_flag("--csv-raw", flags.raw_csv,
                "no apostrophe before cells that a spreadsheet would compute")
       ->group(group);
+  setting_flag(app, setting::kSkipSimilar, flags.skip_similar, {.group = group, .bare = "6"});
   integer_flag(app, "--batch-size", flags.batch_size, 1, 256, "texts written at once")
       ->group(group);
 }
@@ -446,8 +462,9 @@ void add_caption(CLI::App& root, Session& session) {
       root.add_subcommand("caption", "describe images, or answer questions about them");
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
-                  "images, videos, folders, WebDataset shards (.tar), lists (.jsonl); or status "
-                  "or merge and an output or a folder (a folder of that name: ./status)");
+                  "images, videos, folders, WebDataset shards (.tar, .tar.gz, .tar.zst), lists "
+                  "(.jsonl); or status or merge and an output or a folder (a folder of that "
+                  "name: ./status)");
   app->add_option("--image", flags->images, "an image of one question; several for one prompt")
       ->allow_extra_args(false);
   add_video_flags(*app, flags->videos);

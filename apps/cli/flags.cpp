@@ -233,21 +233,21 @@ CLI::Option* text_flag(CLI::App& app, const std::string& names, std::optional<st
 }
 
 CLI::Option* choice_flag(CLI::App& app, const std::string& names, std::string& target,
-                         const std::vector<std::string>& choices, const std::string& help) {
+                         const std::vector<std::string>& choices, const std::string& help,
+                         const std::vector<std::string>& old_choices) {
   const std::string flag = first_long_name(names);
   std::string list;
   for (const std::string& choice : choices) list += (list.empty() ? "" : "|") + choice;
+  std::vector<std::string> known = choices;
+  known.insert(known.end(), old_choices.begin(), old_choices.end());
   return app
       .add_option_function<std::string>(
           names,
-          [&target, flag, choices, list](const std::string& text) {
-            for (const std::string& choice : choices) {
-              if (choice == text) {
-                target = text;
-                return;
-              }
+          [&target, flag, known, list](const std::string& text) {
+            if (std::find(known.begin(), known.end(), text) == known.end()) {
+              refuse_option(flag, list, "'" + text + "'");
             }
-            refuse_option(flag, list, "'" + text + "'");
+            target = text;
           },
           help)
       ->type_name(list)

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct InspectFlags {
   std::optional<std::string> model;
-  bool memory = false, tensors = false;
+  bool memory = false, tensors = false, folder = false;
   std::int64_t batch_size = 1;
   SettingValues sampling;
   std::optional<std::string> prompt;
@@ -200,6 +200,9 @@ int run_inspect(const Session& session, InspectFlags flags) {
     print_fields(out, "", false);
   }
   if (flags.tensors) print_tensors(session, tensors);
+  if (flags.folder && captions_images(resolve_model(question.model))) {
+    print_captioner_keys(session, question);
+  }
   return 0;
 }
 
@@ -213,6 +216,8 @@ void add_inspect(CLI::App& root, Session& session) {
   app->add_flag("--memory", flags->memory,
                 "what generating or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");
+  app->add_flag("--folder", flags->folder,
+                "every key of a describing model's files: used, without effect, not followed, unknown");
   setting_flag(*app, setting::kBatchSize, flags->batch_size,
                {.help = "--memory: images or texts at once"});
   setting_flag(*app, setting::kGuidance, flags->sampling, {.help = "--memory: 1 = one branch"});

@@ -5,6 +5,7 @@
 
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_task.h"
@@ -102,6 +103,11 @@ Json captioner_json(const CaptionerQuestion& question) {
       {"positions", text_places(whole.model)}};
   if (question.memory) out["memory"] = memory_json(task, asked, image);
   return out;
+}
+
+void print_captioner_keys(const Session& session, const CaptionerQuestion& question) {
+  Runtime runtime;
+  print_keys(session, open_task(runtime, question).model().describe());
 }
 
 std::vector<TensorSpec> captioner_tensors(const CaptionerQuestion& question) {

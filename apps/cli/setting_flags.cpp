@@ -1,6 +1,7 @@
 #include "apps/cli/setting_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <set>
 
 #include "engine/core/error.h"
@@ -41,6 +42,7 @@ std::string help_of(const Setting& row, const FlagText& text) {
 std::string type_of(const Setting& row) {
   if (row.kind == SettingKind::kChoice) return choices_with(row, "|");
   if (row.kind == SettingKind::kInteger) return "N";
+  if (row.kind == SettingKind::kIds) return "IDS";
   return row.kind == SettingKind::kNumber ? "X" : "TEXT";
 }
 
@@ -52,6 +54,12 @@ CLI::Option* add(CLI::App& app, const Setting& row, const FlagText& text, Take t
     option = app.add_flag_function(
         names, [take](std::int64_t count) { take(SettingValue{count > 0 ? 1.0 : 0.0}); },
         help_of(row, text));
+  } else if (!text.bare.empty()) {
+    const std::string bare(text.bare);
+    const auto given = std::make_shared<std::string>();
+    option = app.add_flag(names + "{" + bare + "}", *given,
+                          help_of(row, text) + "; " + bare + " without =N");
+    option->each([take, &row, given](const std::string& value) { take(read(row, value)); });
   } else {
     option = app.add_option_function<std::string>(
                     names, [take, &row](const std::string& given) { take(read(row, given)); },

@@ -19,7 +19,8 @@
 namespace tessera {
 
 // What an item is, as the field "kind" says it.
-inline constexpr const char* kImageKind = "picture";
+inline constexpr const char* kImageKind = "image";
+inline constexpr const char* kOldImageKind = "picture";  // the same, in older jobs
 inline constexpr const char* kVideoKind = "video";
 
 // What a job says about one image or video. Empty values come from flags, then from the model's
@@ -31,7 +32,7 @@ struct JobItem {
   std::optional<std::string> negative_prompt;
   std::optional<std::int64_t> seed;  // 0 to kMaxJobSeed
   SettingValues settings;            // rows with the door kField that have no member here
-  std::optional<std::string> kind;   // kImageKind, which stands for none, or kVideoKind
+  std::optional<std::string> kind;   // kImageKind (or the old one), the same as none, or kVideoKind
   // Of videos alone.
   std::optional<std::int64_t> frames, fps;                       // of the whole video; a second
   std::optional<std::string> container;                          // an ending without its dot

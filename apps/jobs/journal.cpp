@@ -259,6 +259,7 @@ void Journal::note_state(const Json& record) {
   const std::string id = record.value("id", std::string());
   if (state == "done") states_[id] = ItemState::kDone;
   if (state == "skipped") states_[id] = ItemState::kSkipped;
+  if (state == "repeats") states_[id] = ItemState::kRepeats;
   failures_.erase(id);
   if (state != "failed") return;
   states_[id] = ItemState::kFailed;
@@ -299,6 +300,7 @@ Journal::Totals Journal::totals() const {
     if (state == ItemState::kDone) ++out.done;
     if (state == ItemState::kSkipped) ++out.skipped;
     if (state == ItemState::kFailed) ++out.failed;
+    if (state == ItemState::kRepeats) ++out.repeats;
   }
   return out;
 }

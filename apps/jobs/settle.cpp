@@ -112,7 +112,7 @@ std::vector<SettledItem> settle_items(std::span<const JobItem> items, const JobD
     for (const JobField& field : job_fields()) {
       if (field.integer != &JobItem::seed) fill_job_field(own, field, defaults.fields);
     }
-    if (own.kind == kImageKind) own.kind.reset();
+    if (own.kind == kImageKind || own.kind == kOldImageKind) own.kind.reset();
     check_kind(own, out.empty() ? own : out.front().item, file);
     if (own.is_video() != names.of_videos()) {
       refuse_kind(file, own, "a --name that ends as a " + kind_name(own.is_video()) + " does",

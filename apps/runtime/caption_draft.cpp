@@ -131,6 +131,7 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const DescribeQuestion& que
   stream.grammar = VocabularyGrammar::line(to_size(logit_ids()), to_size(text.max_tokens));
   stream.dist = text.dist;
   stream.stops = text.stops;
+  stream.processed = text.processed;
   stream.in_parts = true;
   if (later) {
     stream.settle = [this, watch, prepared = out.get(), seed = text.seed,

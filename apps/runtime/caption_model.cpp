@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/runtime/split_prompt.h"
 #include "apps/runtime/video_prompt.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
+#include "engine/core/storage.h"
+#include "engine/families/describe.h"
+#include "engine/families/generation_defaults.h"
 #include "engine/families/linked_models.h"
 
 namespace tessera {
@@ -23,6 +27,15 @@ namespace fs = std::filesystem;
                .where = std::move(where),
                .expected = std::move(expected),
                .found = std::move(found)});
+}
+
+// Of generation_config.json, where the folder has one.
+SettingValues read_sampling_defaults(const ModelSpec& spec) {
+  const fs::path path = spec.folder / "generation_config.json";
+  if (!file_exists(path)) return {};
+  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
+  if (!json.is_object()) return {};
+  return read_processors(JsonReader(json, path.string()), spec.model.vocab);
 }
 
 // eos_token_id of the generation configuration, or of the model's: one id or several.
@@ -67,19 +80,8 @@ std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& 
                                std::int64_t width) {
   const ConstTensorView* view = checkpoint.find(name);
   expects(view != nullptr, "the checkpoint was checked");
-  std::vector<float> out;
-  for (std::int64_t i = 0; i < width; ++i) {
-    switch (view->dtype) {
-      case DType::kF32:
-        out.push_back(static_cast<const float*>(view->data)[i]);
-        break;
-      case DType::kBF16:
-        out.push_back(bf16_to_float(static_cast<const std::uint16_t*>(view->data)[i]));
-        break;
-      default:
-        out.push_back(f16_to_float(static_cast<const std::uint16_t*>(view->data)[i]));
-    }
-  }
+  std::vector<float> out(static_cast<std::size_t>(width));
+  read_numbers(*view, 0, 1, width, out.data());
   return out;
 }
 
@@ -127,10 +129,14 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   }
   turn.parts.push_back({false, question});
   const Prompt prompt = chat_prompt(*chat_, {turn}, true);
-  const auto ids = encode_prompt(*tokenizer_, expand_images(*chat_, prompt, layouts));
+  const Prompt expanded = expand_images(*chat_, prompt, layouts);
+  const bool token = describe().image_id < spec().model.vocab;
+  const auto ids = token ? encode_prompt(*tokenizer_, expanded)
+                         : encode_around_images(*tokenizer_, expanded, chat_->image,
+                                                describe().image_id);
   std::int64_t placeholders = 0;
   for (const std::int32_t id : ids) {
-    checked_id(spec(), id, "prompt");
+    if (token || id != describe().image_id) checked_id(spec(), id, "prompt");
     placeholders += id == describe().image_id || id == describe().video_id ? 1 : 0;
   }
   if (placeholders != wanted) {
@@ -159,8 +165,10 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
     if (!id) refuse_file(folder / "tokenizer.json", describe.image_token, "this token", "none");
     describe.image_id = *id;
   }
-  checked_id(spec, describe.image_id, "image_token_id");
+  const bool no_token = describe.image_id == spec.model.vocab;
+  if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
   describe.stops = read_stops(spec, tokenizer);
+  describe.sampling = read_sampling_defaults(spec);
   for (const ChatChoice& choice : describe.chats) {
     if (!choice.requires_token.empty() && !tokenizer.id_of(choice.requires_token)) continue;
     out->chat_ = choice.form;
@@ -168,7 +176,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   }
   expects(out->chat_ != nullptr, "the last form of a family asks for no token");
   const std::string_view placeholder = out->chat_->image;
-  if (tokenizer.id_of(placeholder) != describe.image_id) {
+  if (!no_token && tokenizer.id_of(placeholder) != describe.image_id) {
     refuse_file(folder / "tokenizer.json", std::string(placeholder),
                 "this token at id " + std::to_string(describe.image_id), "another id or none");
   }
@@ -176,9 +184,12 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
 }
 
 DType CaptionModel::stored() const {
-  const ConstTensorView* table = weights().find(spec().names.prompt_table);
-  expects(table != nullptr, "the checkpoint was checked");
-  return table->dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
+  const auto exact = [&](const TensorSpec& tensor) {
+    const ConstTensorView* view = weights().find(tensor.name);
+    return tensor.shape.rank() < 2 || view == nullptr || view->dtype == DType::kBF16;
+  };
+  const std::vector<TensorSpec> tensors = describing_tensors(spec());
+  return std::all_of(tensors.begin(), tensors.end(), exact) ? DType::kBF16 : DType::kF32;
 }
 
 StreamModel CaptionModel::load_text(Backend& backend, DType storage) const {

@@ -35,7 +35,8 @@ class CaptionModel {
   const TokenModel& text() const { return *text_; }
   const VisualEncoder& images() const { return *images_; }
   const Checkpoint& weights() const { return *opened_.weights; }
-  DType stored() const;  // as the weight file has them
+  // bf16 where that keeps every matrix as the weight file has it, else f32: f16 is not rounded.
+  DType stored() const;
 
   // Ids of a question about images or videos of these plans: a placeholder id for every visual
   // token, describe().image_id or, where videos have one of their own, describe().video_id. Error

@@ -4,7 +4,7 @@
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
-#include "engine/core/index.h"
+#include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -50,7 +50,9 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                    std::to_string(options_.max_tokens));
   }
   pruning(options_.prune);
-  dist_ = settle_dist({.guidance = 1, .temperature = 0}, options_.sampling);
+  check_processors(settle_dist({}, options_.sampling), model_->spec().model.vocab);
+  dist_ = settle_dist({.guidance = 1, .temperature = 0}, model_->describe().sampling);
+  dist_ = settle_dist(dist_, options_.sampling);
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }
 

@@ -232,6 +232,7 @@ void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64
                    .next_position = rows.next_place,
                    .cuts = rows.cuts.get()};
   stream.before = std::move(rows.text);
+  stream.processed = std::move(work.prompt.ids);
   stream.stops = model_.model().describe().stops;
   stream.max_tokens = model_.options().max_tokens;
   stream.dist = model_.dist();
@@ -286,6 +287,12 @@ void DescribeSubmission::fail(Caption caption, const ErrorInfo& error) {
 std::optional<NextStream> DescribeSubmission::admit() {
   Arrival arrival = std::move(arrived_.front());
   arrived_.pop_front();
+  if (arrival.prepared.repeats) {
+    Caption caption = caption_of(arrival.prepared);
+    caption.repeats = std::move(arrival.prepared.repeats);
+    listener_.on_caption(std::move(caption));
+    return std::nullopt;
+  }
   ErrorInfo why;
   try {
     std::unique_ptr<Work> work = prepare(arrival);

@@ -54,7 +54,7 @@ Json facts_json(const ImageFacts& facts) {
               {"backend", facts.backend},
               {"seed", facts.seed}});
   write_settings(out, facts);
-  write_settings(out, facts.dist);
+  write_dist(out, facts.dist);
   write_method_names(out, facts.method);
   out.update({{"preserves_distribution", facts.preserves_distribution}, {"tokens", facts.tokens}});
   if (!facts.method.adaptive) {
@@ -116,7 +116,9 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
       "dtype",          "backend", "seed",   "preserves_distribution", "tokens", "passes",
       "tokens_per_pass"};
   for (const auto& bound : ImageFacts::rows()) known.push_back(bound.row->record);
-  for (const auto& bound : DistributionSettings::rows()) known.push_back(bound.row->record);
+  for (const auto& bound : DistributionSettings::rows()) {
+    if (bound.row->doors.has(Door::kRecord)) known.push_back(bound.row->record);
+  }
   for (const std::string_view key : method_record_keys()) known.push_back(key);
   reader.only(known);
   reader.integer("version", kFactsVersion, kFactsVersion);
@@ -133,9 +135,7 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   for (const auto& bound : ImageFacts::rows()) {
     assign(facts, bound, read_setting(reader, *bound.row));
   }
-  for (const auto& bound : DistributionSettings::rows()) {
-    assign(facts.dist, bound, read_setting(reader, *bound.row));
-  }
+  facts.dist = read_dist(reader);
   facts.method = read_method(reader);
   facts.draft_model = reader.string_or(setting::kModelDraft.record, "");
   facts.preserves_distribution = reader.boolean_or("preserves_distribution", false);

@@ -6,7 +6,7 @@
 #include "apps/runtime/draft_table_file.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
-#include "engine/core/index.h"
+#include "engine/sampling/processors.h"
 
 namespace tessera {
 
@@ -59,6 +59,8 @@ void GeneratorModel::open_draft(bool wanted) {
 PreparedRequest GeneratorModel::prepare(const std::string& prompt,
                                         const std::optional<std::string>& negative,
                                         const DistributionSettings& dist, std::uint64_t seed) const {
+  check_processors(dist, static_cast<std::int64_t>(config().grammar().codes));
+  check_processors(dist, static_cast<std::int64_t>(config().grammar().codes));
   PreparedRequest out;
   out.item.dist = dist;
   out.item.seed = seed;

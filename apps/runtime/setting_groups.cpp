@@ -25,6 +25,7 @@ constexpr DoorName kDoors[] = {{Door::kGenerate, "generate", 'G'}, {Door::kVideo
 std::string value_text(const Setting& row) {
   if (row.kind == SettingKind::kSwitch) return "switch";
   if (row.kind == SettingKind::kText) return "text";
+  if (row.kind == SettingKind::kIds) return row.high == 1 ? "ids" : "sequences of ids";
   if (row.is_text()) {
     std::string out;
     for (const std::string_view choice : row.choices()) {

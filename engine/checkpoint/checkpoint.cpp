@@ -19,13 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Where a tensor's bytes come from; no file: memory of our own.
-struct Origin {
-  int file = -1;
-  std::size_t offset = 0;
-  std::size_t length = 0;
-};
-
 [[noreturn]] void refuse_folder(const char* code, const fs::path& file, std::string where,
                                 std::string expected, std::string found, std::string hint = {}) {
   throw Error({.kind = ErrorKind::kModel,
@@ -95,6 +88,13 @@ bool is_aligned(const void* data, DType dtype) {
 }  // namespace
 
 struct Checkpoint::Impl {
+  // Where a tensor's bytes come from; no file: memory of our own.
+  struct Origin {
+    int file = -1;
+    std::size_t offset = 0;
+    std::size_t length = 0;
+  };
+
   std::string label;
   std::vector<MappedFile> files;
   std::vector<Tensor> owned;
@@ -112,6 +112,7 @@ struct Checkpoint::Impl {
     files.emplace_back(path);
     const MappedFile& file = files.back();
     const std::string name = path.filename().string();
+    refuse_pointer(file, path);
     const bool torch = !name.ends_with(".safetensors") &&
                        (looks_like_torch_file(file.bytes()) || is_torch_name(name));
     Container container = torch ? parse_torch_file(file.bytes(), path.string())
@@ -119,6 +120,17 @@ struct Checkpoint::Impl {
     std::uint64_t copied = 0;
     for (const StoredTensor& stored : container.tensors) add_stored(file, stored, copied);
     metadata.merge(container.metadata);
+  }
+
+  // What git leaves in the place of a large file until git-lfs fetches it.
+  static void refuse_pointer(const MappedFile& file, const fs::path& path) {
+    constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+    if (file.bytes().size() < kBegin.size() ||
+        std::memcmp(file.bytes().data(), kBegin.data(), kBegin.size()) != 0) {
+      return;
+    }
+    refuse_folder("E_CKPT_POINTER", path, "", "weights", "a git-lfs pointer to them",
+                  "run `git lfs pull` in this folder, or download the file itself");
   }
 
   // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies
@@ -229,10 +241,29 @@ Checkpoint Checkpoint::from_tensors(std::string label, std::map<std::string, Ten
   impl->label = std::move(label);
   for (auto& [name, tensor] : tensors) {
     impl->tensors.emplace(name, std::as_const(tensor).view());
-    impl->origins.emplace(name, Origin{});
+    impl->origins.emplace(name, Impl::Origin{});
     impl->owned.push_back(std::move(tensor));
   }
   return Checkpoint(std::move(impl));
+}
+
+void Checkpoint::add(Checkpoint other) {
+  const int first = static_cast<int>(impl_->files.size());
+  for (auto& [name, origin] : other.impl_->origins) {
+    if (const auto known = impl_->origins.find(name); known != impl_->origins.end()) {
+      refuse_folder("E_CKPT_DUPLICATE", other.file_of(name), tensor_place(name),
+                    "each tensor in one file",
+                    "it in " + impl_->file_name(known->second.file) + " too");
+    }
+  }
+  for (auto& [name, origin] : other.impl_->origins) {
+    Origin moved = origin;
+    if (moved.file >= 0) moved.file += first;
+    impl_->origins.emplace(name, moved);
+  }
+  impl_->tensors.merge(other.impl_->tensors);
+  for (MappedFile& file : other.impl_->files) impl_->files.push_back(std::move(file));
+  for (Tensor& tensor : other.impl_->owned) impl_->owned.push_back(std::move(tensor));
 }
 
 const ConstTensorView* Checkpoint::find(std::string_view name) const {
@@ -274,7 +305,7 @@ void Checkpoint::release(std::string_view name) const {
 void Checkpoint::release(std::string_view name, std::size_t begin, std::size_t end) const {
   const auto found = impl_->origins.find(name);
   if (found == impl_->origins.end() || found->second.file < 0) return;
-  const Origin& origin = found->second;
+  const Impl::Origin& origin = found->second;
   expects(begin <= end && end <= origin.length, "a range of the tensor");
   nth(impl_->files, origin.file).release(origin.offset + begin, end - begin);
 }

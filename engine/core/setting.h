@@ -27,6 +27,7 @@ enum class SettingKind : std::uint8_t {
   kChoice,  // one of choices()
   kName,    // the same; the table that knows the names refuses others
   kText,
+  kIds,  // sequences of token ids, of `high` ids at most: "5,6 7" is one of one id and one of two
 };
 
 // Where a setting can be given, and where it is written down.
@@ -117,6 +118,13 @@ double clamped(const Setting& row, double value);
 std::optional<SettingValue> parse_setting(const Setting& row, std::string_view text);
 std::string setting_text(const Setting& row, const SettingValue& value);
 SettingValue fallback_of(const Setting& row);
+
+// Sequences of token ids.
+using IdLists = std::vector<std::vector<std::int32_t>>;
+// Ids parted by spaces, sequences by commas; an empty text has none. Empty where the text is no value
+// of the row.
+std::optional<IdLists> parse_ids(const Setting& row, std::string_view text);
+std::string ids_text(const IdLists& lists);
 
 // What was given, by row.
 class SettingValues {

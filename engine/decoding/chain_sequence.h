@@ -41,6 +41,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
         drafts_(window - 1, grammar, parts.needs_dists() ? side : DraftDistributions::kForgotten),
         row_numbers_(window) {
     std::iota(row_numbers_.begin(), row_numbers_.end(), 0);
+    if (this->processes()) fed_.reserve(window);
     meters_.start(total_, window);
   }
 
@@ -70,6 +71,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   std::span<const std::int32_t> kept_rows() const override { return {row_numbers_.data(), kept_}; }
 
   void verify(RawRows<Real> raw, std::size_t usable) override {
+    this->begin_rows();
     HostRows rows(*this, raw);
     settle(rows, usable);
   }
@@ -136,7 +138,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
         : Base::HostVerdicts(of, rows), chain(of), before(of.tokens_.size()) {}
 
     Verdict<Real> test(std::size_t depth) override {
-      this->target = chain.process(before + depth, this->raw(depth));
+      this->target = chain.process(before + depth, this->raw(depth), depth);
       const Decision<Real> of_draft = chain.test_draft(this->target, depth);
       Verdict<Real> out;
       out.accepted = of_draft.accepted;
@@ -152,6 +154,13 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     ChainSequence& chain;
     std::size_t before;  // tokens that were committed when the pass began
   };
+
+  void note_rows() override { fed_.assign(drafts_.tokens().begin(), drafts_.tokens().end()); }
+  void stand_before(std::size_t row, std::size_t position,
+                    std::vector<std::int32_t>& out) const override {
+    Base::stand_before(row, position, out);
+    out.insert(out.end(), fed_.begin(), fed_.begin() + static_cast<std::ptrdiff_t>(row));
+  }
 
   // What the image so far leaves of its share of the budget.
   Real excess_left() const {
@@ -174,7 +183,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   Redraft<Real> redraft_row(std::size_t position, const RawRow<Real>& raw, std::size_t j) {
     const bool is_last = j == drafts_.size();
     const bool with_probs = drafts_.keeps_dists() || parts_.redraft_policy->needs_probs();
-    const TargetRow<Real> row = this->process(position, raw, with_probs);
+    const TargetRow<Real> row = this->process(position, raw, j, with_probs);
     const DraftDistribution<Real> old = is_last ? DraftDistribution<Real>{} : drafts_.dist(j);
     const std::int32_t token = parts_.redraft_policy->redraft(
         row, is_last ? nullptr : &old, is_last ? -1 : drafts_.token(j),
@@ -200,6 +209,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   ChainParts<Real, Random> parts_;
   DraftWindow<Real> drafts_;
   std::vector<std::int32_t> row_numbers_;  // 0, 1, ...
+  std::vector<std::int32_t> fed_;          // drafts of the pass, where logits processors read them
   std::size_t kept_ = 0;
 };
 

@@ -3,6 +3,14 @@
 
 namespace tessera {
 
+void add_edits(DeviceBatch& batch, std::size_t number, const RowEdits& edits) {
+  VerifiedRow& row = batch.rows[number];
+  row.edits_begin = static_cast<std::int32_t>(batch.edits.size());
+  row.edits = static_cast<std::int32_t>(edits.edits.size());
+  row.only = edits.only ? 1 : 0;
+  batch.edits.insert(batch.edits.end(), edits.edits.begin(), edits.edits.end());
+}
+
 VerifiedDistribution verified_dist(const DistributionSettings& dist) {
   return {.guidance = dist.guidance,
           .temperature = dist.temperature,

@@ -220,7 +220,21 @@ void DeviceVerifier::add(const StreamRows& rows) {
     if (!sequence.dist().guided()) continue;
     row.uncond = narrow<std::int32_t>(cond + to_index(rows.rows));
   }
+  if (sequence.processes()) {
+    add_edits_of(sequence, static_cast<std::size_t>(first), item.position);
+  }
   streams_.push_back(&sequence);
+}
+
+// Rows whose id is forced are not read.
+void DeviceVerifier::add_edits_of(LoopSequence& sequence, std::size_t first, std::size_t position) {
+  sequence.begin_rows();
+  for (std::size_t number = first; number < batch_.rows.size(); ++number) {
+    const VerifiedRow& row = batch_.rows[number];
+    if (row.forced >= 0) continue;
+    const std::size_t place = position + static_cast<std::size_t>(row.place);
+    add_edits(batch_, number, sequence.edits_of(number - first, place));
+  }
 }
 
 void DeviceVerifier::read(ModelPass& pass, std::size_t space) {
@@ -229,7 +243,8 @@ void DeviceVerifier::read(ModelPass& pass, std::size_t space) {
 }
 
 void DeviceVerifier::read(ConstTensorView logits) {
-  verifier_->verify({logits, batch_.items, batch_.rows, batch_.nodes, guest_dists()});
+  verifier_->verify(
+      {logits, batch_.items, batch_.rows, batch_.nodes, guest_dists(), batch_.edits});
   row_records_ = verifier_->rows();
   item_records_ = verifier_->items();
 }

@@ -33,6 +33,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
         slot_of_(total_, -1),
         filled_(row_count(grammar), 0),
         fed_(filled_.size(), 0) {
+    if (this->processes()) fed_grid_.reserve(total_);
     lines_.reserve(filled_.size());
     kept_.reserve(filled_.size());
     meters_.start(total_, max_rows(grammar));
@@ -118,6 +119,14 @@ class RowSequence final : public TokenSequence<Real, Random> {
     bool stands_in = false;
   };
 
+  void note_rows() override { fed_grid_.assign(grid_.begin(), grid_.end()); }
+  // Tokens of this pass are not known yet, wherever they stand.
+  void stand_before(std::size_t, std::size_t position,
+                    std::vector<std::int32_t>& out) const override {
+    out.insert(out.end(), fed_grid_.begin(),
+               fed_grid_.begin() + static_cast<std::ptrdiff_t>(position));
+  }
+
   static std::size_t row_count(const VocabularyGrammar& grammar) {
     return (grammar.length() + grammar.stride() - 1) / grammar.stride();
   }
@@ -164,6 +173,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
   std::vector<Line> lines_;  // of the next pass; none before the first one
   std::size_t lead_;
   std::vector<std::int32_t> grid_;         // [total] tokens by position, -1 = not yet
+  std::vector<std::int32_t> fed_grid_;     // the same before the pass, where processors read it
   std::vector<std::int32_t> slot_of_;      // [total] cached image row of a position, -1 = none
   std::vector<std::size_t> filled_, fed_;  // [rows] tokens that stand, tokens that are cached
   std::size_t cached_ = 0;                 // image rows

@@ -71,6 +71,9 @@ struct Stream {
   std::int64_t max_tokens = 0;            // of a grammar of one line; 0 = the grammar's length
   std::vector<std::int32_t> stops = {};   // ids that end the stream; the stop is among its tokens
   std::vector<std::int32_t> before = {};  // ids of the prompt's text, which drafters may copy from
+  // Ids of the prompt as logits processors count them, those that stand for visual tokens too; of the
+  // stream's own token space, and of its first part alone.
+  std::vector<std::int32_t> processed = {};
   // A stream that switches its grammar begins under the first of these; then distribution, grammar and stops
   // above are not read, max_tokens is that of the whole stream, nothing is given, nothing traced or
   // held. Each part has its own noise (part_random), and its positions begin at 0.

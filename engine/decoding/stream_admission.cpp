@@ -101,6 +101,7 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
   expects(grammar.has_value(), "the first part has room");
   begin_part(slot, number, *grammar);
   slot.sequence->stand_after(own.before);
+  slot.sequence->process_after(own.processed);
   slot.sequence->begin_with(own.given);
   const std::size_t most =
       own.grammars.empty() ? slot.sequence->grammar().length() : to_size(own.max_tokens);

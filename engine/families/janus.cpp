@@ -481,6 +481,8 @@ PreprocessPolicy original_policy() { return longest_side("janus", SideRounding::
 PreprocessPolicy port_policy() { return longest_side("janus-hf", SideRounding::kHalfToEven); }
 
 constexpr PolicyMaker kPolicies[] = {original_policy, port_policy};
+constexpr std::string_view kPortProcessors[] = {"JanusImageProcessor"};
+constexpr std::string_view kOriginalProcessors[] = {"VLMImageProcessor"};
 
 // --- describing: prompts -------------------------------------------------------------------------
 
@@ -527,7 +529,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kLanguages,
      .layouts = kPortLayouts,
-     .policy = [](const JsonReader&) { return port_policy(); },
+     .policy = port_policy,
+     .processors = kPortProcessors,
      .chats = kChats,
      .image_key = "image_token_id",
      .image_id = 100581,
@@ -538,7 +541,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "language_config",
      .languages = kLanguages,
      .layouts = kOriginalLayouts,
-     .policy = [](const JsonReader&) { return original_policy(); },
+     .policy = original_policy,
+     .processors = kOriginalProcessors,
      .size_key = "params",
      .chats = kChats,
      .image_key = "image_token_id",

@@ -26,6 +26,11 @@ TensorView rows_of(TensorView matrix, std::int64_t first, std::int64_t rows) {
   return {view.dtype, view.shape, const_cast<void*>(view.data), view.device};
 }
 
+// A bias, or none.
+ConstTensorView bias_view(const Tensor& bias) {
+  return bias.empty() ? ConstTensorView{} : bias.view();
+}
+
 }  // namespace
 
 std::size_t TransformerWeights::bytes() const {
@@ -35,6 +40,9 @@ std::size_t TransformerWeights::bytes() const {
            layer.qkv_bias.bytes() + layer.out.packed.bytes() + layer.gate_up.packed.bytes() +
            layer.down.packed.bytes() + layer.q_norm.bytes() + layer.k_norm.bytes() +
            layer.cross.bytes();
+    for (const Tensor* bias : {&layer.out_bias, &layer.gate_up_bias, &layer.down_bias}) {
+      sum += bias->empty() ? 0 : bias->bytes();
+    }
   }
   return sum;
 }
@@ -282,7 +290,7 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
 
   ops::normed_linear(
       *backend_, x, weights.attention_norm.view(), config_.norm_eps, weights.qkv,
-      config_.qkv_bias ? ConstTensorView(weights.qkv_bias.view()) : ConstTensorView{}, normed, qkv);
+      bias_view(weights.qkv_bias), normed, qkv);
   const TensorView q_heads = heads_of(q, config_.heads);
   const std::span<const std::int64_t> slots = slots_of(chunk, layer, cache);
   ops::qkv_rope(*backend_, {.qkv = qkv,
@@ -302,8 +310,8 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
                              .segments = segments_of(chunk, layer, cache),
-                             .scale = 1.0f / std::sqrt(to_float(config_.head_dim))});
-  ops::linear_add(*backend_, mixed, weights.out, {}, x, normed);
+                             .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
+  ops::linear_add(*backend_, mixed, weights.out, bias_view(weights.out_bias), x, normed);
   arena.rewind(mark);
 }
 
@@ -404,10 +412,16 @@ void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std
   const TensorView normed = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
   const TensorView gate_up = arena.take(DType::kF32, Shape{chunk.rows, 2 * config_.ffn_width});
   const TensorView gated = arena.take(DType::kF32, Shape{chunk.rows, config_.ffn_width});
-  ops::normed_gated_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, weights.gate_up,
-                           normed, gate_up, gated);
+  if (config_.ffn_bias) {
+    ops::normed_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, weights.gate_up,
+                       bias_view(weights.gate_up_bias), normed, gate_up);
+    ops::silu_mul(*backend_, gate_up, gated);
+  } else {
+    ops::normed_gated_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps,
+                             weights.gate_up, normed, gate_up, gated);
+  }
   if (taps.observer != nullptr) taps.observer->activations(layer, chunk.first, gated);
-  ops::linear_add(*backend_, gated, weights.down, {}, x, normed);
+  ops::linear_add(*backend_, gated, weights.down, bias_view(weights.down_bias), x, normed);
   arena.rewind(mark);
 }
 

@@ -11,20 +11,22 @@ namespace tessera {
 
 namespace {
 
+// theta^(2 i / width) in f32.
+float rope_power(double theta, std::int64_t width, std::int64_t i) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(width);
+  return static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+}
+
 // theta^(-2 i / width) for i < count, as f32 of the f32 power (the reference computes 1 / power).
 std::vector<float> inverse_frequencies(double theta, std::int64_t width, std::int64_t count) {
   std::vector<float> out(to_size(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    const float exponent = to_float(2 * i) / to_float(width);
-    const float power = to_float(std::pow(theta, double{exponent}));
-    nth(out, i) = 1.0f / power;
+    out[static_cast<std::size_t>(i)] = 1.0f / rope_power(theta, width, i);
   }
   return out;
 }
 
-// In f32, as the reference has it.
-void stretch_frequencies(const RopeStretch& stretch, std::vector<float>& frequencies) {
-  if (stretch.factor == 1.0) return;
+void stretch_llama3(const RopeStretch& stretch, std::vector<float>& frequencies) {
   constexpr float kTurn = 6.283185307179586f;
   const auto factor = to_float(stretch.factor);
   const auto original = to_float(stretch.original);
@@ -37,6 +39,58 @@ void stretch_frequencies(const RopeStretch& stretch, std::vector<float>& frequen
       const float smooth = (original / wave - low) / (high - low);
       frequency = (1.0f - smooth) * frequency / factor + smooth * frequency;
     }
+  }
+}
+
+// The pair, as a fraction, that turns so many times within the original positions.
+double pair_of_turns(const RopeSpec& spec, double turns, double head_dim) {
+  constexpr double kTurn = 6.283185307179586;
+  const double original = static_cast<double>(spec.stretch.original);
+  return head_dim * std::log(original / (turns * kTurn)) / (2.0 * std::log(spec.theta));
+}
+
+void stretch_yarn(const RopeSpec& spec, std::int64_t head_dim, std::vector<float>& frequencies) {
+  const RopeStretch& stretch = spec.stretch;
+  const auto width = static_cast<double>(head_dim);
+  double low = pair_of_turns(spec, stretch.fast, width);
+  double high = pair_of_turns(spec, stretch.slow, width);
+  if (stretch.whole) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, width - 1.0);
+  if (low == high) high += 0.001;
+  const auto factor = static_cast<float>(stretch.factor);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const float place =
+        (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float kept = 1.0f - std::clamp(place, 0.0f, 1.0f);
+    const float power = rope_power(spec.theta, head_dim, static_cast<std::int64_t>(i));
+    frequencies[i] = 1.0f / (factor * power) * (1.0f - kept) + frequencies[i] * kept;
+  }
+}
+
+void stretch_frequencies(const RopeSpec& spec, std::int64_t head_dim,
+                         std::vector<float>& frequencies) {
+  const RopeStretch& stretch = spec.stretch;
+  switch (stretch.kind) {
+    case RopeKind::kPlain:
+      return;
+    case RopeKind::kLinear:
+      for (float& frequency : frequencies) frequency /= static_cast<float>(stretch.factor);
+      return;
+    case RopeKind::kLlama3:
+      return stretch_llama3(stretch, frequencies);
+    case RopeKind::kYarn:
+      return stretch_yarn(spec, head_dim, frequencies);
+    case RopeKind::kDivided:
+      expects(stretch.divisors.size() == frequencies.size(), "a divisor for every pair");
+      for (std::size_t i = 0; i < frequencies.size(); ++i) {
+        const float power = rope_power(spec.theta, head_dim, static_cast<std::int64_t>(i));
+        frequencies[i] = 1.0f / (static_cast<float>(stretch.divisors[i]) * power);
+      }
+      return;
   }
 }
 
@@ -53,12 +107,16 @@ struct HostTable {
 
 void fill_one_d(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
   std::vector<float> frequency = inverse_frequencies(spec.theta, head_dim, table.half);
-  stretch_frequencies(spec.stretch, frequency);
+  stretch_frequencies(spec, head_dim, frequency);
   for (std::int64_t position = 0; position < spec.positions; ++position) {
     for (std::int64_t i = 0; i < table.half; ++i) {
       table.turn(position, i, to_float(position) * nth(frequency, i));
     }
   }
+  if (spec.stretch.scale == 1.0) return;
+  const auto scale = static_cast<float>(spec.stretch.scale);
+  for (float& value : table.cos) value *= scale;
+  for (float& value : table.sin) value *= scale;
 }
 
 void fill_grid(const RopeSpec& spec, HostTable& table) {
@@ -148,7 +206,8 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
     round_to_bf16(table.cos);
     round_to_bf16(table.sin);
   }
-  return {upload(backend, table.cos, shape), upload(backend, table.sin, shape), spec.pairing};
+  return {upload(backend, table.cos, shape), upload(backend, table.sin, shape), spec.pairing,
+          spec.stretch.scale};
 }
 
 Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t width) {
@@ -187,6 +246,7 @@ void fill_turns(Backend& backend, const RopeTable& table, std::span<const std::i
   backend.download(table.sin.view(), sines.view());
   backend.synchronize();
   const std::int64_t rows = table.cos.shape()[0], half = table.cos.shape()[1];
+  const double length = table.scale * table.scale;
   for (std::size_t turn = 0; turn < from.size(); ++turn) {
     expects(from[turn] >= 0 && from[turn] < rows && to[turn] >= 0 && to[turn] < rows,
             "the rotary table has both rows");
@@ -194,8 +254,8 @@ void fill_turns(Backend& backend, const RopeTable& table, std::span<const std::i
       const std::int64_t a = from[turn] * half + pair, b = to[turn] * half + pair;
       const double cos_a = cosines.f32()[a], sin_a = sines.f32()[a];
       const double cos_b = cosines.f32()[b], sin_b = sines.f32()[b];
-      *cos++ = to_float(cos_b * cos_a + sin_b * sin_a);
-      *sin++ = to_float(sin_b * cos_a - cos_b * sin_a);
+      *cos++ = static_cast<float>((cos_b * cos_a + sin_b * sin_a) / length);
+      *sin++ = static_cast<float>((sin_b * cos_a - cos_b * sin_a) / length);
     }
   }
 }

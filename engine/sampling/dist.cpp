@@ -42,8 +42,9 @@ DistributionPipeline<Real>::DistributionPipeline(const DistributionSettings& set
 
 template <typename Real>
 void DistributionPipeline<Real>::process(std::span<const Real> cond, std::span<const Real> uncond,
-                                std::span<const std::uint8_t> allowed) {
+                                std::span<const std::uint8_t> allowed, const RowEdits& edits) {
   guide(cond, uncond, allowed);
+  if (!edits.empty()) edit(edits);
   if (settings_.temperature == 0) {
     keep_greedy();
     return;
@@ -63,9 +64,9 @@ void DistributionPipeline<Real>::process(std::span<const Real> cond, std::span<c
 
 template <typename Real>
 void DistributionPipeline<Real>::process_at(std::size_t position, std::span<const Real> cond,
-                                   std::span<const Real> uncond) {
+                                   std::span<const Real> uncond, const RowEdits& edits) {
   const std::optional<std::int32_t> forced = grammar_.forced(position);
-  if (!forced) return process(cond, uncond);
+  if (!forced) return process(cond, uncond, {}, edits);
   whole_ = false;
   support_[0] = *forced;
   logits_[0] = 0;
@@ -111,6 +112,23 @@ void DistributionPipeline<Real>::compact(Keep keep) {
     logits_[out++] = logits_[i];
   }
   kept_ = out;
+}
+
+// Logits stand by id when this is called.
+template <typename Real>
+void DistributionPipeline<Real>::edit(const RowEdits& edits) {
+  expects(kept_ == codes_, "edits are of rows without a mask");
+  std::fill_n(scratch_.begin(), codes_, edits.only ? Real{0} : Real{1});
+  bool drops = edits.only;
+  for (const LogitEdit& one : edits.edits) {
+    const auto id = static_cast<std::size_t>(one.id);
+    const bool dropped = one.kind == EditKind::kDrop;
+    drops = drops || dropped;
+    scratch_[id] = dropped ? Real{0} : Real{1};
+    if (!dropped) logits_[id] = edited_logit(logits_[id], one);
+  }
+  if (drops) compact([&](std::size_t i) { return scratch_[i] > 0; });
+  expects(kept_ > 0, "edits leave an id");
 }
 
 template <typename Real>

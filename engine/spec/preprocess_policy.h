@@ -47,11 +47,14 @@ struct PreprocessPolicy {
   std::int64_t merge = 1;        // patches a side that become one token
   Rgb after = {255, 255, 255};  // the colour that shows through transparent pixels
   Rgb background = {0, 0, 0};    // the colour of padding
+  // kStretch, kShortestSide, kPadToSquare: pixels before the centre side x side is cut, its shortest
+  // side where that is what is scaled; kTiles with longest 0: of the whole. 0: `side`, or as it is.
+  std::int64_t resize_height = 0, resize_width = 0;
   SideRounding rounding = SideRounding::kTruncate;
   std::int64_t shortest = 1;        // kLongestSide: no side becomes smaller than this, pixels
   std::vector<Tiling> pinpoints;    // kPinpoints, in order of preference at a tie
   std::int64_t max_map_tiles = 0;  // kPinpoints: a larger token map is shrunk to this; 0: never
-  std::int64_t longest = 0;         // kTiles: pixels
+  std::int64_t longest = 0;         // kTiles: pixels; 0: see resize_height
   std::int64_t longest_cap = 4096;  // kTiles: pixels
   bool split = true;                // kTiles; false: the base view alone
   bool newline_at_end = false;      // one more token after a single view (LLaVA-OneVision)

@@ -12,6 +12,12 @@ mutant(st_gap_unchecked fuzz_safetensors parsers engine/checkpoint/safetensors.c
 mutant(idx_shard_off_by_one fuzz_safetensors parsers engine/checkpoint/shard_index.cpp
   [==[numbers_.emplace(std::move(name), number);]==]
   [==[numbers_.emplace(std::move(name), number + 1);]==])
+mutant(gguf_end_off_by_one fuzz_gguf parsers engine/checkpoint/gguf.cpp
+  [==[if (!end || *end > bytes_.size()) {]==]
+  [==[if (!end || *end > bytes_.size() + 1) {]==])
+mutant(gguf_overlap_unchecked fuzz_gguf parsers engine/checkpoint/gguf.cpp
+  [==[if (sorted[i]->begin >= sorted[i - 1]->end) continue;]==]
+  [==[if (sorted[i]->begin < bytes_.size()) continue;]==])
 mutant(zip_end_off_by_one fuzz_torch parsers engine/checkpoint/zip.cpp
   [==[if (entry.begin > directory_begin_ || entry.size > directory_begin_ - entry.begin) {]==]
   [==[if (entry.begin > directory_begin_ + 1 || entry.size > directory_begin_ + 1 - entry.begin) {]==])

@@ -3,9 +3,7 @@
 #include "tokenizers/text/bpe.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstdio>
 #include <functional>
 #include <utility>
 
@@ -100,35 +98,27 @@ const MergeTable::Merge* MergeTable::find(std::int32_t left, std::int32_t right)
   return slot.key == key ? &slot.merge : nullptr;
 }
 
-BpeModel::BpeModel(std::vector<std::string> tokens, MergeTable merges, const BpeOptions& options)
-    : tokens_(std::move(tokens)),
+BpeModel::BpeModel(std::vector<std::string> tokens, MergeTable merges, BpeOptions options)
+    : WordModel(std::move(tokens)),
       merges_(std::move(merges)),
-      options_(options),
-      byte_ids_(256, -1) {
-  ids_.reserve(tokens_.size());
-  for (std::size_t id = 0; id < tokens_.size(); ++id) {
-    if (!tokens_[id].empty()) ids_.emplace(tokens_[id], narrow<std::int32_t>(id));
-  }
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    std::array<char, 8> name{};
-    std::snprintf(name.data(), name.size(), "<0x%02X>", byte);
-    byte_ids_[byte] = id_of(name.data()).value_or(-1);
-  }
-}
-
-std::optional<std::int32_t> BpeModel::id_of(std::string_view token) const {
-  const auto found = ids_.find(token);
-  if (found == ids_.end()) return std::nullopt;
-  return found->second;
-}
+      options_(std::move(options)),
+      byte_ids_(byte_token_ids(*this)) {}
 
 std::vector<std::int32_t> BpeModel::characters(std::string_view word) const {
   std::vector<std::int32_t> out;
   out.reserve(word.size());
+  const bool affixes = !options_.prefix.empty() || !options_.suffix.empty();
+  std::string with_affixes;
   bool unknown_waits = false;  // an unknown id that is not written yet, because it may grow
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t length = decode_utf8(word, at).length;
-    const std::string_view character = word.substr(at, length);
+    std::string_view character = word.substr(at, length);
+    if (affixes) {
+      with_affixes = at > 0 ? options_.prefix : std::string();
+      with_affixes += character;
+      if (at + length == word.size()) with_affixes += options_.suffix;
+      character = with_affixes;
+    }
     at += length;
     if (const auto id = id_of(character)) {
       if (unknown_waits) out.push_back(*options_.unknown);
@@ -150,7 +140,8 @@ std::vector<std::int32_t> BpeModel::characters(std::string_view word) const {
   return out;
 }
 
-void BpeModel::encode(std::string_view word, std::vector<std::int32_t>& out) const {
+void BpeModel::encode(std::string_view word, RegexScratch& /*scratch*/,
+                      std::vector<std::int32_t>& out) const {
   if (options_.ignore_merges) {
     if (const auto id = id_of(word)) {
       out.push_back(*id);

@@ -246,18 +246,19 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
 
 std::vector<std::int32_t> encode_prompt(const TextTokenizer& tokenizer, const Prompt& prompt) {
   // The post-processors of these models put tokens in front only.
-  std::vector<std::int32_t> ids = tokenizer.encode("", true);
-  const std::vector<std::int32_t> begin = ids;
+  const std::vector<std::int32_t> begin = tokenizer.encode("", true);
+  std::vector<TextStretch> stretches;
+  stretches.reserve(prompt.size());
   for (const PromptSegment& segment : prompt) {
     const bool plain = segment.kind == Kind::kPlain;
-    const auto some =
-        tokenizer.encode(segment.text, false, plain ? SpecialText::kPlain : SpecialText::kControl);
-    // A template that writes the beginning itself: once is enough.
-    const bool again = &segment == prompt.data() && !plain && some.size() >= begin.size() &&
-                       std::equal(begin.begin(), begin.end(), some.begin());
-    if (again) ids.clear();
-    ids.insert(ids.end(), some.begin(), some.end());
+    stretches.push_back({segment.text, plain ? SpecialText::kPlain : SpecialText::kControl});
   }
+  std::vector<std::int32_t> ids = tokenizer.encode(stretches, false);
+  // A template that writes the beginning itself: once is enough.
+  const bool again = !prompt.empty() && prompt.front().kind != Kind::kPlain &&
+                     ids.size() >= begin.size() &&
+                     std::equal(begin.begin(), begin.end(), ids.begin());
+  if (!again) ids.insert(ids.begin(), begin.begin(), begin.end());
   return ids;
 }
 

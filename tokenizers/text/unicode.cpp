@@ -13,6 +13,7 @@
 #include "engine/core/error.h"
 #include "engine/core/index.h"
 #include "engine/core/utf8.h"
+#include "tokenizers/text/character_classes.h"
 #include "tokenizers/text/unicode_tables.h"
 
 namespace tessera {
@@ -21,27 +22,6 @@ namespace {
 
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
-}
-
-// Characters that the reference's normaliser is too old to know; sorted.
-const std::vector<std::pair<char32_t, char32_t>>& unknown_ranges() {
-  static const std::vector<std::pair<char32_t, char32_t>> ranges = [] {
-    std::vector<std::pair<char32_t, char32_t>> out;
-    for (const ClassRange& row : class_additions()) {
-      if (std::string_view(row.name) == "no-normalization") out.emplace_back(row.first, row.last);
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-  }();
-  return ranges;
-}
-
-bool is_left_alone(char32_t code) {
-  const auto& ranges = unknown_ranges();
-  const auto after =
-      std::upper_bound(ranges.begin(), ranges.end(), code,
-                       [](char32_t c, const auto& range) { return c < range.first; });
-  return after != ranges.begin() && code <= std::prev(after)->second;
 }
 
 int combining_class(std::int32_t code) { return utf8proc_get_property(code)->combining_class; }
@@ -92,7 +72,7 @@ std::string normalize_unicode(std::string_view text, NormalForm form) {
     const Utf8Char c = decode_utf8(text, at);
     expects(c.valid, "normalize_unicode reads valid UTF-8");
     at += c.length;
-    if (is_left_alone(c.code)) {
+    if (in_table("no-normalization", c.code)) {  // the reference is too old to know it
       append_codes(out, codes, form);
       append_utf8(out, c.code);
       continue;

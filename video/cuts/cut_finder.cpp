@@ -1,41 +1,15 @@
 // Distances of histograms; the histograms themselves come from a module.
 #include "video/cuts/cut_finder.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "engine/core/error.h"
-#include "engine/core/index.h"
-#include "engine/core/installed.h"
-#include "video/cuts/histogram.h"
+#include "video/cuts/compare_module.h"
 
 namespace tessera {
 
 namespace {
-
-[[noreturn]] void fail(const std::string& file, std::string found) {
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = "E_VIDEO_CUTS",
-               .file = file,
-               .expected = "the module that compares frames, next to the program",
-               .found = std::move(found)});
-}
-
-// Loaded once, for the rest of the program.
-HistogramFunction histogram_function() {
-  static const HistogramFunction kLoaded = [] {
-    const std::string file = companion_file(kHistogramModule).string();
-    void* module = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (module == nullptr) fail(file, ::dlerror());
-    void* function = ::dlsym(module, kHistogramFunction);
-    if (function == nullptr) fail(file, "another module");
-    return reinterpret_cast<HistogramFunction>(function);
-  }();
-  return kLoaded;
-}
 
 // Square root of 1 minus the overlap of two distributions.
 double hellinger(const std::vector<float>& a, const std::vector<float>& b) {
@@ -55,8 +29,10 @@ bool CutFinder::add(std::span<const std::uint8_t> rgb, std::int64_t width, std::
               rgb.size() == to_size(width * height * 3),
           "a whole RGB frame");
   std::vector<float> now(kHistogramLevels * kHistogramLevels * kHistogramLevels);
-  if (histogram_function()(rgb.data(), narrow<int>(width), narrow<int>(height), now.data()) != 0) {
-    fail(kHistogramModule, "a frame that it could not count");
+  static const auto kFunction =
+      reinterpret_cast<HistogramFunction>(compare_function(kHistogramFunction));
+  if (kFunction(rgb.data(), static_cast<int>(width), static_cast<int>(height), now.data()) != 0) {
+    fail_compare(kCompareModule, "a frame that it could not count");
   }
   const bool first = before_.empty();
   distance_ = first ? 0 : hellinger(before_, now);

@@ -55,8 +55,10 @@ std::vector<Image> make_views(const PreprocessPolicy& policy, const PreprocessPl
                               const Image& image) {
   expects(image.width == plan.width && image.height == plan.height, "a plan of this image");
   const Image whole = resized(policy, plan, image);
-  const Image canvas = on_canvas(whole, plan.left, plan.top, plan.canvas_width, plan.canvas_height,
-                                 policy.background);
+  // The margin of a cut is black, whatever the square was padded with.
+  const Rgb margin = policy.mode == ResizeMode::kPadToSquare ? Rgb{} : policy.background;
+  const Image canvas =
+      on_canvas(whole, plan.left, plan.top, plan.canvas_width, plan.canvas_height, margin);
   if (plan.base == BaseView::kOnly) return {canvas};
   std::vector<Image> views;
   // LLaVA-NeXT squashes the image itself, Idefics3 the enlarged one.

@@ -21,6 +21,7 @@
 #include "apps/runtime/output_settings.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
+#include "engine/sampling/sampling_settings.h"
 #include "vision/image/png.h"
 
 namespace tessera {
@@ -86,7 +87,7 @@ nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalF
                                 {"prompts", flags.prompts()},
                                 {"seed", flags.seed},
                                 {"scene_seed", flags.scene_seed}};
-  write_settings(out, report.dist);
+  write_dist(out, report.dist);
   out.update(method_report(report.method));
   write_setting(out, setting::kRowLead, report.method.settings.get(setting::kRowLead));
   return out;

@@ -8,6 +8,7 @@
 #include "apps/lab/cli/eval_progress.h"
 #include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
+#include "engine/sampling/sampling_settings.h"
 #include "vision/image/png.h"
 
 namespace tessera {
@@ -65,7 +66,7 @@ nlohmann::ordered_json settings_json(const EvalVideosReport& report,
                                 {"first_frames", report.first_frames},
                                 {"seed", request.seed},
                                 {"scene_seed", request.scene_seed}};
-  write_settings(out, report.dist);
+  write_dist(out, report.dist);
   out.update(method_report(report.method));
   return out;
 }

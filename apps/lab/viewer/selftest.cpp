@@ -87,6 +87,7 @@ GenerateSettings changed(const GenerateSettings& from) {
   out.prompt = from.prompt + "?";
   out.negative_prompt = from.negative_prompt.value_or("") + "?";
   for (const Setting* row : sampling_group().rows) {
+    if (!row->doors.has(Door::kViewer)) continue;
     const double share = row->kind == SettingKind::kInteger ? 0.25 : 0.935;
     out.sampling.set(*row, row->low + share * (row->high - row->low));
   }

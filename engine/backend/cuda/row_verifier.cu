@@ -35,7 +35,7 @@ __global__ __launch_bounds__(kVerifyLanes, 1) void verify_rows(PassArrays pass,
     record.accepted = row.draft == row.forced ? 1 : 0;  // of a line
     record.strict = record.chance = row.draft == row.forced ? 1.0f : 0.0f;
   } else {
-    make_dist(item.dist, cond, uncond, row_of(pass, number), s);
+    make_dist(item.dist, cond, uncond, edits_of(pass, row), row_of(pass, number), s);
     if (row.draft >= 0 && pass.nodes == nullptr) {
       const BlockTest test = test_of(pass, number);
       const BlockVerdict verdict = DeviceRules::verify(numbers, test, item, s);
@@ -265,6 +265,7 @@ class CudaRowVerifier final : public RowVerifier, public DistributionMemory {
                                .tests = static_cast<BoundedTest*>(tests_.get()),
                                .records = reinterpret_cast<RowRecord*>(counts + limits_.items),
                                .item_records = counts,
+                               .edits = pass.edits.empty() ? nullptr : backend_.stage(pass.edits),
                                .codes = static_cast<int>(limits_.codes)};
     launch(backend_, "judging rows", shape_of(row_count_), verify_rows, arrays, numbers_);
     if (limits_.width == 0) {

@@ -30,6 +30,7 @@ struct PassArrays {
   BoundedTest* tests;         // [rows]; null without budgets
   RowRecord* records;
   VerifiedCount* item_records;
+  const LogitEdit* edits;     // null where no row has any
   int codes;
 };
 
@@ -38,6 +39,10 @@ __device__ inline BlockRow row_of(const PassArrays& pass, int row) {
   return {pass.processed + std::int64_t{row} * pass.codes,
           pass.dists + pass.sides[0] + std::int64_t{keep < 0 ? row : keep} * pass.codes,
           pass.codes};
+}
+
+__device__ inline BlockEdits edits_of(const PassArrays& pass, const VerifiedRow& row) {
+  return {pass.edits + row.edits_begin, row.edits, row.only != 0};
 }
 
 __device__ inline BlockTest test_of(const PassArrays& pass, int number) {

@@ -37,21 +37,23 @@ void DeviceDrafts::begin() {
 }
 
 // A draft's distribution is kept by its place in the window, which passes of other streams do not move.
-void DeviceDrafts::add(Job& job, const DistributionSettings& dist, std::int64_t cond, std::int64_t uncond) {
-  const auto number = narrow<std::int32_t>(batch_.items.size());
+void DeviceDrafts::add(Job& job, const DistributionSettings& dist, std::int64_t cond,
+                       std::int64_t uncond, const RowEdits& edits) {
+  const auto number = static_cast<std::int32_t>(batch_.items.size());
   VerifiedItem stream = verified_item(dist, *job.random, number, 1);
   stream.position = narrow<std::uint32_t>(job.next_position());
   batch_.items.push_back(stream);
   VerifiedRow row = verified_row(dist, number, cond, uncond);
   row.keep = narrow<std::int32_t>(to_index(job.item) * window_ + std::ssize(*job.window));
   batch_.rows.push_back(row);
+  add_edits(batch_, batch_.rows.size() - 1, edits);
   jobs_.push_back(&job);
 }
 
 std::span<const std::int32_t> DeviceDrafts::run(ConstTensorView logits) {
   tokens_.clear();
   if (jobs_.empty()) return tokens_;
-  verifier_->verify({logits, batch_.items, batch_.rows});
+  verifier_->verify({logits, batch_.items, batch_.rows, {}, nullptr, batch_.edits});
   const std::span<const RowRecord> records = verifier_->rows();
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     Job& job = *jobs_[i];
@@ -67,9 +69,10 @@ std::span<const std::int32_t> DeviceDrafts::run(ConstTensorView logits) {
 
 // Nothing is tested: the rows after the first one are notified no drafts.
 void DeviceDrafts::add(const TreeJob<float>& job, const DistributionSettings& dist,
-                       const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond) {
-  const auto number = narrow<std::int32_t>(batch_.items.size());
-  const auto first = narrow<std::int32_t>(batch_.rows.size());
+                       const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond,
+                       FunctionRef<RowEdits(std::int32_t)> edits_of_node) {
+  const auto number = static_cast<std::int32_t>(batch_.items.size());
+  const auto first = static_cast<std::int32_t>(batch_.rows.size());
   batch_.items.push_back({.dist = verified_dist(dist),
                           .position = narrow<std::uint32_t>(job.committed.size()),
                           .first = first,
@@ -81,11 +84,12 @@ void DeviceDrafts::add(const TreeJob<float>& job, const DistributionSettings& di
     if (forced) row.forced = *forced;
     row.keep = narrow<std::int32_t>(to_index(job.item) * window_) + node;
     batch_.rows.push_back(row);
+    if (!forced) add_edits(batch_, batch_.rows.size() - 1, edits_of_node(node));
   }
 }
 
 void DeviceDrafts::keep_dists(std::span<TreeJob<float>> jobs, ConstTensorView logits) {
-  verifier_->verify({logits, batch_.items, batch_.rows});
+  verifier_->verify({logits, batch_.items, batch_.rows, {}, nullptr, batch_.edits});
   const std::span<const RowRecord> records = verifier_->rows();
   std::size_t number = 0;
   for (const TreeJob<float>& job : jobs) {

@@ -12,6 +12,7 @@
 #include "engine/decoding/drafters/draft_prompts.h"
 #include "engine/decoding/drafters/draft_stream.h"
 #include "engine/decoding/model_pass.h"
+#include "engine/sampling/processors.h"
 
 namespace tessera {
 
@@ -41,6 +42,7 @@ ModelPass::Limits pass_limits(const DraftLimits& limits) {
 struct ModelDrafter::State {
   struct Slot {
     std::optional<DistributionPipeline<float>> dist;
+    std::optional<LogitProcessors> processors;
     DraftStream stream;  // tokens in the cache, tree nodes apart
     // Logits of the pass: those of the second branch follow those of the first.
     std::int64_t first_logit = 0, logit_rows = 0;
@@ -71,7 +73,9 @@ struct ModelDrafter::State {
   }
   void add_fresh(std::size_t number, bool with_logits);
   bool wants(Job& job);
-  bool read_dist(std::size_t number, std::size_t position, std::int64_t row);
+  RowEdits edits_of(const Job& job);
+  RowEdits edits_of(const TreeJob<float>& job, std::int32_t node);
+  bool read_dist(std::size_t number, std::size_t position, std::int64_t row, const RowEdits& edits);
   void draw(Job& job);
   void draw_on_device();
   bool stops_after(std::size_t number, std::int32_t token) const;
@@ -179,14 +183,39 @@ void ModelDrafter::State::add_fresh(std::size_t number, bool with_logits) {
   slot.logit_rows = with_logits ? 1 : 0;
 }
 
+// What logits processors make of the row after the drafts so far.
+RowEdits ModelDrafter::State::edits_of(const Job& job) {
+  LogitProcessors& processors = *slots[job.item].processors;
+  if (!processors.on()) return {};
+  std::vector<std::int32_t>& prefix = processors.prefix();
+  const std::span<const std::int32_t> drafts = job.window->tokens();
+  prefix.insert(prefix.end(), job.committed.begin(), job.committed.end());
+  prefix.insert(prefix.end(), drafts.begin(), drafts.end());
+  return processors.edit(job.next_position(), prompts.item(job.item).stops);
+}
+
+// The same after a node of a tree.
+RowEdits ModelDrafter::State::edits_of(const TreeJob<float>& job, std::int32_t node) {
+  LogitProcessors& processors = *slots[job.item].processors;
+  if (!processors.on()) return {};
+  std::vector<std::int32_t>& prefix = processors.prefix();
+  prefix.insert(prefix.end(), job.committed.begin(), job.committed.end());
+  const auto path = static_cast<std::ptrdiff_t>(prefix.size());
+  for (std::int32_t a = node; a > 0; a = job.tree->parent(a)) prefix.push_back(job.tree->token(a));
+  std::reverse(prefix.begin() + path, prefix.end());
+  const std::size_t depth = static_cast<std::size_t>(job.tree->depth(node));
+  return processors.edit(job.committed.size() + depth, prompts.item(job.item).stops);
+}
+
 // The distribution of a position by a logit row; false if the row is broken.
-bool ModelDrafter::State::read_dist(std::size_t number, std::size_t position, std::int64_t row) {
+bool ModelDrafter::State::read_dist(std::size_t number, std::size_t position, std::int64_t row,
+                                    const RowEdits& edits) {
   Slot& slot = slots[number];
   const std::span<const float> cond = pass.logits(row);
   std::span<const float> uncond;
   if (prompts.branches(number) == 2) uncond = pass.logits(row + slot.logit_rows);
   if (first_unsound(cond) || first_unsound(uncond)) return false;
-  slot.dist->process_at(position, cond, uncond);
+  slot.dist->process_at(position, cond, uncond, edits);
   return true;
 }
 
@@ -204,7 +233,7 @@ bool ModelDrafter::State::wants(Job& job) {
 // A broken row of the draft model fails nothing: the window stays short. So it does after a stop.
 void ModelDrafter::State::draw(Job& job) {
   Slot& slot = slots[job.item];
-  if (!read_dist(job.item, job.next_position(), slot.first_logit)) {
+  if (!read_dist(job.item, job.next_position(), slot.first_logit, edits_of(job))) {
     job.want = job.window->size();
     return;
   }
@@ -217,7 +246,8 @@ void ModelDrafter::State::draw_on_device() {
   for (Job* const job : open) {
     const Slot& slot = slots[job->item];
     if (!slot.stream.caught_up()) continue;
-    verifier->add(*job, prompts.item(job->item).dist, slot.first_logit, slot.uncond_logit());
+    verifier->add(*job, prompts.item(job->item).dist, slot.first_logit, slot.uncond_logit(),
+                  edits_of(*job));
     drawn.push_back(job);
   }
   const std::span<const std::int32_t> tokens = verifier->run(pass.device_logits());
@@ -307,8 +337,9 @@ void ModelDrafter::State::keep_dists(const TreeJob<float>& job) {
   Slot& slot = slots[job.item];
   std::int64_t row = slot.first_logit;
   for (const std::int32_t node : job.wanted) {
-    const std::size_t position = job.committed.size() + to_size(job.tree->depth(node));
-    if (!read_dist(job.item, position, row++)) continue;
+    const std::size_t position =
+        job.committed.size() + static_cast<std::size_t>(job.tree->depth(node));
+    if (!read_dist(job.item, position, row++, edits_of(job, node))) continue;
     job.tree->keep_dist(node, slot.dist->probabilities());
   }
 }
@@ -318,7 +349,8 @@ void ModelDrafter::State::keep_dists_on_device() {
   for (const TreeJob<float>& job : answered) {
     const Slot& slot = slots[job.item];
     const DraftStreamItem& item = prompts.item(job.item);
-    verifier->add(job, item.dist, item.grammar, slot.first_logit, slot.uncond_logit());
+    verifier->add(job, item.dist, item.grammar, slot.first_logit, slot.uncond_logit(),
+                  [&](std::int32_t node) { return edits_of(job, node); });
   }
   verifier->keep_dists(answered, pass.device_logits());
 }
@@ -355,6 +387,7 @@ void ModelDrafter::set_stream(std::size_t number, DraftStreamItem item) {
           "the stream fits model and limits");
   state.forget(number);
   state.slots[number].dist.emplace(item.dist, item.grammar);
+  state.slots[number].processors.emplace(item.dist, item.grammar).begin(item.processed);
   state.prompts.tell(number, std::move(item));
 }
 

@@ -117,6 +117,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
   }
 
   void verify(RawRows<Real> raw, std::size_t usable) override {
+    this->begin_rows();
     HostRows rows(*this, raw);
     settle(rows, usable);
   }
@@ -214,6 +215,17 @@ class TreeSequence : public TokenSequence<Real, Random> {
     }
   }
 
+  // The path from the root, whose token stands.
+  void stand_before(std::size_t row, std::size_t position,
+                    std::vector<std::int32_t>& out) const override {
+    Base::stand_before(row, position, out);
+    const auto path = static_cast<std::ptrdiff_t>(out.size());
+    for (std::int32_t node = order_[row]; node > 0; node = tree_.parent(node)) {
+      out.push_back(tree_.token(node));
+    }
+    std::reverse(out.begin() + path, out.end());
+  }
+
   // Children whose rows can be used; false if there are none.
   bool collect(std::int32_t node, std::size_t usable) {
     candidates_.clear();
@@ -243,7 +255,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
 
     Verdict<Real> test(std::size_t row) override {
       const std::int32_t node = tree.order_[row];
-      this->target = tree.process(tree.tokens_.size(), this->raw(row));
+      this->target = tree.process(tree.tokens_.size(), this->raw(row), row);
       const SiblingDecision<Real> of_drafts = tree.test_candidates(this->target, node);
       Verdict<Real> out;
       out.token = of_drafts.token;
@@ -273,7 +285,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
   }
 
   Redraft<Real> redraft_row(std::int32_t from, const RawRow<Real>& raw, std::size_t position) {
-    const TargetRow<Real> row = this->process(position, raw);
+    const TargetRow<Real> row = this->process(position, raw, at(row_of_[at(from)]));
     const std::int32_t old = tree_.first_child(from);
     const DraftDistribution<Real> old_dist = tree_.dist(from);
     const std::int32_t token = redraft_policy_->redraft(

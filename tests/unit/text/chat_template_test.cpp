@@ -243,6 +243,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"llama2", "llava-1.5", {"<image>"}},
                       Case{"llama2", "llava-1.6-vicuna-original", {"</s>", "<image>"}},
                       Case{"llama2", "llava-1.6-mistral", {"</s>", "<image>"}},
+                      Case{"metaspace", "llava-1.6-vicuna", {"</s>", "<image>"}},
                       Case{"llama2", "llava-1.6-yi", {"<|im_start|>", "<|im_end|>", "<image>"}},
                       Case{"deepseek_llm",
                            "janus",
