@@ -4,6 +4,7 @@
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/core/index.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
 

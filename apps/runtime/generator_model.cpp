@@ -6,6 +6,7 @@
 #include "apps/runtime/draft_table_file.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 #include "engine/sampling/processors.h"
 
 namespace tessera {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"

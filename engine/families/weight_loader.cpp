@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/core/index.h"
 #include "engine/core/storage.h"
 #include "engine/families/family.h"
 

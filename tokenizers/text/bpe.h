@@ -4,8 +4,6 @@
 
 #include "tokenizers/text/word_model.h"
 
-#include "engine/core/index.h"
-
 namespace tessera {
 
 // Merges by pair of ids: open addressing, at most half full.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "video/cuts/compare_module.h"
 
 namespace tessera {
