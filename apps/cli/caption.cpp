@@ -12,7 +12,6 @@
 #include "apps/captions/text_forms.h"
 #include "apps/cli/caption_reporter.h"
 #include "apps/cli/caption_reports.h"
-#include "apps/cli/video_flags.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/draft_flags.h"
@@ -23,12 +22,14 @@
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/caption_dump.h"
+#include "apps/cli/video_flags.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/facts.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/model_digest.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
@@ -55,7 +56,7 @@ struct CaptionFlags {
   std::string decode{setting::kTextDecode.text_fallback};
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, seed = 0;
-  std::int64_t max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+  std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
   SettingValues sampling;
   PruneFlags prune;
   TextDraftFlags draft;
@@ -75,10 +76,10 @@ bool draws(const CaptionFlags& flags) {
 
 // Drawn once for -1.
 std::uint64_t settle_seed(const CaptionFlags& flags) {
-  if (flags.seed >= 0) return static_cast<std::uint64_t>(flags.seed);
+  if (flags.seed >= 0) return narrow<std::uint64_t>(flags.seed);
   std::random_device device;
   const std::uint64_t high = device();
-  return (high << 32 | device()) & static_cast<std::uint64_t>(kMaxCaptionSeed);
+  return (high << 32 | device()) & narrow<std::uint64_t>(kMaxCaptionSeed);
 }
 
 DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
@@ -88,7 +89,7 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
   options.chat_template = flags.chat_template.value_or("");
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);
-  options.threads = static_cast<int>(flags.device.threads);
+  options.threads = narrow<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;
   options.max_tokens = flags.max_tokens;

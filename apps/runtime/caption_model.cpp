@@ -6,6 +6,7 @@
 
 #include "apps/runtime/split_prompt.h"
 #include "apps/runtime/video_prompt.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
 #include "engine/families/describe.h"
@@ -143,8 +144,8 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
     ImageLayout& layout = layouts.emplace_back();
     if (tiled) {
       layout.tokens = plan.view_rows * plan.view_cols;
-      layout.rows = static_cast<int>(plan.tiles.rows);
-      layout.columns = static_cast<int>(plan.tiles.cols);
+      layout.rows = narrow<int>(plan.tiles.rows);
+      layout.columns = narrow<int>(plan.tiles.cols);
     } else {
       layout.tokens = plan.tokens + class_tokens;
     }

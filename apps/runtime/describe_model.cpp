@@ -4,6 +4,7 @@
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/core/index.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -34,8 +35,8 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                                   TokenSpace::kText);
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   aids_.texts = true;
-  aids_.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model_->spec().model.vocab),
-                                          static_cast<std::size_t>(options_.max_tokens));
+  aids_.grammar =
+      VocabularyGrammar::line(to_size(model_->spec().model.vocab), to_size(options_.max_tokens));
   if (options_.draft.on()) {
     draft_ = CaptionDraft::open(options_.draft, *model_, name_, options_.max_tokens);
     aids_.draft_model = true;

@@ -19,7 +19,7 @@ std::string weights_digest(const Checkpoint& weights) {
   std::string facts;
   for (const auto& [name, view] : weights.tensors()) {
     const auto* bytes = static_cast<const char*>(view.data);
-    const auto size = static_cast<std::size_t>(view.bytes());
+    const auto size = view.bytes();
     const std::size_t count = std::min(size, kSampleBytes);
     facts += name + " " + std::string(dtype_name(view.dtype)) + " " + view.shape.to_string() + "\n";
     for (const std::size_t at : {std::size_t{0}, (size - count) / 2, size - count}) {

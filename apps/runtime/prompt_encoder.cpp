@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "apps/runtime/generation_parts.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/unicode.h"
 
@@ -84,7 +85,7 @@ std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prom
   const std::string_view text = form_.strip ? strip_ends(prompt) : std::string_view(prompt);
   std::vector<std::int32_t> ids =
       text_->encode(std::string(form_.before).append(text).append(form_.after));
-  const auto most = static_cast<std::size_t>(model_.max_prompt);
+  const auto most = to_size(model_.max_prompt);
   if (ids.size() > most) {
     refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
                    std::to_string(ids.size()) + " tokens", "shorten the text");
@@ -108,7 +109,7 @@ std::int32_t PromptEncoder::parse_class(const std::string& prompt) const {
                    "a class number from 0 to " + std::to_string(classes_ - 1),
                    "'" + prompt.substr(0, 200) + "'");
   }
-  return static_cast<std::int32_t>(value);
+  return narrow<std::int32_t>(value);
 }
 
 EncodedPrompt PromptEncoder::encode(const std::string& prompt,
@@ -124,7 +125,7 @@ EncodedPrompt PromptEncoder::encode(const std::string& prompt,
                      "none, as this model has one branch", negative ? "a text" : "guidance");
     }
     // The token before the stream, if there is one, is all of the prompt table.
-    out.prompt.assign(static_cast<std::size_t>(model_.max_prompt), 0);
+    out.prompt.assign(to_size(model_.max_prompt), 0);
     return out;
   }
   if (model_.prompt == PromptKind::kClass) {

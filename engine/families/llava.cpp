@@ -6,6 +6,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
@@ -232,8 +233,7 @@ PreprocessPolicy whole_views(PreprocessPolicy policy) {
   policy.mode = ResizeMode::kPadToSquare;
   policy.newline_at_end = true;
   for (std::size_t i = 0; i < 3; ++i) {
-    policy.background[i] =
-        static_cast<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
+    policy.background[i] = truncate<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
   }
   if (policy.mean_colour) policy.background = *policy.mean_colour;
   return policy;

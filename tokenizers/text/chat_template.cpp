@@ -6,6 +6,7 @@
 #include <array>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "tokenizers/text/unicode.h"
 
 namespace tessera {
@@ -128,7 +129,7 @@ void add_janus_turn(Prompt& prompt, const ChatForm& form, const ChatTurn& turn, 
 
 std::string repeated(std::string_view token, std::int64_t count) {
   std::string out;
-  out.reserve(token.size() * static_cast<std::size_t>(count));
+  out.reserve(token.size() * to_size(count));
   for (std::int64_t i = 0; i < count; ++i) out += token;
   return out;
 }
@@ -194,7 +195,7 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
                      std::span<const ImageLayout> layouts) {
   const auto images = std::count_if(prompt.begin(), prompt.end(),
                                     [](const auto& s) { return s.kind == Kind::kImage; });
-  if (static_cast<std::size_t>(images) != layouts.size()) {
+  if (to_size(images) != layouts.size()) {
     fail("E_CHAT_IMAGES", std::to_string(layouts.size()) + " images",
          std::to_string(images) + " places for images");
   }
