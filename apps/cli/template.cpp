@@ -47,7 +47,8 @@ Conversation conversation_of(const TemplateFlags& flags, ContentForm form) {
   }
   if (flags.conversation) {
     constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
-    return read_conversation(read_file(*flags.conversation, kMaxBytes), *flags.conversation);
+    return read_conversation(read_file(*flags.conversation, kMaxBytes, ErrorKind::kUsage),
+                             *flags.conversation);
   }
   const std::string text = flags.prompt.value_or("Describe the picture.");
   Json content = Json::array();

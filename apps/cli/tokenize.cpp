@@ -28,7 +28,8 @@ std::string text_to_encode(const TokenizeFlags& flags) {
                  .expected = "a text, or --file",
                  .found = flags.text ? "both" : "none"});
   }
-  return flags.text ? *flags.text : read_file(*flags.file, TextTokenizer::kMaxTextBytes);
+  return flags.text ? *flags.text
+                    : read_file(*flags.file, TextTokenizer::kMaxTextBytes, ErrorKind::kUsage);
 }
 
 int run_tokenize(const Session& session, const TokenizeFlags& flags) {
