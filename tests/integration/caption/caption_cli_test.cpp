@@ -1,8 +1,10 @@
 // `tessera caption` through the real program: where texts go, and what leaves them as they are.
 #include "apps/captions/webdataset.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "tests/integration/caption/caption_program.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/tar_builder.h"
+#include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
 namespace {
@@ -217,6 +219,44 @@ TEST_F(CaptionCli, OneQuestionAboutSeveralImages) {
   EXPECT_EQ(lines[0].at("visual_tokens"), 2 * one.at("visual_tokens").get<int>());
   EXPECT_EQ(lines[0].at("sizes"), Json::parse("[[41,36],[42,36]]"));
   EXPECT_EQ(files(), (std::vector<std::string>{"in/p1.png", "in/p2.png"})) << "nothing is written";
+}
+
+// What others compare with: its tokens are the text that is written.
+TEST_F(CaptionCli, DumpHoldsWhatTheModelComputes) {
+  put_images("in", 2);
+  const std::vector<std::string> question = {"--image", "in/p1.png", "--image", "in/p2.png"};
+  std::vector<std::string> dumped = question, answered = question;
+  dumped.insert(dumped.end(), {"--dump", "dump.safetensors"});
+  answered.push_back("--json");
+  EXPECT_EQ(caption(dumped).out, "");
+  const std::string text = caption(answered).json_lines().at(0).at("caption");
+  const Checkpoint dump = Checkpoint::open(folder_ / "dump.safetensors");
+  ASSERT_EQ(dump.tensors().size(), 5u);
+  const auto ints = [&](const char* name) {
+    const ConstTensorView* view = dump.find(name);
+    return std::vector<std::int32_t>(view->as<std::int32_t>(),
+                                     view->as<std::int32_t>() + view->shape.elements());
+  };
+  const ConstTensorView& logits = *dump.find("logits");
+  const std::vector<std::int32_t> tokens = ints("tokens"), ids = ints("input_ids");
+  ASSERT_EQ(logits.shape.rank(), 2);
+  ASSERT_EQ(logits.shape[0], std::ssize(tokens));
+  for (std::int64_t i = 0; i < logits.shape[0]; ++i) {
+    const float* row = logits.f32() + i * logits.shape[1];
+    EXPECT_EQ(std::max_element(row, row + logits.shape[1]) - row,
+              tokens[static_cast<std::size_t>(i)]);
+  }
+  // A placeholder a row of features, both images alike in number and not in what they are.
+  const ConstTensorView &one = *dump.find("features.0"), &other = *dump.find("features.1");
+  const auto tokenizer = TextTokenizer::from_file(model_ / "tokenizer.json");
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer.id_of("<image>")),
+            one.shape[0] + other.shape[0]);
+  EXPECT_FALSE(std::equal(one.f32(), one.f32() + one.shape.elements(), other.f32()));
+  const auto end = std::find(tokens.begin(), tokens.end(), *tokenizer.id_of("</s>"));
+  const std::string written = tokenizer.decode({tokens.begin(), end});
+  EXPECT_NE(written.find(text), std::string::npos) << written << " | " << text;
+  EXPECT_FALSE(text.empty());
+  caption({"in", "--dump", "dump.safetensors"}, 2);
 }
 
 TEST_F(CaptionCli, AWellKnownImageIsDescribedOnceHoweverOftenItIsNamed) {
