@@ -4,7 +4,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/tar_builder.h"
 
-namespace tessera {
+namespace tessera::caption_cli_test {
 namespace {
 
 class CaptionCli : public CaptionTest {
@@ -296,4 +296,4 @@ TEST_F(CaptionTest, ProgressIsWhatItIsAskedToBe) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_cli_test
