@@ -36,26 +36,30 @@ if(TESSERA_TESTS)
   add_custom_target(parser_tests)
 endif()
 
-# Test programs with cases of a CUDA device, and which these are: a list beside the build, a line
-# "program filter" each, for a machine that has one (apps/lab/bench/gpu-bundle.sh, gpu-check.sh).
+# Cases of a CUDA device and the programs that have them: a list beside the build, a line
+# "program filter seconds" each, for a machine that has one (apps/lab/bench/gpu-bundle.sh, gpu-check.sh).
 set(TESSERA_DEVICE_TESTS ${PROJECT_BINARY_DIR}/device_tests.txt)
 file(WRITE ${TESSERA_DEVICE_TESTS} "")
-function(tessera_device_test name filter)
-  file(APPEND ${TESSERA_DEVICE_TESTS} "${name} ${filter}\n")
+function(tessera_device_test name filter seconds)
+  file(APPEND ${TESSERA_DEVICE_TESTS} "${name} ${filter} ${seconds}\n")
   # The simulated device is found beside the program too, where that was carried elsewhere.
   set_property(TARGET ${name} APPEND PROPERTY BUILD_RPATH "$ORIGIN")
 endfunction()
 
-# A test program, one ctest entry. PARSER: it reads hostile files, so it also runs under sanitizers.
-# Sources are compiled together; where many share helpers' names, each file has a namespace of its own
-# (tessera::NAME_test). ONE_UNIT: all of them at once, for files that include the same few headers.
-#   tessera_test(core_test LABEL unit DEPS engine_core SOURCES core_test.cpp [TIMEOUT s] [PARSER]
-#                [ONE_UNIT])
+# The test program of a folder: its *_test.cpp, or SOURCES alone, and MORE besides. Each file has a namespace
+# of its own (tessera::NAME_test), for sources are compiled together.
+#   tessera_test(decoding_tests LABEL unit DEPS engine_decoding)
+# PARSER: it reads hostile files, so ./test runs it under sanitizers too. RUNS: programs that it starts; it
+# knows tessera-lab as TESSERA_PROGRAM, tessera as TESSERA_ALONE, tessera-video as VIDEO_HELPER. SHARDS: so many
+# ctest entries NAME_1, NAME_2, each with its share of the cases. COST: seconds; what is long begins first.
 function(tessera_test name)
-  cmake_parse_arguments(ARG "PARSER;ONE_UNIT" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "PARSER" "TIMEOUT;SHARDS;COST;DEVICE_SECONDS" "LABEL;SOURCES;MORE;DEPS;LIBS;RUNS" ${ARGN})
+  if(NOT ARG_SOURCES)
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
+  endif()
+  add_executable(${name} ${ARG_SOURCES} ${ARG_MORE})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   # Tests that open models know those of the laboratory by name.
   foreach(library engine_families apps_runtime apps_jobs apps_studio apps_cli lab_bench lab_eval)
     if("${library}" IN_LIST ARG_DEPS)
@@ -67,21 +71,48 @@ function(tessera_test name)
                                              TESSERA_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_compile_options(${name} PRIVATE -O1)
   tessera_units(${name})
-  if(ARG_ONE_UNIT AND NOT TESSERA_UNITY EQUAL 1)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 0)
-  endif()
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
-  add_test(NAME ${name} COMMAND ${name})
+  tessera_test_runs(${name} ${ARG_RUNS})
+  foreach(default "TIMEOUT 120" "SHARDS 1" "COST 0" "DEVICE_SECONDS 90")
+    separate_arguments(default)
+    list(GET default 0 key)
+    if(NOT ARG_${key})
+      list(GET default 1 ARG_${key})
+    endif()
+  endforeach()
   if("test_devices" IN_LIST ARG_DEPS)
-    tessera_device_test(${name} "*Cuda*:*cuda*-Simulated*:*simt*")
+    tessera_device_test(${name} "*uda*-Simulated*:*simt*" ${ARG_DEVICE_SECONDS})
   endif()
   if(ARG_PARSER)
     list(APPEND ARG_LABEL parser)
     add_dependencies(parser_tests ${name})
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT})
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    set(entry ${name})
+    set(environment "")
+    if(ARG_SHARDS GREATER 1)
+      set(entry ${name}_${shard})
+      math(EXPR index "${shard} - 1")
+      set(environment GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${index})
+    endif()
+    add_test(NAME ${entry} COMMAND ${name})
+    set_tests_properties(${entry} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST}
+                                             ENVIRONMENT "${environment}")
+  endforeach()
+endfunction()
+
+# What a test program starts is built before it.
+function(tessera_test_runs name)
+  foreach(program ${ARGN})
+    add_dependencies(${name} ${program})
+  endforeach()
+  foreach(pair TESSERA_PROGRAM=tessera-lab TESSERA_ALONE=tessera VIDEO_HELPER=tessera-video)
+    string(REPLACE "=" ";" pair ${pair})
+    list(GET pair 1 program)
+    if("${program}" IN_LIST ARGN)
+      list(GET pair 0 define)
+      target_compile_definitions(${name} PRIVATE ${define}="$<TARGET_FILE:${program}>")
+    endif()
+  endforeach()
 endfunction()
 
 # Whether tests have the simulated device: its fibers switch by hand-written code, and sanitizers know
@@ -91,30 +122,28 @@ if(TESSERA_TESTS AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT TESSE
   set(TESSERA_SIMULATED_DEVICE ON)
 endif()
 
-# Runs a test program once more on devices with memory of their own (tests/support/chosen_backend.h).
-#   tessera_device_runs(vq_golden_test FILTER "VqParity.*" [CUDA_FILTER "*"])
-function(tessera_device_runs name)
+# Runs cases of a test program once more on devices with memory of their own (tests/support/chosen_backend.h).
+#   tessera_device_runs(golden_tests vq FILTER "VqParity.*" [CUDA_FILTER "*"])
+function(tessera_device_runs name cases)
   cmake_parse_arguments(ARG "" "FILTER;CUDA_FILTER" "" ${ARGN})
   if(NOT ARG_CUDA_FILTER)
     set(ARG_CUDA_FILTER ${ARG_FILTER})
   endif()
   target_link_libraries(${name} PRIVATE test_devices)
-  tessera_device_test(${name} "${ARG_CUDA_FILTER}")
-  get_test_property(${name} LABELS labels)
-  get_test_property(${name} TIMEOUT timeout)
+  tessera_device_test(${name} "${ARG_CUDA_FILTER}" 90)
   set(devices cuda)
   if(TESSERA_SIMULATED_DEVICE)
     list(APPEND devices simt)
   endif()
   foreach(device ${devices})
     set(filter ${ARG_FILTER})
-    set(labels_here ${labels})
+    set(labels golden)
     if(device STREQUAL "cuda")
       set(filter ${ARG_CUDA_FILTER})
-      list(APPEND labels_here gpu)
+      list(APPEND labels gpu)
     endif()
-    add_test(NAME ${name}_${device} COMMAND ${name} --gtest_filter=${filter})
-    set_tests_properties(${name}_${device} PROPERTIES LABELS "${labels_here}" TIMEOUT ${timeout}
+    add_test(NAME ${name}_${cases}_${device} COMMAND ${name} --gtest_filter=${filter})
+    set_tests_properties(${name}_${cases}_${device} PROPERTIES LABELS "${labels}" TIMEOUT 300
       SKIP_RETURN_CODE 77 ENVIRONMENT TESSERA_TEST_DEVICE=${device})
   endforeach()
 endfunction()

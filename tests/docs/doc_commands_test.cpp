@@ -39,7 +39,7 @@ class DocCommands : public ::testing::TestWithParam<Page> {
     fs::remove_all(folder_);
     fs::create_directories(folder_ / ".page");
     const std::string make = "bash '" + (kRoot / "tests/docs/folder.sh").string() + "' '" +
-                             kRoot.string() + "' '" + TESSERA_PROGRAM + "' '" +
+                             kRoot.string() + "' '" + TESSERA_ALONE + "' '" +
                              (kRoot / page.name()).string() + "'";
     const Result made = run(make);
     ASSERT_EQ(made.exit_code, 0) << made.err;

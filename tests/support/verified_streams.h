@@ -19,12 +19,12 @@
 
 namespace tessera::testing {
 
-struct Stream {
+struct SeededStream {
   DistributionSettings dist;
   std::uint64_t seed = 0;
 };
 
-inline std::vector<Stream> streams_of(std::uint64_t seed) {
+inline std::vector<SeededStream> streams_of(std::uint64_t seed) {
   return {{{.guidance = 3, .top_k = 4}, seed},
           {{.temperature = 0.8, .top_p = 0.9}, seed + 1},
           {{.temperature = 0}, seed + 2},

@@ -19,12 +19,12 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/gpu/tests" "$work/gpu/sources/tests" "$work/gpu/sources/assets/models"
 cp "$here/gpu-check.sh" "$here/gpu_peers.py" "$build/bin/tessera-lab" "$work/gpu/"
 cp "$build/device_tests.txt" "$work/gpu/tests/"
-while read -r program _; do cp "$build/bin/$program" "$work/gpu/tests/"; done <"$build/device_tests.txt"
+for program in $(cut -d " " -f 1 "$build/device_tests.txt" | sort -u); do cp "$build/bin/$program" "$work/gpu/tests/"; done
 simulated=$build/tests/support/simt/libsimulated_device.so
 [ ! -f "$simulated" ] || cp "$simulated" "$work/gpu/tests/"
-strip "$work/gpu/tessera-lab" "$work"/gpu/tests/*_test
+strip "$work/gpu/tessera-lab" "$work"/gpu/tests/*_tests
 cp -r "$source/tests/golden" "$work/gpu/sources/tests/"
 cp -r "$source/assets/models/tabletop-judge" "$work/gpu/sources/assets/models/"
 # Programs share most of their code: a window wide enough sees it.
 tar -C "$work" -cf - gpu | xz -T0 -6 --lzma2=preset=6,dict=256MiB >"$out"
-echo "$out: $(du -h "$out" | cut -f1), $(wc -l <"$build/device_tests.txt") test programs"
+echo "$out: $(du -h "$out" | cut -f1), $(cut -d " " -f 1 "$build/device_tests.txt" | sort -u | wc -l) test programs"

@@ -86,7 +86,7 @@ esac
 measure probe 20
 
 # Test programs open the first device that they see. Golden tests run as a whole on the one that this
-# names; the judge's rows are a million.
+# names; verified logits rows are a million.
 export TESSERA_TEST_DEVICE=cuda TESSERA_LONG=1
 [ -z "$sources" ] && [ -d "$here/sources" ] && sources=$here/sources
 [ -z "$sources" ] || export TESSERA_TEST_SOURCES=$sources
@@ -103,10 +103,9 @@ stop_here() {
   exit 1
 }
 parity() {
-  local proved=0 program filter log status limit
-  while read -r -u 3 program filter; do
-    log=$(mktemp) status=0 limit=90
-    [ "$program" != row_judge_test ] || limit=300
+  local proved=0 program filter limit log status
+  while read -r -u 3 program filter limit; do
+    log=$(mktemp) status=0 limit=${limit:-90}
     phase "parity: $program" "$limit" "${seen[@]}" "$tests/$program" --gtest_filter="$filter" >"$log" || status=$?
     grep -e '^--- ' "$log"
     case $status in
@@ -141,7 +140,7 @@ if wanted peers; then
   fi
 fi
 
-# Whole pictures of the made-up model, the judge's rows and every kernel at small shapes.
+# Whole images of the made-up model, verified logits rows and every kernel at small shapes.
 unset TESSERA_LONG
 for tool in memcheck racecheck synccheck; do
   wanted "$tool" || continue
@@ -149,9 +148,11 @@ for tool in memcheck racecheck synccheck; do
     say "--- $tool: no compute-sanitizer or no tests"
     continue
   fi
-  while read -r -u 3 program filter; do
+  while read -r -u 3 program filter limit; do
+    limit=${limit:-90}
+    [ "$limit" -gt 120 ] || limit=120
     if [ $((end - SECONDS)) -lt 30 ]; then say "--- $tool: no time left"; broken=1; break; fi
-    phase "$tool: $program" 120 "${seen[@]}" compute-sanitizer --tool "$tool" --error-exitcode 1 \
+    phase "$tool: $program" "$limit" "${seen[@]}" compute-sanitizer --tool "$tool" --error-exitcode 1 \
       "$tests/$program" --gtest_brief=1 --gtest_filter="$filter"
   done 3<"$list"
 done

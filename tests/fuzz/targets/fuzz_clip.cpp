@@ -8,7 +8,7 @@
 
 #include "engine/core/error.h"
 #include "tests/fuzz/targets/fuzz_support.h"
-#include "tests/unit/video/video_file.h"
+#include "tests/support/video_file.h"
 
 namespace tessera::fuzz {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/support/source_folder.h"
 #include "tests/support/stream_run.h"
 
-namespace tessera {
+namespace tessera::cosmos_golden_test {
 namespace {
 
 constexpr std::int64_t kTextRows = 4, kContextRows = 7, kContextWidth = 24;
@@ -48,7 +48,7 @@ Json config_of(const std::string& form) {
   return config;
 }
 
-class CosmosGolden : public testing::TestWithParam<const char*> {
+class CosmosGolden : public ::testing::TestWithParam<const char*> {
  protected:
   CosmosGolden()
       : backend_(chosen_backend({.threads = 2})),
@@ -233,8 +233,8 @@ TEST_P(CosmosGolden, TheCacheChangesNothing) {
   EXPECT_EQ(pieces, all);
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, CosmosGolden, testing::Values("plain", "text", "wide"),
+INSTANTIATE_TEST_SUITE_P(Forms, CosmosGolden, ::testing::Values("plain", "text", "wide"),
                          [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cosmos_golden_test

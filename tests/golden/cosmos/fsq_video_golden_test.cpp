@@ -15,7 +15,7 @@
 #include "tokenizers/visual/fsq_video_tokenizer.h"
 #include "tokenizers/visual/haar.h"
 
-namespace tessera {
+namespace tessera::fsq_video_golden_test {
 namespace {
 
 constexpr double kTolerance = 1e-5;  // of max|reference|
@@ -35,7 +35,7 @@ Checkpoint small_weights() {
   return Checkpoint::from_tensors("hashed", hashed_weights(fsq_video_tensors(small_spec())));
 }
 
-class FsqVideoGolden : public testing::Test {
+class FsqVideoGolden : public ::testing::Test {
  protected:
   std::unique_ptr<Backend> backend = chosen_backend();
   Checkpoint recorded =
@@ -184,4 +184,4 @@ TEST_F(FsqVideoGolden, AnyTensorOffByAHundredthIsNoticed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fsq_video_golden_test

@@ -16,7 +16,7 @@
 #include "tests/support/temp_folder.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
-namespace tessera {
+namespace tessera::emu3_golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,7 +25,7 @@ const fs::path kGolden = source_folder() / "tests" / "golden" / "emu3";
 constexpr std::int32_t kFirst = 99;  // joint id of code 0
 constexpr std::int64_t kTopK = 20;
 
-class Emu3Golden : public testing::Test {
+class Emu3Golden : public ::testing::Test {
  protected:
   Emu3Golden()
       : backend_(chosen_backend({.threads = 2})),
@@ -328,4 +328,4 @@ TEST_F(Emu3Golden, NanInAUsedRowIsRefusedByItsPlace) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::emu3_golden_test

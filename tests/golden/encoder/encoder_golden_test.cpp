@@ -82,7 +82,7 @@ class Comparer final : public TowerObserver {
   std::map<std::string, double>& out_;
 };
 
-class EncoderGolden : public testing::TestWithParam<std::string> {
+class EncoderGolden : public ::testing::TestWithParam<std::string> {
  protected:
   EncoderGolden()
       : backend_(chosen_backend({.threads = 2})),
@@ -224,7 +224,7 @@ TEST_P(EncoderGolden, Bf16StorageIsClose) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Towers, EncoderGolden,
-                         testing::Values("clip", "clip_last", "clip_list", "siglip", "janus",
+                         ::testing::Values("clip", "clip_last", "clip_list", "siglip", "janus",
                                          "idefics3", "qwen2_vl", "qwen2_5_vl"),
                          [](const auto& param) { return param.param; });
 

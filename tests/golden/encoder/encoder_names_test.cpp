@@ -30,7 +30,7 @@ VisionTower tower_of(const PublishedNames& names) {
   return parse_vision_tower(parse_json(names.config, "config"), "config");
 }
 
-class PublishedTower : public testing::TestWithParam<Case> {};
+class PublishedTower : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PublishedTower, ConfigurationGivesTheseTensors) {
   const PublishedNames names = published(GetParam().stem);
@@ -127,7 +127,7 @@ TEST_P(PublishedTower, LaterNamesAreFound) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, PublishedTower,
-    testing::Values(
+    ::testing::Values(
         Case{"llava-1.5-7b", 24, 1024, 24, 576, "model.vision_tower."},
         Case{"llava-1.5-13b", 24, 1024, 24, 576, "model.vision_tower.vision_model."},
         Case{"llava-onevision-0.5b", 26, 1152, 27, 729, "model.vision_tower."},

@@ -55,7 +55,7 @@ bool same_rows(Backend& backend, const ImageFeatures& a, const RowRun& rows_a,
                      static_cast<std::size_t>(rows_a.count() * width) * sizeof(float)) == 0;
 }
 
-class ImageEncoderTest : public testing::TestWithParam<std::string> {};
+class ImageEncoderTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ImageEncoderTest, TilesGiveTheReferencesRowsTogetherAndAlone) {
   const Recorded model(GetParam());
@@ -111,7 +111,7 @@ TEST_P(ImageEncoderTest, TwoStepsAreOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Towers, ImageEncoderTest,
-                         testing::Values("clip", "clip_last", "clip_list", "siglip", "janus",
+                         ::testing::Values("clip", "clip_last", "clip_list", "siglip", "janus",
                                          "idefics3", "qwen2_vl", "qwen2_5_vl"),
                          [](const auto& param) { return param.param; });
 

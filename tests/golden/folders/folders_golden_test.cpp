@@ -15,7 +15,7 @@
 #include "tests/support/stream_run.h"
 #include "vision/image/preprocess.h"
 
-namespace tessera {
+namespace tessera::folders_golden_test {
 namespace {
 
 // Keys that may refuse a folder, and why.
@@ -177,4 +177,4 @@ TEST(Folders, AreOfBothLayoutsAndEnough) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::folders_golden_test

@@ -13,7 +13,7 @@
 #include "tests/support/temp_folder.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
-namespace tessera {
+namespace tessera::janus_golden_test {
 namespace {
 
 const std::filesystem::path kGolden = source_folder() / "tests" / "golden" / "janus";
@@ -43,7 +43,7 @@ std::vector<float> naive_head(const std::vector<float>& rows, ConstTensorView he
   return out;
 }
 
-class JanusGolden : public testing::Test {
+class JanusGolden : public ::testing::Test {
  protected:
   JanusGolden()
       : backend_(chosen_backend({.threads = 2})),
@@ -244,4 +244,4 @@ TEST_F(JanusGolden, NanInAWeightIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::janus_golden_test

@@ -11,7 +11,7 @@
 #include "tests/support/model_runner.h"
 #include "tokenizers/text/tokenizer.h"
 
-namespace tessera {
+namespace tessera::published_weights_test {
 namespace {
 
 std::string setting(const char* name, const std::string& fallback = "") {
@@ -90,4 +90,4 @@ TEST(PublishedWeights, LlamaGenGreedy) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::published_weights_test

@@ -10,7 +10,7 @@
 #include "tests/support/source_folder.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::llamagen_golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,7 +97,7 @@ struct Fixture {
   std::vector<std::int32_t> tokens, chosen, got_tokens;
 };
 
-class LlamaGenGolden : public testing::TestWithParam<std::string> {};
+class LlamaGenGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LlamaGenGolden, EqualsTheReference) {
   Fixture fixture(GetParam());
@@ -142,7 +142,7 @@ TEST_P(LlamaGenGolden, TwoSwappedTensorsAreNoticed) {
   EXPECT_GE(pairs, 15);
 }
 
-INSTANTIATE_TEST_SUITE_P(HeadWidths, LlamaGenGolden, testing::Values("hd16", "hd20"));
+INSTANTIATE_TEST_SUITE_P(HeadWidths, LlamaGenGolden, ::testing::Values("hd16", "hd20"));
 
 TEST(LlamaGenFiles, TorchSavedWeightsEqualTheReference) {
   Fixture fixture("hd16");
@@ -178,4 +178,4 @@ TEST(LlamaGenFiles, ZeroConditionRowsMatter) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::llamagen_golden_test

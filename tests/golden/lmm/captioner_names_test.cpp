@@ -11,7 +11,7 @@
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::captioner_names_test {
 namespace {
 
 struct Case {
@@ -61,7 +61,7 @@ ModelSpec settled(const Published& model, const std::vector<TensorSpec>& tensors
   return spec;
 }
 
-class PublishedCaptioner : public testing::TestWithParam<Case> {
+class PublishedCaptioner : public ::testing::TestWithParam<Case> {
  protected:
   static void expect_exactly(const ModelSpec& spec, const std::vector<TensorSpec>& tensors) {
     std::map<std::string, Shape> want, got;
@@ -146,7 +146,7 @@ TEST_P(PublishedCaptioner, OneNameChangedIsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, PublishedCaptioner,
-    testing::Values(Case{"llava-1.5-7b", 7'063'427'072}, Case{"llava-1.5-13b", 13'351'494'656},
+    ::testing::Values(Case{"llava-1.5-7b", 7'063'427'072}, Case{"llava-1.5-13b", 13'351'494'656},
                     Case{"llava-1.6-vicuna-7b", 7'063'431'168},
                     Case{"llava-1.6-vicuna-13b", 13'351'499'776},
                     Case{"llava-1.6-mistral-7b", 7'566'747'648},
@@ -159,4 +159,4 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"smolvlm-2.2b", 2'246'272'880}));
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::captioner_names_test

@@ -10,7 +10,7 @@
 #include "tests/golden/lmm/parity.h"
 #include "tests/support/hashed_weights.h"
 
-namespace tessera {
+namespace tessera::language_golden_test {
 namespace {
 
 std::filesystem::path language_folder() { return TinyLmm::goldens() / "language"; }
@@ -212,4 +212,4 @@ TEST(RefusedRope, HeadsThatDoNotFitTheThreeAxes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::language_golden_test

@@ -12,7 +12,7 @@
 #include "tests/golden/lmm/parity.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::layouts_golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -351,4 +351,4 @@ TEST(TiedHead, AHeadInTheFileComesFirst) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::layouts_golden_test

@@ -12,7 +12,7 @@
 #include "tests/golden/lmm/parity.h"
 #include "tests/support/tiny_lmm.h"
 
-namespace tessera {
+namespace tessera::lmm_golden_test {
 namespace {
 
 struct LmmPrompt {
@@ -22,7 +22,7 @@ struct LmmPrompt {
   int first = 0;                             // of the recorded images
 };
 
-class Lmm : public testing::Test {
+class Lmm : public ::testing::Test {
  protected:
   // Pixels of all views, as recorded.
   static void expect_pixels(const TinyLmm& tiny, const std::vector<PreprocessedImage>& images,
@@ -62,7 +62,7 @@ class Lmm : public testing::Test {
   }
 };
 
-class LmmFamily : public Lmm, public testing::WithParamInterface<const char*> {};
+class LmmFamily : public Lmm, public ::testing::WithParamInterface<const char*> {};
 
 // The bundled captioner: one prompt an image.
 TEST_F(Lmm, TabletopLlava) {
@@ -164,8 +164,8 @@ TEST_P(LmmFamily, AChangedPixelShows) {
   EXPECT_GT(worst_relative(rows.rows, right), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, LmmFamily, testing::ValuesIn(kTinyFamilies),
+INSTANTIATE_TEST_SUITE_P(Families, LmmFamily, ::testing::ValuesIn(kTinyFamilies),
                          [](const auto& family) { return test_name(family.param); });
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::lmm_golden_test

@@ -6,7 +6,7 @@
 #include "tests/support/tiny_lmm.h"
 #include "vision/image/video_preprocess.h"
 
-namespace tessera {
+namespace tessera::video_golden_test {
 namespace {
 
 TinyLmm video_model(const std::string& name) {
@@ -71,7 +71,7 @@ void expect_close(const std::vector<float>& got, const TinyLmm& tiny, const std:
   }
 }
 
-class VideoFamily : public testing::TestWithParam<const char*> {};
+class VideoFamily : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(VideoFamily, EqualsTheReference) {
   const TinyLmm tiny = video_model(GetParam());
@@ -131,7 +131,7 @@ TEST_P(VideoFamily, SeenTogether) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, VideoFamily,
-                         testing::Values("qwen2-vl", "qwen2.5-vl", "clip-llava-onevision"),
+                         ::testing::Values("qwen2-vl", "qwen2.5-vl", "clip-llava-onevision"),
                          [](const auto& family) { return test_name(family.param); });
 
 // Time ids by the clock, worked out by hand: 1.5 s a grid at 4 ids a second is 6 apart, 0.3 s at 2
@@ -201,4 +201,4 @@ TEST(VideoPlaces, ManyFramesAreSmaller) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_golden_test

@@ -17,13 +17,13 @@
 #include "tests/support/source_folder.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
-namespace tessera {
+namespace tessera::movq_golden_test {
 namespace {
 
 constexpr double kTolerance = 1e-5;  // of max|reference|
 const std::string kFile = source_folder() / "tests/golden/movq/movq.safetensors";
 
-class MovqGolden : public testing::Test {
+class MovqGolden : public ::testing::Test {
  protected:
   std::unique_ptr<Backend> backend = chosen_backend();
   Checkpoint recorded = Checkpoint::open(kFile);
@@ -162,4 +162,4 @@ TEST(MovqSpecTest, ThePublishedOneHasItsSize) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::movq_golden_test

@@ -36,7 +36,7 @@ void write_tokenizer(const TempFolder& folder) {
   write_sparse_safetensors(folder / "tokenizer" / "model.safetensors", list);
 }
 
-class CosmosNames : public testing::TestWithParam<Published> {};
+class CosmosNames : public ::testing::TestWithParam<Published> {};
 
 void expect_spec(const ModelSpec& spec, const Published& published) {
   EXPECT_EQ(spec.family, "cosmos");
@@ -105,7 +105,7 @@ TEST_P(CosmosNames, OneNameLessIsRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, CosmosNames, testing::ValuesIn(kPublished),
+INSTANTIATE_TEST_SUITE_P(Sizes, CosmosNames, ::testing::ValuesIn(kPublished),
                          [](const auto& one) { return "Size" + std::string(one.param.size); });
 
 }  // namespace

@@ -39,7 +39,7 @@ void write_folder(const TempFolder& folder, const Case& c, const std::vector<Ten
   }
 }
 
-class PublishedCheckpoint : public testing::TestWithParam<Case> {};
+class PublishedCheckpoint : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PublishedCheckpoint, IsRecognisedCheckedAndPlanned) {
   const Case& c = GetParam();
@@ -108,7 +108,7 @@ TEST_P(PublishedCheckpoint, OneNameChangedIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PublishedCheckpoint,
-                         testing::Values(Case{"janus-pro-1b-port", "1B", "", 0},
+                         ::testing::Values(Case{"janus-pro-1b-port", "1B", "", 0},
                                          Case{"janus-pro-1b-original", "1B", "", 0},
                                          Case{"janus-pro-7b-port", "7B", "", 0},
                                          Case{"janus-pro-7b-original", "7B", "", 0},

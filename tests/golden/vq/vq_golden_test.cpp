@@ -17,7 +17,7 @@
 #include "tests/support/source_folder.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
-namespace tessera {
+namespace tessera::vq_golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -180,7 +180,7 @@ struct Case {
   CpuOptions::Isa isa;
 };
 
-class VqParity : public testing::TestWithParam<Case> {};
+class VqParity : public ::testing::TestWithParam<Case> {};
 
 TEST_P(VqParity, EqualsTheReference) {
   const Golden golden = read_golden(GetParam().config, GetParam().names);
@@ -199,7 +199,7 @@ constexpr CpuOptions::Isa kFast = CpuOptions::Isa::kAuto;
 constexpr CpuOptions::Isa kPlain = CpuOptions::Isa::kReference;
 
 INSTANTIATE_TEST_SUITE_P(Configs, VqParity,
-                         testing::Values(Case{"plain", VqNames::kHfJanus, kFast},
+                         ::testing::Values(Case{"plain", VqNames::kHfJanus, kFast},
                                          Case{"plain", VqNames::kLlamaGen, kFast},
                                          Case{"wide", VqNames::kHfJanus, kFast},
                                          Case{"wide", VqNames::kLlamaGen, kFast},
@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(Configs, VqParity,
                                   (c.isa == kFast ? "" : "_reference");
                          });
 
-class VqNamesGolden : public testing::TestWithParam<const char*> {};
+class VqNamesGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(VqNamesGolden, ListIsTheReferenceStateDict) {
   for (const VqNames scheme : {VqNames::kHfJanus, VqNames::kLlamaGen}) {
@@ -234,7 +234,7 @@ TEST_P(VqNamesGolden, ListIsTheReferenceStateDict) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Configs, VqNamesGolden,
-                         testing::Values("plain", "wide", "three", "published"),
+                         ::testing::Values("plain", "wide", "three", "published"),
                          [](const auto& chosen) { return std::string(chosen.param); });
 
 // Softmax over keys does not see a constant added to every key's score, and q . (k's bias) is such
@@ -314,4 +314,4 @@ TEST(VqDeterminism, ThreadsDoNotShow) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::vq_golden_test

@@ -6,7 +6,7 @@
 #include "tests/support/tar_builder.h"
 #include "tokenizers/text/tokenizer.h"
 
-namespace tessera {
+namespace tessera::caption_cli_test {
 namespace {
 
 class CaptionCli : public CaptionTest {
@@ -336,4 +336,4 @@ TEST_F(CaptionTest, ProgressIsWhatItIsAskedToBe) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_cli_test

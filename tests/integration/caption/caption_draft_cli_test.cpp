@@ -1,7 +1,7 @@
 // Draft models through the real program: flags, fields, refusals, and the same texts in every form.
 #include "tests/integration/caption/caption_program.h"
 
-namespace tessera {
+namespace tessera::caption_draft_cli_test {
 namespace {
 
 class CaptionDraftCli : public CaptionTest {
@@ -80,4 +80,4 @@ TEST_F(CaptionDraftCli, WhatCannotDraftIsRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_draft_cli_test

@@ -2,7 +2,7 @@
 #include "tests/integration/caption/caption_program.h"
 #include "tests/support/tar_builder.h"
 
-namespace tessera {
+namespace tessera::caption_errors_test {
 namespace {
 
 class CaptionErrors : public CaptionTest {
@@ -232,4 +232,4 @@ TEST_F(CaptionErrors, FullStdoutIsSixAndTheJobGoesOn) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_errors_test

@@ -1,7 +1,7 @@
 // `tessera inspect` of models that describe images.
 #include "tests/integration/caption/caption_program.h"
 
-namespace tessera {
+namespace tessera::caption_inspect_test {
 namespace {
 
 class CaptionInspectTest : public CaptionTest {
@@ -99,4 +99,4 @@ TEST_F(CaptionInspectTest, AnotherFolderIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_inspect_test

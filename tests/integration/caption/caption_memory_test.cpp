@@ -7,7 +7,7 @@
 
 #include "tests/integration/caption/caption_program.h"
 
-namespace tessera {
+namespace tessera::caption_memory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,4 +142,4 @@ TEST_F(CaptionMemoryTest, TwoThousandImagesTakeWhatOneThousandTake) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_memory_test

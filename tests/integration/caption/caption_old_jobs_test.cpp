@@ -4,7 +4,7 @@
 #include "tests/integration/caption/caption_program.h"
 #include "tests/support/memory_source.h"
 
-namespace tessera {
+namespace tessera::caption_old_jobs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ TEST_F(CaptionOldJobs, AKilledJobThatAddsCaptionsAddsThemOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_old_jobs_test

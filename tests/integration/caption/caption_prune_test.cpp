@@ -4,7 +4,7 @@
 #include "tests/integration/caption/caption_program.h"
 #include "vision/pruning/registry.h"
 
-namespace tessera {
+namespace tessera::caption_prune_test {
 namespace {
 
 class CaptionPrune : public CaptionTest {
@@ -134,4 +134,4 @@ TEST_F(CaptionPrune, ParityIsTakenWhereCodeDiffers) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_prune_test

@@ -5,7 +5,7 @@
 
 #include "tests/integration/caption/caption_program.h"
 
-namespace tessera {
+namespace tessera::caption_resume_test {
 namespace {
 
 constexpr int kImages = 30;
@@ -117,4 +117,4 @@ TEST_F(CaptionResume, FailuresOfTheFirstPartCount) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_resume_test

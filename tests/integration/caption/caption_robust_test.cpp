@@ -7,7 +7,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/tar_builder.h"
 
-namespace tessera {
+namespace tessera::caption_robust_test {
 namespace {
 
 class CaptionRobust : public CaptionTest {
@@ -212,4 +212,4 @@ TEST_F(CaptionRobust, SeedsSizesAndKeptTokensAreHeard) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_robust_test

@@ -8,7 +8,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/tar_builder.h"
 
-namespace tessera {
+namespace tessera::caption_shards_test {
 namespace {
 
 class CaptionShards : public CaptionTest {
@@ -268,4 +268,4 @@ TEST_F(CaptionShards, ReportsRefuseWhatIsNoJob) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_shards_test

@@ -7,7 +7,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/tar_builder.h"
 
-namespace tessera {
+namespace tessera::caption_similar_test {
 namespace {
 
 class CaptionSimilar : public CaptionTest {
@@ -198,4 +198,4 @@ TEST_F(CaptionSimilar, AKilledJobEndsAsIfItHadNotBeen) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_similar_test

@@ -3,7 +3,7 @@
 #include "tests/support/refused_seccomp.h"
 #include "vision/image/image_reader.h"
 
-namespace tessera {
+namespace tessera::caption_walls_test {
 namespace {
 
 class CaptionWalls : public CaptionTest {
@@ -36,4 +36,4 @@ TEST_F(CaptionWalls, ARefusedWallIsHeardOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::caption_walls_test

@@ -1,7 +1,7 @@
 // --device and the flags next to it, in every sub-command that computes.
 #include "tests/integration/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli_devices_test {
 namespace {
 
 class CliDevices : public ProgramTest {};
@@ -90,4 +90,4 @@ TEST_F(CliDevices, DoctorSaysWhyThereIsNoCudaAndEndsWell) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli_devices_test

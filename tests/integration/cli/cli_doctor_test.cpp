@@ -4,7 +4,7 @@
 #include "video/frame_writer.h"
 #include "vision/image/image_reader.h"
 
-namespace tessera {
+namespace tessera::cli_doctor_test {
 namespace {
 
 class CliDoctor : public ProgramTest {
@@ -56,7 +56,7 @@ TEST_F(CliDoctor, ListsTheEncodersOfEveryContainer) {
   for (const VideoContainer container : kVideoContainers) {
     const auto line = finding(result, "videos ." + std::string(name_of(container)));
     std::string names;
-    for (const VideoCodec codec : codecs_there(container, {.program = TESSERA_VIDEO})) {
+    for (const VideoCodec codec : codecs_there(container, {.program = VIDEO_HELPER})) {
       names += (names.empty() ? "written as " : ", ") + std::string(name_of(codec));
     }
     EXPECT_EQ(line.at("state"), names.empty() ? "note" : "ok");
@@ -103,4 +103,4 @@ TEST_F(CliDoctor, SaysWhatEveryModelNeeds) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli_doctor_test

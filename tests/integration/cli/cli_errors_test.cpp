@@ -3,7 +3,7 @@
 
 #include "tests/integration/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli_errors_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -190,4 +190,4 @@ TEST_F(CliErrors, HostileNamesReachTheTerminalEscaped) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli_errors_test

@@ -6,7 +6,7 @@
 #include "tests/integration/cli/program.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::cli_generate_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -272,4 +272,4 @@ TEST_F(CliGenerate, PeakMemoryIsWhatInspectSays) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli_generate_test

@@ -4,7 +4,7 @@
 
 #include "tests/integration/cli/program.h"
 
-namespace tessera {
+namespace tessera::cli_settings_test {
 namespace {
 
 class CliSettings : public ProgramTest {
@@ -96,4 +96,4 @@ TEST_F(CliSettings, TellingCommandsSpeakJson) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cli_settings_test

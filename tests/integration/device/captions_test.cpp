@@ -71,7 +71,7 @@ PruneChoice pruned(const char* method, std::vector<PruneOption> options = {}) {
   return out;
 }
 
-class DeviceCaptions : public testing::TestWithParam<Describing> {};
+class DeviceCaptions : public ::testing::TestWithParam<Describing> {};
 
 TEST_P(DeviceCaptions, AreTheCpusBitForBit) {
   offer_guarded_devices();
@@ -84,7 +84,7 @@ TEST_P(DeviceCaptions, AreTheCpusBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, DeviceCaptions,
-    testing::Values(Describing{}, Describing{.name = "lookup", .method = "lookup"},
+    ::testing::Values(Describing{}, Describing{.name = "lookup", .method = "lookup"},
                     Describing{.name = "random", .prune = pruned("random")},
                     Describing{.name = "fastv", .prune = pruned("fastv", {{"layer", 1}})},
                     Describing{.name = "corematching",
@@ -185,7 +185,7 @@ std::unique_ptr<Pruner> pruner_for(const TinyLmm& tiny, const std::string& metho
   return out;
 }
 
-class DeviceFamilies : public testing::TestWithParam<const char*> {};
+class DeviceFamilies : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceFamilies, EncodePruneAndWriteAsTheCpu) {
   offer_guarded_devices();
@@ -207,7 +207,7 @@ TEST_P(DeviceFamilies, EncodePruneAndWriteAsTheCpu) {
   EXPECT_GE(served, 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, DeviceFamilies, testing::ValuesIn(kTinyFamilies),
+INSTANTIATE_TEST_SUITE_P(Families, DeviceFamilies, ::testing::ValuesIn(kTinyFamilies),
                          [](const auto& one) { return test_name(one.param); });
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace tessera::guard_test {
 namespace {
 
-class Guarded : public testing::Test {
+class Guarded : public ::testing::Test {
  protected:
   Tensor uploaded(std::vector<float> values, Shape shape) {
     Tensor out = backend_.allocate(DType::kF32, shape);
@@ -89,8 +89,8 @@ TEST_F(GuardedDeathTest, TheHostCannotReadOrWrite) {
         const volatile float read = tensor.view().f32()[1];
         static_cast<void>(read);
       },
-      testing::KilledBySignal(SIGSEGV), "device memory: byte 4 of f32 \\[2\\]");
-  EXPECT_EXIT(tensor.view().f32()[0] = 3.0f, testing::KilledBySignal(SIGSEGV),
+      ::testing::KilledBySignal(SIGSEGV), "device memory: byte 4 of f32 \\[2\\]");
+  EXPECT_EXIT(tensor.view().f32()[0] = 3.0f, ::testing::KilledBySignal(SIGSEGV),
               "device memory: byte 0");
 }
 

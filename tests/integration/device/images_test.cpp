@@ -63,7 +63,7 @@ void expect_equal(const std::vector<GeneratedImage>& got,
   }
 }
 
-class DeviceImages : public testing::TestWithParam<Generation> {
+class DeviceImages : public ::testing::TestWithParam<Generation> {
  protected:
   void SetUp() override { offer_guarded_devices(); }
 };
@@ -91,7 +91,7 @@ TEST_P(DeviceImages, OpsThatRunAtOnceGiveTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(
     Methods, DeviceImages,
-    testing::Values(Generation{}, Generation{.model = "test:rows"}, Generation{.model = "test:null"},
+    ::testing::Values(Generation{}, Generation{.model = "test:rows"}, Generation{.model = "test:null"},
                     Generation{.method = "sjd", .window = 8},
                     Generation{.method = "coupled", .window = 8}, Generation{.method = "gumbel"},
                     Generation{.method = "tree"}, Generation{.method = "gumbel-tree"},

@@ -65,7 +65,7 @@ Written write(const Video& video, const char* device, const std::filesystem::pat
   return out;
 }
 
-class DeviceVideos : public testing::TestWithParam<Video> {};
+class DeviceVideos : public ::testing::TestWithParam<Video> {};
 
 TEST_P(DeviceVideos, AreTheCpusBitForBit) {
   offer_guarded_devices();
@@ -84,7 +84,7 @@ TEST_P(DeviceVideos, AreTheCpusBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, DeviceVideos,
-    testing::Values(Video{}, Video{.model = "test:clip-rows", .method = "frames"},
+    ::testing::Values(Video{}, Video{.model = "test:clip-rows", .method = "frames"},
                     Video{.frames = 24, .continuation = Continuation::kSinks, .first_frames = 4},
                     Video{.frames = 24, .continuation = Continuation::kRecompute, .first_frames = 4},
                     Video{.model = "test:nbp"}, Video{.model = "test:nbp-frames", .first_frames = 4},

@@ -11,7 +11,7 @@
 #include "apps/lab/bench/measure.h"
 #include "engine/core/dtype.h"
 
-namespace tessera {
+namespace tessera::device_libraries_test {
 namespace {
 
 const LibraryFiles kFakes{TESSERA_FAKE_LIBRARIES, {"no-such-library.so", TESSERA_FAKE_LIBRARIES}};
@@ -116,4 +116,4 @@ TEST(DeviceLibraries, StandNextToOwnProducts) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::device_libraries_test

@@ -11,7 +11,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/guarded_backend.h"
 
-namespace tessera {
+namespace tessera::device_phases_test {
 namespace {
 
 class DevicePhases : public ::testing::TestWithParam<const char*> {
@@ -138,4 +138,4 @@ TEST_P(DevicePhases, PromptsOfTilesAreTimed) {
 INSTANTIATE_TEST_SUITE_P(Devices, DevicePhases, ::testing::Values("guarded:0", "simt:0"));
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::device_phases_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-namespace tessera {
+namespace tessera::device_table_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -102,4 +102,4 @@ TEST(DeviceTable, TheLastFigureCountsAndThirtyLinesAreTheMost) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::device_table_test

@@ -10,7 +10,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::gpu_check_test {
 namespace {
 
 struct Said {
@@ -31,17 +31,17 @@ Said run(const std::string& command) {
   return out;
 }
 
-class GpuCheck : public testing::Test {
+class GpuCheck : public ::testing::Test {
  protected:
   std::string out() const { return (folder_ / "check.jsonl").string(); }
   Said phase(const std::string& name, const std::string& device,
              const std::string& more = "") const {
-    return run(std::string(TESSERA_LAB) + " gpu-check " + name +
+    return run(std::string(TESSERA_PROGRAM) + " gpu-check " + name +
                " --quick --models test:tiny --device " + device + " --out " + out() +
                " --git abc123" + more);
   }
   Said script(const std::string& device, const std::string& more = "") const {
-    const std::filesystem::path program = TESSERA_LAB;
+    const std::filesystem::path program = TESSERA_PROGRAM;
     return run("bash " TESSERA_SOURCE_DIR "/apps/lab/bench/gpu-check.sh --quick --bin " +
                program.parent_path().string() + " --out " + out() + " --device " + device + more);
   }
@@ -249,4 +249,4 @@ TEST_F(GpuCheck, TheScriptGoesThroughAllPhases) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::gpu_check_test

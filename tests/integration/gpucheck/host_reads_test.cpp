@@ -7,7 +7,7 @@
 #include "tests/support/simt/simulated_device.h"
 #include "tests/support/stream_run.h"
 
-namespace tessera {
+namespace tessera::host_reads_test {
 namespace {
 
 TEST(HostReads, AreTheCopiesThatTheDeviceMade) {
@@ -45,4 +45,4 @@ TEST(HostReads, AreTheCopiesThatTheDeviceMade) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host_reads_test

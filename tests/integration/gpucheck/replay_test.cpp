@@ -13,7 +13,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/stream_run.h"
 
-namespace tessera {
+namespace tessera::replay_test {
 namespace {
 
 TEST(AcceptTrace, GivesTheTokensThatWerePublished) {
@@ -150,4 +150,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, Replay, ::testing::ValuesIn(testing::test_devi
                          testing::device_name);
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::replay_test

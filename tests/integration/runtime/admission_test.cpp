@@ -5,7 +5,7 @@
 #include "apps/runtime/describe_task.h"
 #include "tests/support/list_lane.h"
 
-namespace tessera {
+namespace tessera::admission_test {
 namespace {
 
 // So many bytes in all, less what the loops of its lanes hold.
@@ -236,4 +236,4 @@ TEST(Admission, ATextWithoutRoomFailsAloneWithTheFigures) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::admission_test

@@ -13,7 +13,7 @@
 #include "tests/support/list_lane.h"
 #include "tests/support/made_up_methods.h"
 
-namespace tessera {
+namespace tessera::mixed_test {
 namespace {
 
 constexpr int kNumbers = 9;  // of images, and of questions
@@ -318,7 +318,7 @@ TEST(MixedRuntime, EachIsWhatItIsAloneInAThousandSchedules) {
   Mixed mixed;
   for (std::uint32_t seed = 1; seed <= kSchedules; ++seed) {
     mixed.run(seed);
-    ASSERT_FALSE(testing::Test::HasFailure()) << "schedule " << seed;
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "schedule " << seed;
   }
   // The schedules do what they are for.
   EXPECT_GT(mixed.completed(), 4 * kSchedules);
@@ -329,4 +329,4 @@ TEST(MixedRuntime, EachIsWhatItIsAloneInAThousandSchedules) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::mixed_test

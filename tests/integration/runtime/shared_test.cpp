@@ -8,7 +8,7 @@
 #include "apps/runtime/generate_task.h"
 #include "tests/support/janus_folder.h"
 
-namespace tessera {
+namespace tessera::shared_test {
 namespace {
 
 const JanusFolder& folder() {
@@ -157,4 +157,4 @@ TEST(SharedModels, OtherOptionsShareNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::shared_test

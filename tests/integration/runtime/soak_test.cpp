@@ -13,7 +13,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/process_use.h"
 
-namespace tessera {
+namespace tessera::soak_test {
 namespace {
 
 constexpr std::size_t kImages = 10'000;
@@ -215,4 +215,4 @@ TEST(RuntimeSoak, TenThousandImagesLeaveNothingAfter) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::soak_test

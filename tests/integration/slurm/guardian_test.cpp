@@ -6,7 +6,7 @@
 
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::guardian_test {
 namespace {
 
 // A daemon as slurmstepd is one: a session of its own, no parent. Its id is in "daemon".
@@ -66,4 +66,4 @@ TEST(Guardian, NothingIsLeftWhenItsOwnerIsKilled) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::guardian_test

@@ -3,7 +3,7 @@
 #include "tests/integration/slurm/block_yaml.h"
 #include "tests/integration/slurm/scale_out.h"
 
-namespace tessera {
+namespace tessera::manifest_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -122,4 +122,4 @@ TEST(BlockYaml, ReadsItsPartAndRefusesTheRest) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::manifest_test

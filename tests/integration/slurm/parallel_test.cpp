@@ -2,7 +2,7 @@
 // GNU parallel.
 #include "tests/integration/slurm/scale_out.h"
 
-namespace tessera {
+namespace tessera::parallel_test {
 namespace {
 
 class GnuParallel : public ScaleOutTest {
@@ -62,4 +62,4 @@ TEST_F(GnuParallel, TheDocumentedLineGeneratesAndGoesOn) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::parallel_test

@@ -3,7 +3,7 @@
 #include "tests/integration/slurm/scale_out.h"
 #include "tests/integration/slurm/slurm_cluster.h"
 
-namespace tessera {
+namespace tessera::slurm_array_test {
 namespace {
 
 constexpr int kTasks = 8;
@@ -184,4 +184,4 @@ TEST_F(SlurmArray, ListsWithGapsAndCancelledTasks) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::slurm_array_test

@@ -1,7 +1,7 @@
 // `tessera template`, `tessera tokenize`, and whose template `caption` asks by.
 #include "tests/integration/caption/caption_program.h"
 
-namespace tessera {
+namespace tessera::template_cli_test {
 namespace {
 
 class TemplateCliTest : public CaptionTest {
@@ -153,4 +153,4 @@ TEST_F(TemplateCliTest, ATokenizersTemplateWithoutImagesLeavesTheFormOfTheFamily
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::template_cli_test

@@ -130,7 +130,7 @@ struct Method {
   std::unique_ptr<SiblingRule<float, KeyedRandom>> rule;  // in place of the method's own
 };
 
-class TreeFrequencies : public testing::TestWithParam<std::string_view> {};
+class TreeFrequencies : public ::testing::TestWithParam<std::string_view> {};
 
 // Drafters and tails take turns.
 TEST_P(TreeFrequencies, OfDistributionsFromTheLastPass) {
@@ -154,7 +154,7 @@ TEST_P(TreeFrequencies, OfDistributionsFromASource) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TreeFrequencies,
-                         testing::Values("rrs", "rsd", "kseq", "points", "dyspec", "pac",
+                         ::testing::Values("rrs", "rsd", "kseq", "points", "dyspec", "pac",
                                          "gumbel"));
 
 // Distinct candidates, tested as if they were independent.

@@ -12,7 +12,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/model_runner.h"
 
-namespace tessera {
+namespace tessera::model_property_test {
 namespace {
 
 using Part = ModelRunner::Part;
@@ -369,4 +369,4 @@ TEST(AllocationCounter, SeesEveryWayToAllocate) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model_property_test

@@ -10,7 +10,7 @@
 #include "tests/support/pruning_chain.h"
 #include "vision/pruning/registry.h"
 
-namespace tessera {
+namespace tessera::invariants_test {
 namespace {
 
 struct Layout {
@@ -127,7 +127,7 @@ bool same(const ChainResult& a, const ChainResult& b) {
   return true;
 }
 
-class EveryPruner : public testing::TestWithParam<std::string_view> {
+class EveryPruner : public ::testing::TestWithParam<std::string_view> {
  protected:
   const PrunerRow& row_ = pruner_row(GetParam());
   std::unique_ptr<Pruner> pruner_ = make_pruner(GetParam());
@@ -270,7 +270,7 @@ std::vector<std::string_view> names() {
   for (const PrunerRow& row : pruner_table()) out.push_back(row.name);
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(All, EveryPruner, testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(All, EveryPruner, ::testing::ValuesIn(names()),
                          [](const auto& row) { return std::string(row.param); });
 
 // Methods that score attention rows or directions do not mind a common factor.
@@ -380,4 +380,4 @@ TEST(Baselines, UniformIsEvenAndRandomIsFair) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::invariants_test

@@ -1,43 +1,17 @@
-// Fibers: each has a stack of its own and is switched to by swapping the registers that a function
-// call must keep. A fiber runs until it ends or waits at a barrier of its block or its warp, or for
-// the kernel in front of its own; who goes on is random.
+// Fibers: each has a stack of its own and is switched to by swapping stacks. A fiber runs until it ends or
+// waits at a barrier of its block or its warp, or for the kernel in front of its own; who goes on is random.
+// Most of the time of a test is spent between fibers, so what a switch touches is small and in plain arrays.
 #include "tests/support/simt/machine.h"
 
 #include <sys/mman.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
-
-// void simt_switch(void** save, void* load)
-asm(R"(
-.text
-.p2align 4
-.globl simt_switch
-.hidden simt_switch
-.type simt_switch,@function
-simt_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size simt_switch,.-simt_switch
-)");
-extern "C" void simt_switch(void** save, void* load);
 
 namespace tessera::simt {
 
@@ -61,25 +35,62 @@ struct Copy {
 };
 
 struct Fiber {
-  void* stack_pointer = nullptr;
-  uint3 index = {};
-  bool done = false, awaited = false;
+  bool awaited = false;
   std::vector<Copy> copies;         // not waited for, oldest first
   std::vector<std::size_t> groups;  // where each committed group of them ends
 };
 
 struct WarpState {
   std::uint64_t numbers[2][32];
-  unsigned expected = 0, arrived = 0, parity = 0;
+  unsigned expected, arrived, parity;
+  unsigned waiting;               // lanes that wait, so many
+  std::uint16_t threads[32];      // their threads, in the order of arrival
 };
 
-std::uint64_t the_lot = 0x9e3779b97f4a7c15ull;
+// Leaves this stack for the one that `load` points to, keeps this one's pointer in `save`. Written in place: a
+// call and a return that do not match would be predicted wrongly each time. Below the stack pointer lie
+// 128 bytes that a function may use.
+[[gnu::always_inline]] inline void switch_stack(void** save, void* load) {
+  asm volatile(R"(
+    leaq 1f(%%rip), %%rax
+    subq $128, %%rsp
+    pushq %%rbp
+    pushq %%rax
+    movq %%rsp, (%0)
+    movq %1, %%rsp
+    popq %%rax
+    popq %%rbp
+    jmp *%%rax
+  1:
+    endbr64
+    addq $128, %%rsp
+  )"
+               : "+D"(save), "+S"(load)
+               :
+               : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1",
+                 "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
+                 "xmm14", "xmm15", "cc", "memory");
+}
+
+// Threads of a block, in an order. Each is in one such list at most.
+struct Waiting {
+  std::uint16_t threads[kMaxThreads];
+  unsigned count = 0;
+
+  void add(unsigned thread) { threads[count++] = static_cast<std::uint16_t>(thread); }
+  void add(const std::uint16_t* more, unsigned number) {
+    std::memcpy(threads + count, more, number * sizeof *more);
+    count += number;
+  }
+};
+
+std::uint64_t random_state = 0x9e3779b97f4a7c15ull;
 
 std::uint64_t draw() {
-  the_lot ^= the_lot << 13;
-  the_lot ^= the_lot >> 7;
-  the_lot ^= the_lot << 17;
-  return the_lot;
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return random_state;
 }
 
 }  // namespace
@@ -87,9 +98,10 @@ std::uint64_t draw() {
 // A grid with the one block of it that is under way.
 struct Grid {
   std::vector<Fiber> fibers;
-  std::vector<WarpState> warps;
-  std::vector<unsigned> runnable, at_barrier, at_wait;
-  std::vector<std::vector<unsigned>> at_warp;
+  void* stack_pointers[kMaxThreads];
+  uint3 indices[kMaxThreads];
+  WarpState warps[kMaxThreads / 32];
+  Waiting runnable, at_barrier, at_wait;
   unsigned char* stacks = nullptr;
   alignas(128) unsigned char shared[kMaxShared];
   unsigned current = 0, live = 0;
@@ -113,7 +125,8 @@ struct Grid {
   void start();
   void begin_block();
   void run();
-  void leave();  // to the scheduler
+  void leave();  // to the next thread, or to the host where none can go on
+  void* next();
 };
 
 namespace {
@@ -134,41 +147,52 @@ void fiber_main() {
   if (m.overlaps && !m.fibers[m.current].awaited) {
     broken("a thread that did not wait for the kernel in front of its own");
   }
-  m.fibers[m.current].done = true;
+  --m.live;
   m.leave();
   broken("a thread that ended went on");
 }
 
 }  // namespace
 
-void Grid::leave() { simt_switch(&fibers[current].stack_pointer, home); }
+// The stack of one that can go on, a random one.
+[[gnu::always_inline]] inline void* Grid::next() {
+  const unsigned pick = static_cast<unsigned>((draw() >> 32) * runnable.count >> 32);
+  current = runnable.threads[pick];
+  runnable.threads[pick] = runnable.threads[--runnable.count];
+  threadIdx = indices[current];
+  return stack_pointers[current];
+}
+
+[[gnu::always_inline]] inline void Grid::leave() {
+  void** const own = &stack_pointers[current];
+  switch_stack(own, runnable.count > 0 ? next() : home);
+}
 
 void Grid::start() {
   const unsigned threads = config.blockDim.x * config.blockDim.y * config.blockDim.z;
   fibers.resize(threads);
   for (Fiber& fiber : fibers) {
-    fiber.done = fiber.awaited = false;
+    fiber.awaited = false;
     fiber.copies.clear();
     fiber.groups.clear();
   }
-  warps.assign((threads + 31) / 32, {});
-  at_warp.resize(warps.size());
-  runnable.clear();
-  at_barrier.clear();
-  at_wait.clear();
+  for (unsigned warp = 0; warp < (threads + 31) / 32; ++warp) {
+    warps[warp].expected = warps[warp].arrived = warps[warp].parity = warps[warp].waiting = 0;
+  }
+  runnable.count = at_barrier.count = at_wait.count = 0;
   votes = 0;
   live = threads;
   for (unsigned i = 0; i < threads; ++i) {
-    fibers[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
-    // The return address of the first switch, as if a call had pushed it: 16-byte alignment less 8.
+    indices[i] = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+    // As if a call had pushed a return address: 16-byte alignment less 8 once both words are popped.
     // Stacks begin at different places of a page, or they would all want the same lines of a cache.
     const std::size_t colour = i * 832 % 8192;
     auto* top = reinterpret_cast<std::uint64_t*>(stacks + kStack * (i + 1) - colour) - 2;
-    *top = reinterpret_cast<std::uint64_t>(&fiber_main);
-    fibers[i].stack_pointer = top - 6;
-    runnable.push_back(i);
+    top[0] = 0;  // the frame pointer
+    top[-1] = reinterpret_cast<std::uint64_t>(&fiber_main);
+    stack_pointers[i] = top - 1;
+    runnable.add(i);
   }
-  for (auto& waiting : at_warp) waiting.clear();
 }
 
 // The next block of the walk, up to its first thread.
@@ -188,18 +212,10 @@ void Grid::run() {
   gridDim = config.gridDim;
   blockDim = config.blockDim;
   blockIdx = block;
-  while (!runnable.empty()) {
-    const std::size_t pick = (draw() >> 32) * runnable.size() >> 32;
-    current = runnable[pick];
-    runnable[pick] = runnable.back();
-    runnable.pop_back();
-    threadIdx = fibers[current].index;
-    simt_switch(&home, fibers[current].stack_pointer);
-    if (fibers[current].done) --live;
-  }
+  if (runnable.count > 0) switch_stack(&home, next());
 }
 
-void set_seed(std::uint64_t seed) { the_lot = seed * 2 + 1; }
+void set_seed(std::uint64_t seed) { random_state = seed * 2 + 1; }
 
 int lane() { return static_cast<int>(machine().current % 32); }
 
@@ -247,7 +263,7 @@ void await_previous() {
     std::memcpy(copy.held, copy.from, 16);
     copy.read = true;
   }
-  m.at_wait.push_back(m.current);
+  m.at_wait.add(m.current);
   m.leave();
 }
 
@@ -260,20 +276,20 @@ void let_next_begin() {
 
 void block_barrier() {
   Grid& m = machine();
-  if (m.at_barrier.size() + 1 < m.fibers.size()) {
-    m.at_barrier.push_back(m.current);
+  if (m.at_barrier.count + 1 < m.fibers.size()) {
+    m.at_barrier.add(m.current);
     m.leave();
     return;
   }
-  m.runnable.insert(m.runnable.end(), m.at_barrier.begin(), m.at_barrier.end());
-  m.at_barrier.clear();
+  m.runnable.add(m.at_barrier.threads, m.at_barrier.count);
+  m.at_barrier.count = 0;
 }
 
 int block_vote(int predicate, int kind) {
   Grid& m = machine();
-  if (m.at_barrier.empty()) m.votes = 0;
+  if (m.at_barrier.count == 0) m.votes = 0;
   m.votes += predicate != 0 ? 1 : 0;
-  if (m.at_barrier.size() + 1 == m.fibers.size()) m.vote = m.votes;
+  if (m.at_barrier.count + 1 == m.fibers.size()) m.vote = m.votes;
   block_barrier();
   const int votes = m.vote, all = static_cast<int>(m.fibers.size());
   block_barrier();  // before the next vote may change it
@@ -291,13 +307,13 @@ const std::uint64_t* exchange(unsigned mask, std::uint64_t bits) {
   warp.numbers[parity][own] = bits;
   warp.arrived |= 1u << own;
   if (warp.arrived != mask) {
-    m.at_warp[number].push_back(m.current);
+    warp.threads[warp.waiting++] = static_cast<std::uint16_t>(m.current);
     m.leave();
   } else {
     warp.arrived = 0;
     warp.parity ^= 1;
-    m.runnable.insert(m.runnable.end(), m.at_warp[number].begin(), m.at_warp[number].end());
-    m.at_warp[number].clear();
+    m.runnable.add(warp.threads, warp.waiting);
+    warp.waiting = 0;
   }
   return warp.numbers[parity];
 }
@@ -339,12 +355,12 @@ void begin_grid(Grid& grid) {
 void finish_grid(Grid& grid) {
   for (; grid.done < grid.blocks; ++grid.done, grid.at = (grid.at + grid.step) % grid.blocks) {
     if (!grid.begun) grid.begin_block();
-    grid.runnable.insert(grid.runnable.end(), grid.at_wait.begin(), grid.at_wait.end());
-    grid.at_wait.clear();
+    grid.runnable.add(grid.at_wait.threads, grid.at_wait.count);
+    grid.at_wait.count = 0;
     grid.run();
     grid.begun = false;
     if (grid.live > 0) {
-      broken(grid.at_barrier.empty() ? "threads of a warp wait for lanes that never come"
+      broken(grid.at_barrier.count == 0 ? "threads of a warp wait for lanes that never come"
                                      : "a barrier that some threads never reach");
     }
   }

@@ -15,7 +15,7 @@
 #include "engine/sampling/sampling_settings.h"
 #include "tests/support/chat_forms.h"
 #include "tests/support/temp_folder.h"
-#include "tests/unit/captioning/scarce_memory.h"
+#include "tests/support/scarce_memory.h"
 
 namespace tessera::caption_draft_test {
 namespace {
@@ -126,7 +126,7 @@ DraftChoice pruned(const std::string& model, const std::string& method, double r
   return out;
 }
 
-class CaptionDrafts : public testing::Test {
+class CaptionDrafts : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(Copy::bundled() / "config.json")) {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "apps/runtime/describe_task.h"
-#include "tests/unit/captioning/scarce_memory.h"
+#include "tests/support/scarce_memory.h"
 
 namespace tessera::caption_memory_test {
 namespace {

@@ -113,7 +113,7 @@ std::vector<Case> all_cases() {
   return out;
 }
 
-class PrunedPrompt : public testing::TestWithParam<Case> {
+class PrunedPrompt : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     tiny_ = std::make_unique<TinyLmm>(GetParam().family);
@@ -348,7 +348,7 @@ TEST(Refusals, LayersThatAreNotThere) {
   EXPECT_EQ(code("flowcut", {}, 5), "E_PRUNE_LAYERS") << "its second stage is in the two layers";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PrunedPrompt, testing::ValuesIn(all_cases()), [](const auto& one) {
+INSTANTIATE_TEST_SUITE_P(All, PrunedPrompt, ::testing::ValuesIn(all_cases()), [](const auto& one) {
   return test_name(one.param.family) + "_" + one.param.method;
 });
 

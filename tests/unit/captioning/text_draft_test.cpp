@@ -132,7 +132,7 @@ std::int64_t fewest(const Written& plain, std::int64_t window) {
   return out;
 }
 
-class TextDraft : public testing::TestWithParam<const char*> {
+class TextDraft : public ::testing::TestWithParam<const char*> {
  protected:
   // FastV before layer 1: the tiny models have two or three.
   static std::unique_ptr<Pruner> fastv() {
@@ -212,7 +212,7 @@ TEST_P(TextDraft, AnyFamilyDraftsForAnyOther) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, TextDraft, testing::ValuesIn(kTinyFamilies),
+INSTANTIATE_TEST_SUITE_P(Families, TextDraft, ::testing::ValuesIn(kTinyFamilies),
                          [](const auto& family) { return test_name(family.param); });
 
 }  // namespace

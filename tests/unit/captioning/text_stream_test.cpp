@@ -10,7 +10,7 @@
 namespace tessera::text_stream_test {
 namespace {
 
-class Streams : public testing::TestWithParam<const char*> {};
+class Streams : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Streams, PiecesMakeTheWhole) {
   const TextTokenizer tokenizer =
@@ -37,7 +37,7 @@ TEST_P(Streams, PiecesMakeTheWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Streams,
-                         testing::Values("gpt2", "qwen2", "llama2", "llama3", "deepseek_llm"),
+                         ::testing::Values("gpt2", "qwen2", "llama2", "llama3", "deepseek_llm"),
                          [](const auto& name) { return std::string(name.param); });
 
 TEST(Streams, StopsAreNoPartAndBrokenTextIsShownAtLast) {

@@ -43,7 +43,7 @@ PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
   return out;
 }
 
-class VideoBlocks : public testing::TestWithParam<const char*> {};
+class VideoBlocks : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(VideoBlocks, EveryTokenKnowsItsFrame) {
   const TinyLmm tiny(GetParam());
@@ -63,7 +63,7 @@ TEST_P(VideoBlocks, EveryTokenKnowsItsFrame) {
 
 // Families without a place for time see frames as images: a frame's rows are those of its image
 // alone.
-class FramesAsImages : public testing::TestWithParam<const char*> {};
+class FramesAsImages : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FramesAsImages, AFrameIsTheImageWithoutTiles) {
   const TinyLmm tiny(GetParam());
@@ -112,10 +112,10 @@ TEST_P(VideoBlocks, KeepingEverythingIsTheModelAsItIs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FramesAsImages,
-                         testing::Values("llava-1.5", "llava-1.5-full", "llava-next", "janus",
+                         ::testing::Values("llava-1.5", "llava-1.5-full", "llava-next", "janus",
                                          "idefics3", "smolvlm"),
                          [](const auto& family) { return test_name(family.param); });
-INSTANTIATE_TEST_SUITE_P(Families, VideoBlocks, testing::ValuesIn(kTinyFamilies),
+INSTANTIATE_TEST_SUITE_P(Families, VideoBlocks, ::testing::ValuesIn(kTinyFamilies),
                          [](const auto& family) { return test_name(family.param); });
 
 // All queries of a run, by layer and row.

@@ -16,7 +16,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
 
-namespace tessera {
+namespace tessera::changed_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -139,4 +139,4 @@ TEST(ChangedFileDeathTest, ForeignBusErrorsAreNotSwallowed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::changed_file_test

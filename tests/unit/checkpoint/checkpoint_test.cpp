@@ -15,7 +15,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
 
-namespace tessera {
+namespace tessera::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -276,4 +276,4 @@ TEST(NonFinite, AgreesWithIsfinite) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::checkpoint_test

@@ -13,7 +13,7 @@
 #include "engine/core/io.h"
 #include "tests/support/gguf_builder.h"
 
-namespace tessera {
+namespace tessera::gguf_test {
 namespace {
 
 const std::filesystem::path kGolden =
@@ -246,4 +246,4 @@ TEST(Gguf, TensorsOfNoNumbersMayShareAPlace) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::gguf_test

@@ -8,7 +8,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
 
-namespace tessera {
+namespace tessera::torch_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ TEST_P(BadTorchFile, IsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::torch_file_test

@@ -16,7 +16,7 @@
 #include "engine/core/tensor.h"
 #include "engine/core/utf8.h"
 
-namespace tessera {
+namespace tessera::core_test {
 namespace {
 
 // The known-answer vectors of the Random123 distribution for philox4x32 with 10 rounds.
@@ -241,4 +241,4 @@ TEST(HostMemory, ComingAndGoingTakesNoMoreThanWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::core_test

@@ -14,7 +14,7 @@
 #include "tests/support/fault_scope.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::io_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -285,4 +285,4 @@ TEST(IoLayer, CountsItsCalls) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::io_test

@@ -10,7 +10,7 @@
 #include "engine/core/philox.h"
 #include "engine/core/utf8.h"
 
-namespace tessera {
+namespace tessera::json_test {
 namespace {
 
 struct BadText {
@@ -228,4 +228,4 @@ TEST_F(ReaderTest, NamesPathAndCodeOfWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::json_test

@@ -8,7 +8,7 @@
 #include "tests/support/fault_scope.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::publish_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,4 +87,4 @@ TEST(Publish, TheWatcherSeesEveryChangeInOrder) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::publish_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace tessera {
+namespace tessera::storage_test {
 namespace {
 
 // Numbers of both signs and many sizes, with zeros.
@@ -102,4 +102,4 @@ TEST(StorageDeathTest, OtherTypesEndTheProgram) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::storage_test

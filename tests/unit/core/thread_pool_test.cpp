@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace tessera {
+namespace tessera::thread_pool_test {
 namespace {
 
 class ThreadPoolTest : public ::testing::TestWithParam<int> {};
@@ -76,4 +76,4 @@ TEST_P(ThreadPoolTest, ManySmallJobsInARow) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::thread_pool_test

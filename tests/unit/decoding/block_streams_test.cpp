@@ -57,7 +57,7 @@ OpenedModel golden_model(
   return out;
 }
 
-class BlockParity : public testing::Test {
+class BlockParity : public ::testing::Test {
  protected:
   BlockParity() : recorded_(Checkpoint::open(kGolden + "recorded.safetensors")) {}
   Tokens ints(const char* name) const { return ints_of(*recorded_.find(name)); }

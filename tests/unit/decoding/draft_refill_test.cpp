@@ -331,7 +331,7 @@ DraftLimits limits_of(const Kind& kind, std::size_t items, std::size_t window, b
           .trees = trees};
 }
 
-class DraftStreams : public testing::Test {
+class DraftStreams : public ::testing::Test {
  protected:
   // A stream by itself; `window` 1 is plain decoding.
   Outcome alone(const Kind& kind, Asked stream, const Method& method, std::size_t window,
@@ -354,7 +354,7 @@ class DraftStreams : public testing::Test {
 
 };
 
-class DraftRefills : public DraftStreams, public testing::WithParamInterface<int> {
+class DraftRefills : public DraftStreams, public ::testing::WithParamInterface<int> {
  protected:
   void run_schedule(const Kind& kind, std::uint32_t seed);
 
@@ -468,7 +468,7 @@ TEST_F(DraftStreams, OfTheTargetItselfAreAlwaysRight) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tenths, DraftRefills, testing::Range(0, 10));
+INSTANTIATE_TEST_SUITE_P(Tenths, DraftRefills, ::testing::Range(0, 10));
 
 }  // namespace
 }  // namespace tessera::draft_refill_test

@@ -8,7 +8,7 @@
 #include "tests/support/first_draft.h"
 #include "tests/support/table_decoding.h"
 
-namespace tessera {
+namespace tessera::enumeration_test {
 namespace {
 
 template <typename Real>
@@ -41,13 +41,13 @@ void expect_lossless(std::string_view rule, double tolerance) {
             << worst << '\n';
 }
 
-class EveryRule : public testing::TestWithParam<std::string_view> {};
+class EveryRule : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(EveryRule, KeepsTheDistributionInDouble) { expect_lossless<double>(GetParam(), 1e-12); }
 TEST_P(EveryRule, KeepsTheDistributionInFloat) { expect_lossless<float>(GetParam(), 1e-6); }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryRule,
-                         testing::ValuesIn(rule_names().begin(), rule_names().end()),
+                         ::testing::ValuesIn(rule_names().begin(), rule_names().end()),
                          [](const auto& rule) { return std::string(rule.param); });
 
 // Penalties, bans and forced tokens are functions of what stands before a position: no draft changes
@@ -240,4 +240,4 @@ TEST(Enumeration, RelaxedRulesAreSeenAndBounded) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::enumeration_test

@@ -41,7 +41,7 @@ constexpr std::int64_t kWindows[] = {3, 16};
 constexpr std::int64_t kWindows[] = {2, 3, 5, 8, 16, 64};
 #endif
 
-class EqualityRule : public testing::TestWithParam<int> {};
+class EqualityRule : public ::testing::TestWithParam<int> {};
 
 // All windows, drafters, tails, alone and three together; the parameter is the threads.
 TEST_P(EqualityRule, IsPlainDecodingTokenForToken) {
@@ -69,7 +69,7 @@ TEST_P(EqualityRule, IsPlainDecodingTokenForToken) {
   EXPECT_LT(fewest, most) << "no draft was ever right: the comparison saw nothing but refusals";
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, EqualityRule, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Threads, EqualityRule, ::testing::Values(1, 2, 3));
 
 TEST(MethodEquality, LogitsProcessorsChangeNoDraftedImage) {
   const TinyRun tiny;

@@ -174,7 +174,7 @@ class MixedLoop {
   StreamLoop loop_;
 };
 
-class MixedStreams : public testing::Test {
+class MixedStreams : public ::testing::Test {
  protected:
   std::unique_ptr<Backend> backend_ = make_backend("cpu", {.threads = 2});
   BothSpaces spaces_;

@@ -81,13 +81,13 @@ void expect_lossless(std::string_view rule, unsigned tables, double tolerance) {
             << worst << '\n';
 }
 
-class RowEndsUnder : public testing::TestWithParam<std::string_view> {};
+class RowEndsUnder : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(RowEndsUnder, KeepTheDistributionInDouble) { expect_lossless<double>(GetParam(), 10, 1e-12); }
 TEST_P(RowEndsUnder, KeepTheDistributionInFloat) { expect_lossless<float>(GetParam(), 4, 1e-6); }
 
 INSTANTIATE_TEST_SUITE_P(All, RowEndsUnder,
-                         testing::ValuesIn(rule_names().begin(), rule_names().end()));
+                         ::testing::ValuesIn(rule_names().begin(), rule_names().end()));
 
 TEST(RowEnds, OnePositionOffIsSeen) {
   int seen = 0;

@@ -18,8 +18,8 @@ DecodeMethod rows_method(const TinyRun& tiny, std::int64_t lead) {
   return method;
 }
 
-class RowsOn : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, RowsOn, testing::Values("test:tiny", "test:rows"));
+class RowsOn : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, RowsOn, ::testing::Values("test:tiny", "test:rows"));
 
 TEST_P(RowsOn, WholeRowsArePlainDecoding) {
   const TinyRun tiny(2, GetParam());

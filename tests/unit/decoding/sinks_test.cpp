@@ -70,7 +70,7 @@ struct SlidingVideo {
   StreamModel model;
 };
 
-class SlidingWindows : public testing::TestWithParam<const char*> {};
+class SlidingWindows : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SlidingWindows, MethodsThatKeepTheVideoKeepItThere) {
   const SlidingVideo video(video_model(2, GetParam()));
@@ -108,7 +108,7 @@ TEST_P(SlidingWindows, OfOneLayerAreThoseComputedAnew) {
   EXPECT_NE(two.run("plain", greedy).tokens, two.run("plain", greedy, false).tokens);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SlidingWindows, testing::Values("clip", "clip-rows"),
+INSTANTIATE_TEST_SUITE_P(All, SlidingWindows, ::testing::Values("clip", "clip-rows"),
                          [](const auto& one) {
                            return std::string(one.param) == "clip" ? "Plain" : "Rows";
                          });

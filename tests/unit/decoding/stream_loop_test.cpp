@@ -69,8 +69,8 @@ Tokens decode_by_hand(const TinyRun& tiny, const Stream& item) {
   }
 }
 
-class StreamLoopOn : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, StreamLoopOn, testing::Values("test:tiny", "test:rows"));
+class StreamLoopOn : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, StreamLoopOn, ::testing::Values("test:tiny", "test:rows"));
 
 TEST_P(StreamLoopOn, EqualsDecodingByHand) {
   const TinyRun tiny(2, GetParam());

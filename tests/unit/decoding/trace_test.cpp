@@ -67,8 +67,8 @@ void expect_sums(const StreamResult& result, const std::string& what) {
   EXPECT_EQ(static_cast<std::int64_t>(by_pass.size()), result.passes) << what;
 }
 
-class TraceOn : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, TraceOn, testing::Values("test:tiny", "test:rows"));
+class TraceOn : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, TraceOn, ::testing::Values("test:tiny", "test:rows"));
 
 TEST_P(TraceOn, SumsAreTheMetersAndNoTokenChanges) {
   const TinyRun tiny(2, GetParam());

@@ -79,7 +79,7 @@ void expect_lossless(std::string_view tree, unsigned tables, double tolerance) {
   EXPECT_EQ(seen.watch.beyond, 0u);
 }
 
-class EveryTree : public testing::TestWithParam<std::string_view> {};
+class EveryTree : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(EveryTree, KeepsTheDistributionInDouble) { expect_lossless<double>(GetParam(), 20, 1e-12); }
 TEST_P(EveryTree, KeepsTheDistributionInFloat) { expect_lossless<float>(GetParam(), 6, 1e-6); }
@@ -248,7 +248,7 @@ TEST_P(EveryTree, KeepsTheDistributionOfRowsThatEnd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryTree,
-                         testing::ValuesIn(tree_names().begin(), tree_names().end()));
+                         ::testing::ValuesIn(tree_names().begin(), tree_names().end()));
 
 // --- distributions from another model --------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ void expect_lossless_from_source(std::string_view tree, unsigned tables, double 
   EXPECT_EQ(seen.watch.beyond, 0u) << "rows after the last token that an image can use";
 }
 
-class EverySourcedTree : public testing::TestWithParam<std::string_view> {};
+class EverySourcedTree : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(EverySourcedTree, KeepsTheDistributionInDouble) {
   expect_lossless_from_source<double>(GetParam(), 20, 1e-12);
@@ -333,7 +333,7 @@ TEST_P(EverySourcedTree, KeepsTheDistributionOfTwoImages) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EverySourcedTree,
-                         testing::Values("rrs", "rsd", "kseq", "points", "dyspec", "gumbel"));
+                         ::testing::Values("rrs", "rsd", "kseq", "points", "dyspec", "gumbel"));
 
 // --- what candidates are drawn from -------------------------------------------------------------
 

@@ -49,7 +49,7 @@ std::vector<StreamResult> run_tree(const TinyRun& tiny, const std::vector<Stream
 
 // --- equality ---------------------------------------------------------------------------------
 
-class TreeEquality : public testing::TestWithParam<int> {};
+class TreeEquality : public ::testing::TestWithParam<int> {};
 
 // The parameter is the threads; drafters and tails take turns.
 TEST_P(TreeEquality, IsPlainDecodingTokenForToken) {
@@ -96,7 +96,7 @@ TEST(TreeEquality, LogitsProcessorsFollowEachNodesPath) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, TreeEquality, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Threads, TreeEquality, ::testing::Values(1, 2, 3));
 
 // --- a tree of one candidate is the chain -----------------------------------------------------
 
@@ -285,7 +285,7 @@ bool catches_up() {
 // what it would have said, had it been asked all along. In a process of its own, as a broken
 // invariant ends the program.
 TEST(TreeEquality, ADraftModelCatchesUpAfterPassesWithoutIt) {
-  EXPECT_EXIT(std::exit(catches_up() ? 0 : 1), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(std::exit(catches_up() ? 0 : 1), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(TreeEquality, WidthsOfPassesChangeNothing) {

@@ -40,10 +40,10 @@ class VerifiedChains : public OnDevice {
  protected:
   // Returns the passes that it took, 0 if the method is the host's.
   int decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
-             const std::vector<Stream>& streams, bool may_break, const std::string& what);
+             const std::vector<SeededStream>& streams, bool may_break, const std::string& what);
 
   void pass(DeviceVerifier& verifier, std::vector<Both>& all,
-            const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
+            const std::vector<std::size_t>& running, const std::vector<SeededStream>& streams,
             const VocabularyGrammar& grammar, bool may_break);
 
   std::int64_t right_ = 0, refused_ = 0, broken_ = 0;
@@ -51,7 +51,7 @@ class VerifiedChains : public OnDevice {
 
 // One pass of all running images on both sides.
 void VerifiedChains::pass(DeviceVerifier& verifier, std::vector<Both>& all,
-                        const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
+                        const std::vector<std::size_t>& running, const std::vector<SeededStream>& streams,
                         const VocabularyGrammar& grammar, bool may_break) {
   const std::size_t codes = grammar.codes;
   std::vector<float> logits;
@@ -89,7 +89,7 @@ void VerifiedChains::pass(DeviceVerifier& verifier, std::vector<Both>& all,
 }
 
 int VerifiedChains::decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
-                         const std::vector<Stream>& streams, bool may_break,
+                         const std::vector<SeededStream>& streams, bool may_break,
                          const std::string& what) {
   const DecodeAids aids = aids_for(grammar);
   const OwnedParts<float, KeyedRandom> of_host(method, aids), of_device(method, aids);
@@ -207,7 +207,7 @@ TEST_P(VerifiedChains, SpendABudgetAsTheHostDoes) {
 TEST_P(VerifiedChains, KeepDistributionsOfManyIds) {
   for (const std::size_t codes : {std::size_t{513}, std::size_t{2049}}) {
     const DecodeMethod method = combine("neighbour-law", "drop", "exact", 4);
-    const std::vector<Stream> streams = {{{.guidance = 2, .top_k = 700}, codes},
+    const std::vector<SeededStream> streams = {{{.guidance = 2, .top_k = 700}, codes},
                                          {{.temperature = 0.3}, codes + 9}};
     EXPECT_GT(decode(method, {.codes = codes, .rows = 4, .columns = 3}, streams, false,
                      std::to_string(codes) + " codes"),

@@ -19,7 +19,7 @@ namespace {
 class VerifiedRowsSideBySide : public OnDevice {
  protected:
   void decode(const VocabularyGrammar& grammar, std::int64_t lead,
-              const std::vector<Stream>& streams, bool may_break, const std::string& what);
+              const std::vector<SeededStream>& streams, bool may_break, const std::string& what);
 
   std::int64_t broken_ = 0, next_to_ = 0, unwanted_ = 0;
 };
@@ -36,7 +36,7 @@ std::vector<std::int32_t> context_of(const HostStream& stream, std::size_t row) 
 }
 
 void VerifiedRowsSideBySide::decode(const VocabularyGrammar& grammar, std::int64_t lead,
-                                  const std::vector<Stream>& streams, bool may_break,
+                                  const std::vector<SeededStream>& streams, bool may_break,
                                   const std::string& what) {
   DecodeMethod method = combine("none", "drop", "exact", 1);
   method.set(setting::kRowLead, static_cast<double>(lead));

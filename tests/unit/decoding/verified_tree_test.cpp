@@ -21,16 +21,16 @@ namespace {
 class VerifiedTrees : public OnDevice {
  protected:
   void decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
-              const std::vector<Stream>& streams, bool may_break, const std::string& what);
+              const std::vector<SeededStream>& streams, bool may_break, const std::string& what);
   void pass(DeviceVerifier& verifier, std::vector<BothSides>& all,
-            const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
+            const std::vector<std::size_t>& running, const std::vector<SeededStream>& streams,
             std::size_t codes, bool may_break);
 
   std::int64_t right_ = 0, refused_ = 0, broken_ = 0, next_to_ = 0;
 };
 
 void VerifiedTrees::pass(DeviceVerifier& verifier, std::vector<BothSides>& all,
-                       const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
+                       const std::vector<std::size_t>& running, const std::vector<SeededStream>& streams,
                        std::size_t codes, bool may_break) {
   std::vector<float> logits;
   std::vector<std::size_t> first;
@@ -64,7 +64,7 @@ void VerifiedTrees::pass(DeviceVerifier& verifier, std::vector<BothSides>& all,
 }
 
 void VerifiedTrees::decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
-                         const std::vector<Stream>& streams, bool may_break,
+                         const std::vector<SeededStream>& streams, bool may_break,
                          const std::string& what) {
   const DecodeAids aids = aids_for(grammar);
   const OwnedParts<float, KeyedRandom> of_host(method, aids), of_device(method, aids);
@@ -174,7 +174,7 @@ TEST_P(VerifiedTrees, HaveVocabulariesOfManyIds) {
   for (const std::string_view tree : {"rrs", "rsd", "kseq", "points", "pac", "gumbel"}) {
     for (const std::size_t codes : {std::size_t{700}, std::size_t{2049}}) {
       const DecodeMethod method = combine_tree(tree, "uniform", kKeeping[turn % 3], {8, 3, 2});
-      const std::vector<Stream> streams = {{{.guidance = 2}, turn},
+      const std::vector<SeededStream> streams = {{{.guidance = 2}, turn},
                                            {{.temperature = 0.6}, turn + 9}};
       decode(method, VocabularyGrammar::line(codes, 8), streams, false,
              std::string(tree) + ", " + std::to_string(codes) + " codes");

@@ -123,7 +123,7 @@ TEST(PreviousFrame, IsTheBestOneForVideosAlone) {
 
 // --- the loop -----------------------------------------------------------------------------------
 
-class LoopVideoModels : public testing::TestWithParam<const char*> {
+class LoopVideoModels : public ::testing::TestWithParam<const char*> {
  protected:
   TinyRun tiny{2, GetParam()};
 
@@ -209,7 +209,7 @@ TEST_P(LoopVideoModels, GivenTokensAreRead) {
   EXPECT_NE(run(other, settled("plain")), whole);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LoopVideoModels, testing::Values("test:clip", "test:clip-rows"),
+INSTANTIATE_TEST_SUITE_P(All, LoopVideoModels, ::testing::Values("test:clip", "test:clip-rows"),
                          [](const auto& one) {
                            return std::string(one.param) == "test:clip" ? "Plain" : "Rows";
                          });

@@ -5,7 +5,7 @@
 #include "tests/unit/encoder/encoder_bench.h"
 #include "vision/encoder/tower_signals.h"
 
-namespace tessera::testing {
+namespace tessera::testing::batch_test {
 namespace {
 
 bool same_bits(ConstTensorView a, ConstTensorView b) {
@@ -176,4 +176,4 @@ TEST(Batch, NoImagesGiveNothing) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::batch_test

@@ -7,7 +7,7 @@
 
 #include "vision/encoder/projector.h"
 
-namespace tessera {
+namespace tessera::grid_test {
 namespace {
 
 VitSpec qwen_like(std::int64_t window) {
@@ -228,4 +228,4 @@ TEST(Projector, CellsJoinTheirPatchesRowByRow) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::grid_test

@@ -9,7 +9,7 @@
 #include "tests/unit/encoder/encoder_bench.h"
 #include "vision/encoder/tower_signals.h"
 
-namespace tessera::testing {
+namespace tessera::testing::hooks_test {
 namespace {
 
 double run_with(const Bench& bench, const std::map<std::int64_t, RowChange>& changes,
@@ -302,4 +302,4 @@ TEST(HooksDeathTest, MisuseEndsTheProgram) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::hooks_test

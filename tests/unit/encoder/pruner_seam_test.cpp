@@ -9,7 +9,7 @@
 #include "vision/pruning/flowcut.h"
 #include "vision/pruning/tome.h"
 
-namespace tessera::testing {
+namespace tessera::testing::pruner_seam_test {
 namespace {
 
 // Runs one pruner at its hooks in the encoder and carries its plans out.
@@ -184,4 +184,4 @@ TEST(PrunerSeam, FlowCutOverTilesKeepsEqualCounts) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::pruner_seam_test

@@ -46,7 +46,7 @@ void PrintTo(const Bad& bad, std::ostream* out) {
   *out << bad.base << " " << bad.pointer << " = " << bad.value;
 }
 
-class BadConfig : public testing::TestWithParam<Bad> {};
+class BadConfig : public ::testing::TestWithParam<Bad> {};
 
 TEST_P(BadConfig, IsRefusedByPathRangeAndValue) {
   const Bad& bad = GetParam();
@@ -70,7 +70,7 @@ TEST_P(BadConfig, IsRefusedByPathRangeAndValue) {
 
 INSTANTIATE_TEST_SUITE_P(
     Port, BadConfig,
-    testing::Values(
+    ::testing::Values(
         Bad{"port", "/model_type", R"("llava")", "model_type"},
         Bad{"port", "/model_type", "7", "model_type"},
         Bad{"port", "/text_config", "[]", "text_config"},
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Original, BadConfig,
-    testing::Values(
+    ::testing::Values(
         Bad{"original", "/language_config/hidden_size", "100000", "language_config.hidden_size"},
         Bad{"original", "/vision_config/params/model_name", R"("vit_h")", "model_name"},
         Bad{"original", "/vision_config/params/image_size", "8", "image_size"},
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     LlamaGen, BadConfig,
-    testing::Values(Bad{"llamagen", "/model_type", R"("t2i")", "model_type"},
+    ::testing::Values(Bad{"llamagen", "/model_type", R"("t2i")", "model_type"},
                     Bad{"llamagen", "/dim", "65", "dim"}, Bad{"llamagen", "/dim", "72", "dim"},
                     Bad{"llamagen", "/n_layer", "0", "n_layer"},
                     Bad{"llamagen", "/n_head", "2000", "n_head"},

@@ -12,7 +12,7 @@
 #include "engine/core/philox.h"
 #include "engine/core/utf8.h"
 
-namespace tessera {
+namespace tessera::png_test {
 namespace {
 
 Image test_image(std::int64_t width, std::int64_t height) {
@@ -288,4 +288,4 @@ TEST(ContactSheet, PutsImagesOnAGrid) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::png_test

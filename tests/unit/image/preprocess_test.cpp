@@ -12,7 +12,7 @@
 #include "engine/families/registry.h"
 #include "tests/support/image_noise.h"
 
-namespace tessera {
+namespace tessera::preprocess_test {
 namespace {
 
 std::vector<std::vector<std::string>> golden_lines() {
@@ -317,4 +317,4 @@ TEST(Preprocess, UnknownPoliciesAreNamed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::preprocess_test

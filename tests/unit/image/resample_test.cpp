@@ -12,7 +12,7 @@
 
 #include "tests/support/image_noise.h"
 
-namespace tessera {
+namespace tessera::resample_test {
 namespace {
 
 struct Vector {
@@ -118,4 +118,4 @@ TEST(Resample, TheSameSizeIsACopy) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::resample_test

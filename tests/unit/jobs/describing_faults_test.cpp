@@ -9,7 +9,7 @@
 
 #include "apps/jobs/job_check.h"
 #include "apps/runtime/process_use.h"
-#include "tests/unit/captioning/scarce_memory.h"
+#include "tests/support/scarce_memory.h"
 #include "tests/unit/jobs/image_run.h"
 
 namespace tessera::describing_faults_test {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <new>
 
-#include "tests/unit/captioning/scarce_memory.h"
+#include "tests/support/scarce_memory.h"
 #include "tests/unit/jobs/image_run.h"
 
 namespace tessera::image_faults_test {

@@ -10,7 +10,7 @@
 #include "tests/support/video_model.h"
 #include "tests/support/model_runner.h"
 
-namespace tessera {
+namespace tessera::cache_slide_test {
 namespace {
 
 constexpr std::int64_t kPrompt = 7, kGone = 90, kKept = 150;
@@ -20,7 +20,7 @@ struct Setting {
   DType storage;
 };
 
-class CacheSlide : public testing::TestWithParam<Setting> {
+class CacheSlide : public ::testing::TestWithParam<Setting> {
  protected:
   CacheSlide()
       : opened_(video_model(GetParam().layers)),
@@ -149,7 +149,7 @@ TEST_P(CacheSlide, LogitsDifferByWhatLayersAboveTheFirstSaw) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CacheSlide,
-                         testing::Values(Setting{1, DType::kF32}, Setting{2, DType::kF32},
+                         ::testing::Values(Setting{1, DType::kF32}, Setting{2, DType::kF32},
                                          Setting{1, DType::kBF16}, Setting{3, DType::kBF16}),
                          [](const auto& one) {
                            return std::to_string(one.param.layers) +
@@ -177,4 +177,4 @@ TEST(TurnsOfScaledTables, HaveLengthOne) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cache_slide_test

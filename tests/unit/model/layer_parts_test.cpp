@@ -13,7 +13,7 @@
 #include "engine/model/transformer.h"
 #include "tests/support/model_runner.h"
 
-namespace tessera {
+namespace tessera::layer_parts_test {
 namespace {
 
 using Place = std::array<std::int64_t, 3>;
@@ -456,4 +456,4 @@ TEST(LayerParts, AnObserverSeesQueriesAndActivations) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::layer_parts_test

@@ -7,7 +7,7 @@
 #include "apps/lab/models/test_models.h"
 #include "tests/support/model_runner.h"
 
-namespace tessera {
+namespace tessera::model_test {
 namespace {
 
 TEST(RopeTable, OneDimensional) {
@@ -206,4 +206,4 @@ TEST(TransformerTest, EqualsAPlainOneInDouble) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model_test

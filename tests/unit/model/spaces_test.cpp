@@ -6,14 +6,14 @@
 
 #include "tests/support/both_spaces.h"
 
-namespace tessera {
+namespace tessera::spaces_test {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
 const Ids kText = {3, 17, 40, 8, 61}, kCodes = {5, 63, 0, 22};
 
-class TokenSpaces : public testing::Test {
+class TokenSpaces : public ::testing::Test {
  protected:
   StreamModel load(ModelUse use) const { return spaces_.load(*backend_, use); }
 
@@ -92,4 +92,4 @@ TEST_F(TokenSpaces, OneHalfAloneIsReadWhereTheOtherHasAFault) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::spaces_test

@@ -6,7 +6,7 @@
 
 #include "engine/nn/rope_table.h"
 
-namespace tessera {
+namespace tessera::video_places_test {
 namespace {
 
 // The published shape: 5 grids of 40x64, heads of 128: 22 pairs by time, 21 by row, 21 by column.
@@ -122,4 +122,4 @@ TEST(VideoPlaces, SinesThenCosinesOfEachAxis) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_places_test

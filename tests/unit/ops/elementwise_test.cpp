@@ -4,7 +4,7 @@
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
 
-namespace tessera::testing {
+namespace tessera::testing::elementwise_test {
 namespace {
 
 class Elementwise : public AtPlaceAlone {};
@@ -319,4 +319,4 @@ TEST(OpChecks, MismatchesEndTheProgram) {
 }
 
 }  // namespace
-}  // namespace tessera::testing
+}  // namespace tessera::testing::elementwise_test

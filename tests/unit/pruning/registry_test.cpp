@@ -9,7 +9,7 @@
 #include "tests/support/llava_next_image.h"
 #include "tests/support/pruning_chain.h"
 
-namespace tessera {
+namespace tessera::registry_test {
 namespace {
 
 std::string code_of(const std::function<void()>& call, std::string* message = nullptr) {
@@ -154,4 +154,4 @@ TEST(Registry, SinglePatchesOfACellAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::registry_test

@@ -10,7 +10,7 @@
 #include "tests/support/safetensors_builder.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::code_patches_test {
 namespace {
 
 double psnr(const Image& a, const Image& b) {
@@ -120,4 +120,4 @@ TEST(CodePatches, OfTheBundledModelComeNearItsImages) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::code_patches_test

@@ -8,7 +8,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/video_task.h"
 
-namespace tessera {
+namespace tessera::devices_test {
 namespace {
 
 // A device that notes how it was asked for, and is the CPU.
@@ -88,4 +88,4 @@ TEST(Devices, ScenesAreReadWhereAskedFor) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::devices_test

@@ -5,7 +5,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::draft_table_test {
 namespace {
 
 Tensor codes_tensor(const Shape& shape, std::int16_t value) {
@@ -61,4 +61,4 @@ TEST(DraftTable, IsReadOrRefusedByTensor) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::draft_table_test

@@ -15,7 +15,7 @@
 #include "engine/decoding/rules/grouped_rule.h"
 #include "engine/decoding/rules/relaxed_rule.h"
 
-namespace tessera {
+namespace tessera::facts_test {
 namespace {
 
 ImageFacts sample_facts() {
@@ -197,4 +197,4 @@ TEST(Sha256, KnownAnswers) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::facts_test

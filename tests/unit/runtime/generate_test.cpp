@@ -8,7 +8,7 @@
 
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::generate_test {
 namespace {
 
 class Collector : public GenerateListener {
@@ -24,10 +24,10 @@ class Collector : public GenerateListener {
     return passes == stop_at ? Flow::kStop : Flow::kContinue;
   }
   std::int64_t preview_rows() const override { return interval; }
-  void on_preview(const GenerateProgress& progress, const std::vector<Image>& images) override {
-    EXPECT_EQ(images.size(), progress.images);
+  void on_preview(const GenerateProgress& progress, const std::vector<Image>& shown) override {
+    EXPECT_EQ(shown.size(), progress.images);
     preview_at.push_back(progress.rows_done);
-    last_preview = images.front();
+    last_preview = shown.front();
   }
 
   std::map<std::size_t, GeneratedImage> images;
@@ -463,4 +463,4 @@ TEST(Sampling, ChoiceBeatsPreset) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::generate_test

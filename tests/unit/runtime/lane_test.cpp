@@ -7,7 +7,7 @@
 
 #include "tests/unit/runtime/lane_run.h"
 
-namespace tessera {
+namespace tessera::lane_test {
 namespace {
 
 std::vector<int> numbers(int first, int count) {
@@ -765,4 +765,4 @@ TEST_F(StreamLanes, FinishEndsItsOwnWhereAnotherFails) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::lane_test

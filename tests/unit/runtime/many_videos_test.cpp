@@ -4,7 +4,7 @@
 
 #include "tests/support/video_listeners.h"
 
-namespace tessera {
+namespace tessera::many_videos_test {
 namespace {
 
 // Short and long videos, sliding and not, with first frames and without, guided and not; one is
@@ -188,4 +188,4 @@ TEST(ManyVideos, AListenerThatThrowsEndsItsOwnSubmission) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::many_videos_test

@@ -6,7 +6,7 @@
 #include "tests/support/temp_folder.h"
 #include "vision/image/png.h"
 
-namespace tessera {
+namespace tessera::metadata_test {
 namespace {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
@@ -121,4 +121,4 @@ TEST(Metadata, AForgedBlockIsAWarningNotARecord) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::metadata_test

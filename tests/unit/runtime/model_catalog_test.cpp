@@ -9,7 +9,7 @@
 #include "engine/core/io.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::model_catalog_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -116,4 +116,4 @@ TEST_F(Catalog, ListsModelsAndTheirProblems) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::model_catalog_test

@@ -6,7 +6,7 @@
 #include "engine/core/io.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::output_names_test {
 namespace {
 
 std::string code_of(const std::function<void()>& action) {
@@ -87,4 +87,4 @@ TEST(PromptFile, OnePromptALine) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::output_names_test

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace tessera {
+namespace tessera::pixel_decoder_test {
 namespace {
 
 // Code 7 is one pixel of 7. It knows whether it is called while it is at work.
@@ -69,4 +69,4 @@ TEST(PixelDecoder, ServesOneCallerAtATime) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::pixel_decoder_test

@@ -4,7 +4,7 @@
 #include "engine/decoding/drafters/named_drafters.h"
 #include "tests/support/own_video_task.h"
 
-namespace tessera {
+namespace tessera::video_draft_test {
 namespace {
 
 class Frames final : public VideoListener {
@@ -45,7 +45,7 @@ struct Case {
   Continuation continuation = Continuation::kRecompute;
 };
 
-class VideoDrafts : public testing::TestWithParam<Case> {};
+class VideoDrafts : public ::testing::TestWithParam<Case> {};
 
 // The draft model is the model itself: nothing it drafts is rejected while it sees what the model
 // sees.
@@ -70,7 +70,7 @@ TEST_P(VideoDrafts, WriteThePlainVideoInFewerPasses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, VideoDrafts,
-                         testing::Values(Case{"test:clip", "test:clip", 30},
+                         ::testing::Values(Case{"test:clip", "test:clip", 30},
                                          Case{"test:clip-rows", "test:clip-rows", 30},
                                          Case{"test:clip", "test:clip", 30, Continuation::kSinks},
                                          Case{"test:cosmos", "test:cosmos", 17}));
@@ -126,4 +126,4 @@ TEST(VideoDraft, WhatDoesNotFitIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_draft_test

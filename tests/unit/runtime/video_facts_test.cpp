@@ -11,7 +11,7 @@
 #include "engine/core/io.h"
 #include "vision/image/xmp.h"
 
-namespace tessera {
+namespace tessera::video_facts_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -90,4 +90,4 @@ TEST(XmpPacket, SaysWhatItWasHeardOnly) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_facts_test

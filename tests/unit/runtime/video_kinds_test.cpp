@@ -8,7 +8,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/video_listeners.h"
 
-namespace tessera {
+namespace tessera::video_kinds_test {
 namespace {
 
 TEST(BlockVideos, AreWrittenABlockAPass) {
@@ -249,4 +249,4 @@ TEST(VideoFromFrames, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_kinds_test

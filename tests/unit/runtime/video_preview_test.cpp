@@ -4,7 +4,7 @@
 
 #include "tests/support/own_video_task.h"
 
-namespace tessera {
+namespace tessera::video_preview_test {
 namespace {
 
 class Watcher final : public VideoListener {
@@ -91,4 +91,4 @@ TEST(VideoPreviews, AreNotOfCodesAlone) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_preview_test

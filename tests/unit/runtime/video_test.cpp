@@ -14,10 +14,10 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/video_listeners.h"
 
-namespace tessera {
+namespace tessera::video_test {
 namespace {
 
-class VideoModels : public testing::TestWithParam<const char*> {};
+class VideoModels : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(VideoModels, MethodsAndThreadsGiveOneVideo) {
   OwnVideoTask plain(options_for(GetParam()));
@@ -44,7 +44,7 @@ TEST_P(VideoModels, MethodsAndThreadsGiveOneVideo) {
   EXPECT_NE(another.bytes(), truth.bytes());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VideoModels, testing::Values("test:clip", "test:clip-rows"),
+INSTANTIATE_TEST_SUITE_P(All, VideoModels, ::testing::Values("test:clip", "test:clip-rows"),
                          [](const auto& one) {
                            return std::string(one.param) == "test:clip" ? "Plain" : "Rows";
                          });
@@ -364,4 +364,4 @@ TEST(VideoTask, ThePlanCoversWhatIsHeld) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::video_test

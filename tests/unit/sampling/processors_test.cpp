@@ -15,7 +15,7 @@
 #include "engine/sampling/processor_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
-namespace tessera {
+namespace tessera::processors_test {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
@@ -236,4 +236,4 @@ TEST(GenerationDefaults, WrongValuesAreRefusedByTheirKey) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::processors_test

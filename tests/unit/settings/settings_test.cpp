@@ -11,7 +11,7 @@
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
-namespace tessera {
+namespace tessera::settings_test {
 namespace {
 
 TEST(Settings, RowsSayWhatTablesNeed) {
@@ -104,4 +104,4 @@ TEST(Settings, ThePageIsMadeFromTheTables) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::settings_test

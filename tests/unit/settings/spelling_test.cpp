@@ -18,7 +18,7 @@
 
 namespace fs = std::filesystem;
 
-namespace tessera {
+namespace tessera::spelling_test {
 namespace {
 
 const fs::path kRoot = TESSERA_SOURCE_DIR;
@@ -225,4 +225,4 @@ TEST(Spelling, NoNameOfAMethodIsComparedOutsideItsFile) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::spelling_test

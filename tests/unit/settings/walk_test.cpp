@@ -19,7 +19,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::walk_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -393,4 +393,4 @@ TEST(SettingsWalk, FlagsThatWouldChangeNothingAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::walk_test

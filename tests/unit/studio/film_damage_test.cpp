@@ -7,7 +7,7 @@
 
 #include "engine/core/io.h"
 #include "tests/unit/studio/film_run.h"
-#include "tests/unit/video/packets.h"
+#include "tests/support/packets.h"
 #include "video/frame_reader.h"
 #include "vision/image/image_reader.h"
 

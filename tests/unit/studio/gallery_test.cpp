@@ -14,7 +14,7 @@
 #include "apps/studio/visual_tiles.h"
 #include "engine/core/io.h"
 #include "engine/decoding/rules/grouped_rule.h"
-#include "tests/museum/image_bad_sample.h"
+#include "tests/bad_files/image_bad_sample.h"
 #include "tests/support/image_files.h"
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"

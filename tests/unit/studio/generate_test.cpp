@@ -11,7 +11,7 @@
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
 #include "tests/support/fault_scope.h"
-#include "tests/unit/captioning/scarce_memory.h"
+#include "tests/support/scarce_memory.h"
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 

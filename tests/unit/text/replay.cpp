@@ -28,9 +28,9 @@ void compare(ReplayResult& result, const std::string& what, const nlohmann::json
 }
 
 PreTokenizer pre_tokenizer_of(const std::string& json_text) {
-  const Json json = parse_json(json_text, "pre-tokeniser", {std::size_t{1} << 20, 32});
+  const Json parsed = parse_json(json_text, "pre-tokeniser", {std::size_t{1} << 20, 32});
   const std::string file = "pre-tokeniser";
-  return read_pre_tokenizer(JsonNode(json, file, "$"));
+  return read_pre_tokenizer(JsonNode(parsed, file, "$"));
 }
 
 std::vector<std::string> words_of(const PreTokenizer& pre_tokenizer, const std::string& text) {

@@ -14,7 +14,7 @@
 
 #include "engine/core/io.h"
 #include "tests/support/fault_scope.h"
-#include "tests/unit/video/video_file.h"
+#include "tests/support/video_file.h"
 #include "video/codec/bytes_io.h"
 #include "video/codec/palette.h"
 #include "video/frame_writer.h"
@@ -295,7 +295,7 @@ TEST(Comments, StandInEveryContainerThatHasThem) {
   }
 }
 
-class AnimationFile : public testing::TestWithParam<VideoContainer> {
+class AnimationFile : public ::testing::TestWithParam<VideoContainer> {
  protected:
   fs::path folder =
       fs::temp_directory_path() / ("tessera-animations-" + std::to_string(::getpid()));
@@ -373,8 +373,8 @@ TEST_P(AnimationFile, AFullDiskLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AnimationFile,
-                         testing::Values(VideoContainer::kWebp, VideoContainer::kGif),
-                         [](const testing::TestParamInfo<VideoContainer>& tested) {
+                         ::testing::Values(VideoContainer::kWebp, VideoContainer::kGif),
+                         [](const ::testing::TestParamInfo<VideoContainer>& tested) {
                            return std::string(name_of(tested.param));
                          });
 

@@ -13,7 +13,7 @@
 #include "engine/core/draft_folder.h"
 #include "engine/core/io.h"
 #include "tests/support/fault_scope.h"
-#include "tests/unit/video/video_file.h"
+#include "tests/support/video_file.h"
 #include "video/frame_reader.h"
 #include "vision/image/png.h"
 
@@ -31,7 +31,7 @@ ErrorInfo error_of(const std::function<void()>& run) {
   return {};
 }
 
-class FrameSinkTest : public testing::Test {
+class FrameSinkTest : public ::testing::Test {
  protected:
   fs::path folder = fs::temp_directory_path() / ("tessera-sinks-" + std::to_string(::getpid()));
   VideoProcessOptions process{.program = VIDEO_HELPER};

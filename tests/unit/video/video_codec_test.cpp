@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "tests/unit/video/video_file.h"
+#include "tests/support/video_file.h"
 
 namespace tessera::video_codec_test {
 namespace {
@@ -46,7 +46,7 @@ struct Sample {
   VideoCodec codec;
   double min_psnr;  // 0: equal bytes
 };
-class VideoSamples : public testing::TestWithParam<Sample> {
+class VideoSamples : public ::testing::TestWithParam<Sample> {
  protected:
   VideoFormat format(std::int64_t width = 64, std::int64_t height = 48) const {
     return {.container = GetParam().container,
@@ -194,12 +194,12 @@ TEST_P(VideoSamples, FlippedBytesCostTheVideoAndNothingElse) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, VideoSamples,
-    testing::Values(Sample{"ffv1", VideoContainer::kMatroska, VideoCodec::kFfv1, 0.0},
+    ::testing::Values(Sample{"ffv1", VideoContainer::kMatroska, VideoCodec::kFfv1, 0.0},
                     Sample{"h264", VideoContainer::kMp4, VideoCodec::kH264, 29.0},
                     Sample{"mpeg4", VideoContainer::kMp4, VideoCodec::kMpeg4, 28.0},
                     Sample{"vp9", VideoContainer::kWebm, VideoCodec::kVp9, 28.0},
                     Sample{"av1", VideoContainer::kWebm, VideoCodec::kAv1, 26.0}),
-    [](const testing::TestParamInfo<Sample>& tested) { return std::string(tested.param.name); });
+    [](const ::testing::TestParamInfo<Sample>& tested) { return std::string(tested.param.name); });
 
 TEST(VideoFiles, OddSizesAreLosslessOrRefused) {
   VideoFormat format{

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "tests/unit/video/packets.h"
+#include "tests/support/packets.h"
 
 namespace tessera::video_damage_test {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "engine/core/io.h"
 #include "tests/support/fault_scope.h"
-#include "tests/unit/video/video_file.h"
+#include "tests/support/video_file.h"
 #include "video/frame_reader.h"
 #include "video/frame_writer.h"
 #include "vision/image/image_reader.h"
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class VideoFileTest : public testing::Test {
+class VideoFileTest : public ::testing::Test {
  protected:
   fs::path folder = fs::temp_directory_path() / ("tessera-clips-" + std::to_string(::getpid()));
   VideoProcessOptions process{.program = VIDEO_HELPER};

@@ -14,7 +14,7 @@
 #include "engine/core/io.h"
 #include "tests/support/fault_scope.h"
 #include "tests/unit/video/fake_video.h"
-#include "tests/unit/video/packets.h"
+#include "tests/support/packets.h"
 #include "video/frame_reader.h"
 #include "video/frame_writer.h"
 
@@ -32,7 +32,7 @@ ErrorInfo error_of(const std::function<void()>& run) {
   return {};
 }
 
-class VideoProcessTest : public testing::Test {
+class VideoProcessTest : public ::testing::Test {
  protected:
   fs::path folder = fs::temp_directory_path() / ("tessera-process-" + std::to_string(::getpid()));
   VideoProcessOptions real{.program = VIDEO_HELPER};

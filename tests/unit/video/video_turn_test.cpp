@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "tests/unit/video/video_file.h"
+#include "tests/support/video_file.h"
 #include "video/codec/upright.h"
 
 namespace tessera::video_turn_test {

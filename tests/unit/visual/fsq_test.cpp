@@ -12,7 +12,7 @@
 #include "tokenizers/visual/fsq.h"
 #include "tokenizers/visual/haar.h"
 
-namespace tessera {
+namespace tessera::fsq_test {
 namespace {
 
 using Latent = std::array<float, 6>;
@@ -153,4 +153,4 @@ TEST(FsqVideoSpec, ThePublishedOneResamplesWhereItsNamesSay) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fsq_test

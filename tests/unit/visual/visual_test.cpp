@@ -14,7 +14,7 @@
 #include "engine/core/philox.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
-namespace tessera {
+namespace tessera::visual_test {
 namespace {
 
 VqSpec tiny_spec() {
@@ -114,7 +114,7 @@ TEST(PixelRules, BytesSurviveTheRoundTrip) {
   for (std::size_t i = 0; i < bytes.size(); ++i) EXPECT_NEAR(back[i], bytes[i], 1) << i;
 }
 
-class TinyTokenizer : public testing::Test {
+class TinyTokenizer : public ::testing::Test {
  protected:
   VqTokenizer make(std::map<std::string, Tensor> tensors,
                    TokenizerHalves halves = TokenizerHalves::kBoth,
@@ -278,4 +278,4 @@ TEST(VqScratch, DecodeTakesWhatThePlanSays) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::visual_test
