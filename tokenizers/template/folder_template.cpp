@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, std::string>> special_tokens_of(const fs::pat
     if (!json) continue;
     for (const auto& [key, value] : json->items()) {
       const std::string text = key.ends_with("_token") ? token_text(value) : std::string();
-      const auto known = [&](const auto& token) { return token.first == key; };
+      const auto known = [&name_of = key](const auto& token) { return token.first == name_of; };
       if (text.empty() || std::any_of(out.begin(), out.end(), known)) continue;
       out.emplace_back(key, text);
     }
