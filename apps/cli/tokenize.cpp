@@ -35,7 +35,7 @@ std::string text_to_encode(const TokenizeFlags& flags) {
 int run_tokenize(const Session& session, const TokenizeFlags& flags) {
   const std::string text = text_to_encode(flags);
   const std::filesystem::path folder = resolve_model(flags.model).open_name;
-  const TextTokenizer tokenizer = TextTokenizer::from_file(folder / "tokenizer.json");
+  const TextTokenizer tokenizer = TextTokenizer::from_folder(folder);
   const auto ids = tokenizer.encode(text, !flags.bare,
                                     flags.plain ? SpecialText::kPlain : SpecialText::kControl);
   if (session.json) {
