@@ -9,6 +9,7 @@
 #include "apps/captions/folder_walk.h"
 #include "apps/captions/subtitles.h"
 #include "apps/captions/text_forms.h"
+#include "apps/captions/unpacked_source.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -43,7 +44,7 @@ struct Input {
 InputKind kind_of(const fs::path& path) {
   if (is_folder(path)) return InputKind::kFolder;
   const std::string ending = ascii_lower_case(path.extension().string());
-  if (ending == ".tar") return InputKind::kShard;
+  if (shard_packing(path)) return InputKind::kShard;
   return ending == ".jsonl" ? InputKind::kList : InputKind::kFile;
 }
 
@@ -70,6 +71,9 @@ std::string sample_key(const fs::path& given) {
   return key.empty() ? safe_member_name(stable_text(base)) : key;
 }
 
+// "x.tar.gz" -> "x.tar": its name would be "x_tar" otherwise.
+fs::path shard_key_name(const fs::path& shard) { return shard_stem(shard).native() + ".tar"; }
+
 // Of an id in a list: no two ids have one key.
 std::string listed_key(std::string_view id) {
   std::string key;
@@ -80,8 +84,9 @@ std::string listed_key(std::string_view id) {
 // The name of an input without an ending, "photos" or "shard-0".
 std::string input_name(const Input& input) {
   std::error_code ignored;
-  const fs::path name =
+  fs::path name =
       without_end_slash(fs::absolute(input.path, ignored).lexically_normal()).filename();
+  if (input.kind == InputKind::kShard) name = shard_key_name(name);
   const std::string key = input.kind == InputKind::kFolder
                               ? safe_member_name(stable_text(name.string()))
                               : sample_key(name);
@@ -134,14 +139,25 @@ std::string after_slash(std::string_view text) {
 
 // One shard open for reading.
 struct Shard {
-  Shard(const fs::path& path, Carry carry) : file(path), reader(file, path.string(), carry) {}
+  Shard(const fs::path& path, Carry carry)
+      : file(path), unpacked(unpack(path)), reader(bytes(), path.string(), carry) {}
+  std::unique_ptr<UnpackedSource> unpack(const fs::path& path) {
+    const Packing packing = shard_packing(path).value_or(Packing::kNone);
+    if (packing == Packing::kNone) return nullptr;
+    return std::make_unique<UnpackedSource>(file, packing, path.string());
+  }
+  ByteSource& bytes() {
+    if (unpacked) return *unpacked;
+    return file;
+  }
   InputFile file;
+  std::unique_ptr<UnpackedSource> unpacked;
   SampleReader reader;
 };
 
 CaptionItem shard_item(const fs::path& shard, TarSample sample, const std::string& prefix) {
   const std::string base = stable_text(shard.lexically_normal().string());
-  const std::string stem = sample_key(shard.filename());
+  const std::string stem = sample_key(shard_key_name(shard));
   CaptionItem item;
   item.id = base + "/" + sample.key;
   // Keys have no empty parts, so this can be the id of no other sample.
@@ -164,7 +180,8 @@ struct CaptionInputs::State {
   std::vector<Input> inputs;
   InputOptions options;
   Json description = Json::array();
-  std::size_t at = 0;  // of the input under way
+  std::size_t at = 0;       // of the input under way
+  std::uint64_t given = 0;  // items so far
   std::optional<FolderWalk> walk;
   std::unique_ptr<Shard> shard;
   std::unique_ptr<CaptionListReader> list;
@@ -325,10 +342,14 @@ const Json& CaptionInputs::description() const { return state_->description; }
 std::optional<CaptionItem> CaptionInputs::next() {
   while (state_->at < state_->inputs.size()) {
     try {
-      if (auto item = state_->next_of_input()) return item;
+      if (auto item = state_->next_of_input()) {
+        item->place = state_->given++;
+        return item;
+      }
       state_->close();
     } catch (const Error& error) {  // this input is over, the rest goes on
       CaptionItem failed = failed_item(state_->path(), error.info());
+      failed.place = state_->given++;
       state_->close();
       return failed;
     }

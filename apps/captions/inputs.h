@@ -17,6 +17,7 @@ namespace tessera {
 
 // One image or video to describe, or one that cannot be had.
 struct CaptionItem {
+  std::uint64_t place = 0;  // in the inputs, failed ones counted
   // Stable over runs: "photos/a.jpg", "shard.tar/0001", or listed_id() of what a list gave.
   std::string id;
   std::string path;                  // what the user knows it by: "shard.tar/0001.jpg"
@@ -51,7 +52,7 @@ class CaptionInputs {
   static constexpr std::size_t kMaxErrors = 20;
 
   // A folder is walked in natural order (endings of images; nothing hidden; its folders too if
-  // recursive, links to folders never), "*.tar" is a shard, "*.jsonl" a list, the rest images;
+  // recursive, links to folders never), "*.tar" is a shard, so are .tar.gz, .tgz, .tar.zst and .tzst, "*.jsonl" a list, the rest images;
   // endings without case. With several arguments the keys of a folder's, a shard's or a list's
   // items begin with its name, or "name-2" where that is taken.
   CaptionInputs(std::vector<std::filesystem::path> arguments, const InputOptions& options);

@@ -109,6 +109,16 @@ void SampleForm::put_kept(const CaptionResult& result, const Put& put) const {
   }
 }
 
+void SampleForm::put_repeat(const CaptionResult& result, const Json& fields,
+                            const Put& put) const {
+  CaptionResult kept = result;
+  std::erase_if(kept.others, [](const SampleMember& member) {
+    return ascii_lower_case(member.extension) == kFactsExtension;
+  });
+  put_kept(kept, put);
+  put(tar_member(result.key + "." + std::string(kFactsExtension), json_line(fields)));
+}
+
 void SampleForm::put(const CaptionResult& result, const Json& fields, const Put& put) const {
   const auto put_member = [&](const std::string& extension, std::string_view bytes) {
     put(tar_member(result.key + "." + extension, bytes));

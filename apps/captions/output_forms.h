@@ -55,6 +55,8 @@ class SampleForm {
 
   // Image and other members as they were.
   void put_kept(const CaptionResult& result, const Put& put) const;
+  // The same with new facts, in place of a caption.
+  void put_repeat(const CaptionResult& result, const Json& fields, const Put& put) const;
   // Image, other members as they were, caption, facts. Both checked before.
   void put(const CaptionResult& result, const Json& fields, const Put& put) const;
 

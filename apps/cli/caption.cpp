@@ -12,24 +12,28 @@
 #include "apps/captions/text_forms.h"
 #include "apps/cli/caption_reporter.h"
 #include "apps/cli/caption_reports.h"
-#include "apps/cli/video_flags.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
+#include "apps/runtime/caption_dump.h"
+#include "apps/cli/video_flags.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/facts.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/model_digest.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
+#include "video/cuts/compare_module.h"
 #include "vision/image/image_reader.h"
 
 namespace tessera {
@@ -42,16 +46,17 @@ constexpr std::int64_t kMaxCaptionSeed = std::numeric_limits<std::int64_t>::max(
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
-  std::optional<std::string> model, prompt, negative_prompt, output, shard;
+  std::optional<std::string> model, chat_template, prompt, negative_prompt, output, shard, dump;
   std::vector<std::string> inputs, images;
   VideoInputFlags videos;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
+  std::optional<std::int64_t> skip_similar;
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
   std::string decode{setting::kTextDecode.text_fallback};
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, seed = 0;
-  std::int64_t max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+  std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
   SettingValues sampling;
   PruneFlags prune;
   TextDraftFlags draft;
@@ -71,19 +76,20 @@ bool draws(const CaptionFlags& flags) {
 
 // Drawn once for -1.
 std::uint64_t settle_seed(const CaptionFlags& flags) {
-  if (flags.seed >= 0) return static_cast<std::uint64_t>(flags.seed);
+  if (flags.seed >= 0) return narrow<std::uint64_t>(flags.seed);
   std::random_device device;
   const std::uint64_t high = device();
-  return (high << 32 | device()) & static_cast<std::uint64_t>(kMaxCaptionSeed);
+  return (high << 32 | device()) & narrow<std::uint64_t>(kMaxCaptionSeed);
 }
 
 DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
                                  std::uint64_t seed) {
   DescribeOptions options;
   options.model = flags.model.value_or("");
+  options.chat_template = flags.chat_template.value_or("");
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);
-  options.threads = static_cast<int>(flags.device.threads);
+  options.threads = narrow<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;
   options.max_tokens = flags.max_tokens;
@@ -161,6 +167,17 @@ class AnswerPrinter final : public DescribeListener {
   bool streamed_ = false, failed_ = false, finished_ = false;
 };
 
+// What the model computes instead of what it says.
+int dump(const CaptionFlags& flags, DescribeTask& task, const std::string& prompt) {
+  constexpr std::int64_t kMostSteps = 16;
+  task.load();
+  std::vector<DecodedImage> images;
+  ImageReader reader;
+  for (const std::string& image : flags.images) images.push_back(reader.read(image));
+  dump_caption(task.model(), prompt, images, std::min(flags.max_tokens, kMostSteps), *flags.dump);
+  return 0;
+}
+
 int answer(const Session& session, const CaptionFlags& flags) {
   DescribeRequest request;
   request.prompt = question_of(flags);
@@ -169,7 +186,9 @@ int answer(const Session& session, const CaptionFlags& flags) {
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, 1, seed));
+  warn_of_keys(session, task.model().describe());
   task.check_memory();
+  if (flags.dump) return dump(flags, task, request.prompt);
   for (const std::string& image : flags.images) {
     ImageSource& source = request.images.emplace_back();
     source.file = image;
@@ -220,6 +239,7 @@ Json job_of(const CaptionFlags& flags, const DescribeTask& task, const CaptionIn
               {"caption_ext", flags.extension.value_or("txt")},
               {"csv_raw", flags.raw_csv}};
   if (flags.negative_prompt) out["negative_prompt"] = *flags.negative_prompt;
+  if (flags.skip_similar) out[kSkipSimilarKey] = *flags.skip_similar;
   return out;
 }
 
@@ -297,14 +317,13 @@ int say_end(const Session& session, const CaptionJobEnd& job) {
     warn(session, "stopped; the same command goes on where it ended");
     return 75;
   }
-  note(session, std::to_string(job.done) + " done, " + std::to_string(job.skipped) +
-                    " were there already, " + std::to_string(job.failed) + " failed");
+  note(session, caption_counts_text(job.done, job.skipped, job.repeats, job.failed));
   if (job.failed_before > 0) {
     warn(session, std::to_string(job.failed_before) +
                       " failed in an earlier run; --retry-failed tries them again");
   }
   if (job.failed + job.failed_before == 0) return 0;
-  return job.done + job.skipped == 0 ? 1 : 3;
+  return job.done + job.skipped + job.repeats == 0 ? 1 : 3;
 }
 
 bool writes_tar(const CaptionFlags& flags) {
@@ -337,10 +356,18 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   const std::uint64_t seed = settle_seed(flags);
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, flags.batch_size, seed));
+  warn_of_keys(session, task.model().describe());
   task.check_memory();
   Json job = job_of(flags, task, inputs);
   add_video_settings(flags.videos, job);
-  const std::unique_ptr<CaptionStore> store = open_caption_store(store_options(flags, shard), job);
+  std::optional<SimilarImages> similar;
+  if (flags.skip_similar) {
+    compare_function(kFingerprintFunction);  // without it every image would fail
+    similar.emplace(static_cast<int>(*flags.skip_similar));
+  }
+  CaptionStoreOptions place = store_options(flags, shard);
+  if (similar) place.notes = [&](const Json& record) { similar->replay(record); };
+  const std::unique_ptr<CaptionStore> store = open_caption_store(place, job);
   note(session, task.model().spec().title + " as " + std::string(dtype_name(task.storage())) +
                     " on " + task.backend().name());
   if (flags.seed < 0 && draws(flags)) warn(session, "seed " + std::to_string(seed));
@@ -350,7 +377,8 @@ int run_job(const Session& session, const CaptionFlags& flags) {
                      {.items = {.carry = writes_tar(flags),
                                 .subtitles = writes_subtitles(flags),
                                 .retry_failed = flags.retry_failed,
-                                .shard = shard},
+                                .shard = shard,
+                                .similar = similar ? &*similar : nullptr},
                       .prune = flags.prune.method.value_or(""),
                       .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
                       .negative_prompt = flags.negative_prompt,
@@ -372,6 +400,7 @@ void check_question_flags(const CaptionFlags& flags) {
                                                   {flags.retry_failed, "--retry-failed"},
                                                   {flags.anew, "--anew"},
                                                   {flags.raw_csv, "--csv-raw"},
+                                                  {flags.skip_similar.has_value(), "--skip-similar"},
                                                   {flags.shard.has_value(), "--shard"}};
   for (const auto& [given, name] : of_jobs) {
     if (given) refuse_caption("E_FLAG_CONFLICT", name, "inputs without --image", "both");
@@ -406,11 +435,15 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   if (flags.images.empty() == (flags.inputs.empty() && flags.videos.videos.empty())) {
     refuse_caption(
         "E_FLAG_MISSING", "inputs",
-        "images, videos, folders, shards (.tar) or lists (.jsonl); or --image for one question",
+        "images, videos, folders, shards (.tar, .tar.gz, .tar.zst) or lists (.jsonl); or --image "
+        "for one question",
         flags.images.empty() ? "none" : "both");
   }
   check_helper();
   check_negative_prompt(flags);
+  if (flags.dump && flags.images.empty()) {
+    refuse_caption("E_FLAG_CONFLICT", "--dump", "--image, of which it is", "inputs");
+  }
   if (flags.images.empty()) return run_job(session, flags);
   check_question_flags(flags);
   return answer(session, flags);
@@ -434,6 +467,7 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
   app.add_flag("--csv-raw", flags.raw_csv,
                "no apostrophe before cells that a spreadsheet would compute")
       ->group(group);
+  setting_flag(app, setting::kSkipSimilar, flags.skip_similar, {.group = group, .bare = "6"});
   integer_flag(app, "--batch-size", flags.batch_size, 1, 256, "texts written at once")
       ->group(group);
 }
@@ -445,17 +479,22 @@ void add_caption(CLI::App& root, Session& session) {
       root.add_subcommand("caption", "describe images, or answer questions about them");
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
-                  "images, videos, folders, WebDataset shards (.tar), lists (.jsonl); or status "
-                  "or merge and an output or a folder (a folder of that name: ./status)");
+                  "images, videos, folders, WebDataset shards (.tar, .tar.gz, .tar.zst), lists "
+                  "(.jsonl); or status or merge and an output or a folder (a folder of that "
+                  "name: ./status)");
   app->add_option("--image", flags->images, "an image of one question; several for one prompt")
       ->allow_extra_args(false);
   add_video_flags(*app, flags->videos);
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
+  text_flag(*app, "--chat-template", flags->chat_template,
+            "a Jinja template in place of the model's own");
   text_flag(*app, "-p,--prompt", flags->prompt,
             "what is asked; {name} and {directory} stand for the image's");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt,
             "what guidance leads away from, asked without the image; default the prompt itself");
+  text_flag(*app, "--dump", flags->dump,
+            "with --image: features and the first logits to this .safetensors, and no text");
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxCaptionSeed,
                "of texts that are drawn; -1 = random, and recorded");

@@ -62,6 +62,18 @@ void CaptionReporter::on_failed(const CaptionItem& item, const ErrorInfo& failur
   progress_.show(done_, failed_);
 }
 
+void CaptionReporter::on_repeat(const CaptionItem& item, const Json& fields) {
+  ++done_;
+  progress_.clear();
+  say([&] {
+    if (session_.json) return print_json_line(fields);
+    const std::string id = is_listed(item) ? " [" + shown_id(item.id) + "]" : "";
+    print_text(escape_for_terminal(item.path + id) + ": repeats " +
+               escape_for_terminal(fields.at(kRepeatsField).get<std::string>()) + "\n");
+  });
+  progress_.show(done_, failed_);
+}
+
 void CaptionReporter::on_notice(std::string_view text) {
   progress_.clear();
   warn(session_, text);

@@ -21,6 +21,7 @@ class CaptionReporter final : public CaptionJobListener {
   void on_done(const CaptionItem& item, const Json& fields, const std::string& caption,
                const VideoCaption* video) override;
   void on_failed(const CaptionItem& item, const ErrorInfo& error) override;
+  void on_repeat(const CaptionItem& item, const Json& fields) override;
   void on_notice(std::string_view text) override;
 
   // Before anything else is said on stderr.

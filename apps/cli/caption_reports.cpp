@@ -17,16 +17,18 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Counts {
-  std::uint64_t done = 0, skipped = 0, failed = 0;
+  std::uint64_t done = 0, skipped = 0, failed = 0, repeats = 0;
 };
 
 std::string text_of(const Counts& counts) {
-  return std::to_string(counts.done) + " done, " + std::to_string(counts.skipped) +
-         " were there already, " + std::to_string(counts.failed) + " failed";
+  return caption_counts_text(counts.done, counts.skipped, counts.repeats, counts.failed);
 }
 
+// "repeats" only where images were compared and some were left out.
 Json json_of(const Counts& counts) {
-  return {{"done", counts.done}, {"skipped", counts.skipped}, {"failed", counts.failed}};
+  Json out = {{"done", counts.done}, {"skipped", counts.skipped}, {"failed", counts.failed}};
+  if (counts.repeats > 0) out["repeats"] = counts.repeats;
+  return out;
 }
 
 std::string notes_of(const CaptionShard& shard) {
@@ -39,9 +41,14 @@ std::string notes_of(const CaptionShard& shard) {
   return notes;
 }
 
+// Items without a caption.
 void print_failures(const CaptionReport& report) {
   for (const CaptionShard& shard : report.shards) {
     for (const auto& [id, record] : shard.records) {
+      if (record.state == ItemState::kRepeats) {
+        const std::string other = record.fields->value("repeats", std::string());
+        print_line(escape_for_terminal(shown_id(id)) + ": repeats " + escape_for_terminal(other));
+      }
       if (record.state != ItemState::kFailed) continue;
       const Json error = record.fields->value("error", Json::object());
       print_line(escape_for_terminal(shown_id(id)) + ": " + json_line(error));
@@ -56,10 +63,11 @@ bool print_job(const Session& session, const CaptionReport& report, const fs::pa
   bool over = true;
   Json shards = Json::array();
   for (const CaptionShard& shard : report.shards) {
-    const Counts counts{shard.done, shard.skipped, shard.failed};
+    const Counts counts{shard.done, shard.skipped, shard.failed, shard.repeats};
     sum.done += counts.done;
     sum.skipped += counts.skipped;
     sum.failed += counts.failed;
+    sum.repeats += counts.repeats;
     over = over && shard.over;
     Json line = {{"shard", shard.shard.index}, {"begun", shard.begun}, {"over", shard.over}};
     line.update(json_of(counts));
@@ -72,6 +80,7 @@ bool print_job(const Session& session, const CaptionReport& report, const fs::pa
   all.done += sum.done;
   all.skipped += sum.skipped;
   all.failed += sum.failed;
+  all.repeats += sum.repeats;
   if (session.json) {
     Json out = {{"path", path.string()}, {"over", over}};
     out.update(json_of(sum));
@@ -87,11 +96,11 @@ bool print_job(const Session& session, const CaptionReport& report, const fs::pa
 
 int code_of(const CaptionMerge& merge) {
   if (merge.failed == 0) return 0;
-  return merge.done + merge.skipped == 0 ? 1 : 3;
+  return merge.done + merge.skipped + merge.repeats == 0 ? 1 : 3;
 }
 
 void print_merge(const Session& session, const CaptionMerge& merge) {
-  const Counts counts{merge.done, merge.skipped, merge.failed};
+  const Counts counts{merge.done, merge.skipped, merge.failed, merge.repeats};
   if (session.json) {
     Json out = {{"path", merge.path.string()}};
     out.update(json_of(counts));
@@ -109,6 +118,14 @@ void print_merge(const Session& session, const CaptionMerge& merge) {
 }
 
 }  // namespace
+
+std::string caption_counts_text(std::uint64_t done, std::uint64_t skipped, std::uint64_t repeats,
+                                std::uint64_t failed) {
+  const std::string similar =
+      repeats == 0 ? "" : std::to_string(repeats) + " repeat another image, ";
+  return std::to_string(done) + " done, " + std::to_string(skipped) + " were there already, " +
+         similar + std::to_string(failed) + " failed";
+}
 
 int caption_status(const Session& session, const fs::path& place) {
   Counts all;

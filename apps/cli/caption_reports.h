@@ -1,12 +1,18 @@
 // The reports of `tessera caption` that describe nothing: status and merge.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "apps/cli/session.h"
 
 namespace tessera {
+
+// "3 done, 1 were there already, 2 repeat another image, 0 failed".
+std::string caption_counts_text(std::uint64_t done, std::uint64_t skipped, std::uint64_t repeats,
+                                std::uint64_t failed);
 
 // `place`: an output, or a folder with text files. Exit codes: 0 all shards over, 3 with failed
 // items, 1 when some are not over.

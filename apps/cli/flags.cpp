@@ -12,13 +12,14 @@
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/output_settings.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr auto kMaxSide = static_cast<std::int64_t>(setting::kWidth.high);
+constexpr auto kMaxSide = truncate<std::int64_t>(setting::kWidth.high);
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
 std::string first_long_name(const std::string& names) {
@@ -232,21 +233,21 @@ CLI::Option* text_flag(CLI::App& app, const std::string& names, std::optional<st
 }
 
 CLI::Option* choice_flag(CLI::App& app, const std::string& names, std::string& target,
-                         const std::vector<std::string>& choices, const std::string& help) {
+                         const std::vector<std::string>& choices, const std::string& help,
+                         const std::vector<std::string>& old_choices) {
   const std::string flag = first_long_name(names);
   std::string list;
   for (const std::string& choice : choices) list += (list.empty() ? "" : "|") + choice;
+  std::vector<std::string> known = choices;
+  known.insert(known.end(), old_choices.begin(), old_choices.end());
   return app
       .add_option_function<std::string>(
           names,
-          [&target, flag, choices, list](const std::string& text) {
-            for (const std::string& choice : choices) {
-              if (choice == text) {
-                target = text;
-                return;
-              }
+          [&target, flag, known, list](const std::string& text) {
+            if (std::find(known.begin(), known.end(), text) == known.end()) {
+              refuse_option(flag, list, "'" + text + "'");
             }
-            refuse_option(flag, list, "'" + text + "'");
+            target = text;
           },
           help)
       ->type_name(list)
@@ -340,7 +341,7 @@ void settle_size(SizeFlags& flags) {
 std::string environment_name(const std::string& long_name) {
   std::string out = "TESSERA_";
   for (const char c : long_name) {
-    out += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    out += c == '-' ? '_' : char_of(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   }
   return out;
 }

@@ -32,7 +32,8 @@ CLI::Option* text_flag(CLI::App& app, const std::string& names, std::string& tar
 CLI::Option* text_flag(CLI::App& app, const std::string& names, std::optional<std::string>& target,
                        const std::string& help);
 CLI::Option* choice_flag(CLI::App& app, const std::string& names, std::string& target,
-                         const std::vector<std::string>& choices, const std::string& help);
+                         const std::vector<std::string>& choices, const std::string& help,
+                         const std::vector<std::string>& old_choices = {});  // accepted, not shown
 
 // --json, --progress, -v, --color, --config: every sub-command has them.
 void add_common_flags(CLI::App& app, Session& session);

@@ -12,6 +12,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/families/registry.h"
 
 namespace tessera {
@@ -22,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct InspectFlags {
   std::optional<std::string> model;
-  bool memory = false, tensors = false;
+  bool memory = false, tensors = false, folder = false;
   std::int64_t batch_size = 1;
   SettingValues sampling;
   std::optional<std::string> prompt;
@@ -102,11 +103,10 @@ MemoryPlan plan_of(const GenerateTask& task, const InspectFlags& flags) {
   } else {
     constexpr std::int64_t kUsualPrompt = 32;
     request.item.dist = settle_sampling(flags.sampling, task.spec().sampling);
-    request.item.prompt.ids.resize(static_cast<std::size_t>(
-        std::min<std::int64_t>(kUsualPrompt, task.spec().model.max_prompt)));
+    request.item.prompt.ids.resize(
+        to_size(std::min<std::int64_t>(kUsualPrompt, task.spec().model.max_prompt)));
   }
-  return task.plan(
-      std::vector<PreparedRequest>(static_cast<std::size_t>(flags.batch_size), request));
+  return task.plan(std::vector<PreparedRequest>(to_size(flags.batch_size), request));
 }
 
 // What of the plan stands where: on the device that was asked for, or would on any other.
@@ -200,6 +200,9 @@ int run_inspect(const Session& session, InspectFlags flags) {
     print_fields(out, "", false);
   }
   if (flags.tensors) print_tensors(session, tensors);
+  if (flags.folder && captions_images(resolve_model(question.model))) {
+    print_captioner_keys(session, question);
+  }
   return 0;
 }
 
@@ -213,6 +216,8 @@ void add_inspect(CLI::App& root, Session& session) {
   app->add_flag("--memory", flags->memory,
                 "what generating or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");
+  app->add_flag("--folder", flags->folder,
+                "every key of a describing model's files: used, without effect, not followed, unknown");
   setting_flag(*app, setting::kBatchSize, flags->batch_size,
                {.help = "--memory: images or texts at once"});
   setting_flag(*app, setting::kGuidance, flags->sampling, {.help = "--memory: 1 = one branch"});

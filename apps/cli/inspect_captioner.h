@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/cli/flags.h"
+#include "apps/cli/session.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/families/model_spec.h"
 
@@ -26,6 +27,8 @@ struct CaptionerQuestion {
 bool captions_images(const ModelReference& model);
 // Fields of the model, with "memory" when it was asked for. Error kModel.
 nlohmann::ordered_json captioner_json(const CaptionerQuestion& question);
+// Every key of its files, a line each.
+void print_captioner_keys(const Session& session, const CaptionerQuestion& question);
 // Every tensor of its two halves.
 std::vector<TensorSpec> captioner_tensors(const CaptionerQuestion& question);
 

@@ -1,9 +1,11 @@
 #include "apps/cli/setting_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -40,6 +42,7 @@ std::string help_of(const Setting& row, const FlagText& text) {
 std::string type_of(const Setting& row) {
   if (row.kind == SettingKind::kChoice) return choices_with(row, "|");
   if (row.kind == SettingKind::kInteger) return "N";
+  if (row.kind == SettingKind::kIds) return "IDS";
   return row.kind == SettingKind::kNumber ? "X" : "TEXT";
 }
 
@@ -51,6 +54,12 @@ CLI::Option* add(CLI::App& app, const Setting& row, const FlagText& text, Take t
     option = app.add_flag_function(
         names, [take](std::int64_t count) { take(SettingValue{count > 0 ? 1.0 : 0.0}); },
         help_of(row, text));
+  } else if (!text.bare.empty()) {
+    const std::string bare(text.bare);
+    const auto given = std::make_shared<std::string>();
+    option = app.add_flag(names + "{" + bare + "}", *given,
+                          help_of(row, text) + "; " + bare + " without =N");
+    option->each([take, &row, given](const std::string& value) { take(read(row, value)); });
   } else {
     option = app.add_option_function<std::string>(
                     names, [take, &row](const std::string& given) { take(read(row, given)); },
@@ -105,7 +114,7 @@ CLI::Option* setting_flag(CLI::App& app, const Setting& row, std::int64_t& targe
                           const FlagText& text) {
   return add(app, row, text,
              [&target](const SettingValue& value) {
-               target = static_cast<std::int64_t>(value.number);
+               target = truncate<std::int64_t>(value.number);
              })
       ->default_str(std::to_string(target));
 }
@@ -113,7 +122,7 @@ CLI::Option* setting_flag(CLI::App& app, const Setting& row, std::int64_t& targe
 CLI::Option* setting_flag(CLI::App& app, const Setting& row, std::optional<std::int64_t>& target,
                           const FlagText& text) {
   return add(app, row, text, [&target](const SettingValue& value) {
-    target = static_cast<std::int64_t>(value.number);
+    target = truncate<std::int64_t>(value.number);
   });
 }
 

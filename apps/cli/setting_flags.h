@@ -19,6 +19,7 @@ struct FlagText {
   std::string_view short_name = {};  // "-W"
   std::string_view group = {};       // empty = the options of the command
   std::string_view help = {};        // empty = the row's
+  std::string_view bare = {};        // the value of a flag without one; others follow a '='
 };
 
 // A flag whose value goes to `values` (set only where the flag is given).

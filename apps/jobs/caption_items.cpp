@@ -2,6 +2,7 @@
 #include "apps/jobs/caption_items.h"
 
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace tessera {
@@ -42,7 +43,11 @@ std::optional<std::size_t> CaptionItems::next() {
   while (std::optional<CaptionItem> item = next_given()) {
     if (!is_ours(*item)) continue;
     const std::lock_guard lock(mutex_);
-    if (!is_wanted(*item)) continue;
+    if (!is_wanted(*item)) {
+      // Who looks like whom must not depend on when another item ends: this one is waited for.
+      if (options_.similar != nullptr && !later_.empty()) return std::nullopt;
+      continue;
+    }
     const std::size_t number = count_++;
     numbers_.emplace(item->id, number);
     at_work_.emplace(number, std::move(*item));
@@ -121,6 +126,23 @@ std::size_t CaptionItems::number_of(const std::string& id) const {
 void CaptionItems::add(std::size_t number, const Json& fields, const std::string& caption) {
   const std::lock_guard lock(mutex_);
   store_.add(at_work_.at(number), fields, caption);
+}
+
+void CaptionItems::repeat(std::size_t number, const Json& fields) {
+  const std::lock_guard lock(mutex_);
+  store_.repeat(at_work_.at(number), fields);
+}
+
+std::optional<RepeatedImage> CaptionItems::compare(std::size_t number,
+                                                   const ImageFingerprint& print) {
+  const std::lock_guard lock(mutex_);
+  const CaptionItem& item = at_work_.at(number);
+  auto found = options_.similar->find(item.place, print);
+  if (found) return found;
+  if (const auto record = options_.similar->keep(item.place, item.path, print)) {
+    store_.note(*record);
+  }
+  return std::nullopt;
 }
 
 void CaptionItems::settle() {

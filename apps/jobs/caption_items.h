@@ -16,6 +16,7 @@
 #include "apps/jobs/caption_store.h"
 #include "apps/jobs/runner.h"
 #include "apps/jobs/shard.h"
+#include "apps/jobs/similar_images.h"
 #include "engine/core/json.h"
 
 namespace tessera {
@@ -30,6 +31,8 @@ class CaptionJobListener {
   virtual void on_done(const CaptionItem&, const Json& /*fields*/, const std::string& /*caption*/,
                        const VideoCaption* /*video*/) {}
   virtual void on_failed(const CaptionItem&, const ErrorInfo&) {}
+  // The item looks like an earlier one: "path", "repeats", "distance".
+  virtual void on_repeat(const CaptionItem&, const Json& /*fields*/) {}
   virtual void on_notice(std::string_view /*text*/) {}
 };
 
@@ -38,6 +41,9 @@ struct CaptionItemOptions {
   bool subtitles = false;     // text files hold captions of videos with their times
   bool retry_failed = false;  // what failed in earlier runs is wanted again
   Shard shard = {};           // items of other shards are not seen
+  // Images that look like an earlier one have no caption; borrowed, null for none. Knows what
+  // earlier runs saw.
+  SimilarImages* similar = nullptr;
 };
 
 class CaptionItems final : public JobSource, public JobRecords, public JobListener {
@@ -58,6 +64,10 @@ class CaptionItems final : public JobSource, public JobRecords, public JobListen
   std::size_t number_of(const std::string& id) const;
   // Stores the caption. Errors as CaptionStore::add().
   void add(std::size_t number, const Json& fields, const std::string& caption);
+  // Stores that the item repeats an earlier one. Errors as CaptionStore::add().
+  void repeat(std::size_t number, const Json& fields);
+  // The image that the item's repeats; of one that repeats none the journal hears.
+  std::optional<RepeatedImage> compare(std::size_t number, const ImageFingerprint& print);
   // Makes durable what has waited for long.
   void settle();
   // The item is over; those that wanted its place are asked about again.

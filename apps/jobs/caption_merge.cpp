@@ -68,6 +68,7 @@ void count(const CaptionRecord& record, CaptionMerge& merge) {
   if (record.state == ItemState::kDone) ++merge.done;
   if (record.state == ItemState::kSkipped) ++merge.skipped;
   if (record.state == ItemState::kFailed) ++merge.failed;
+  if (record.state == ItemState::kRepeats) ++merge.repeats;
 }
 
 // Each shard once, whichever place has it; all of one job.
@@ -102,7 +103,7 @@ class ShardOutputs {
     if (record.end <= record.begin) return {};
     std::unique_ptr<InputFile>& file = files_[item.shard];
     if (!file) file = open(*item.shard);
-    std::string bytes(static_cast<std::size_t>(record.end - record.begin), '\0');
+    std::string bytes(record.end - record.begin, '\0');
     file->seek(record.begin);
     bytes.resize(file->read(bytes.data(), bytes.size()));
     return bytes;
@@ -147,7 +148,7 @@ CaptionMerge merge_outputs(std::span<const CaptionReport> reports, const fs::pat
   job["output"] = output.filename().string();
   StreamOptions options;
   options.form = output_form(output.string()).value();
-  options.columns = caption_columns();
+  options.columns = caption_columns(job);
   options.formula_safe = !job.value("csv_raw", false);
   StreamedOutput whole(output, job, options);
   ShardOutputs outputs;
@@ -183,7 +184,7 @@ CaptionMerge merge_texts(const CaptionReport& report, const fs::path& folder) {
     if (shard.begun) remove_durable(shard.journal);
   }
   const std::string existing = job.value("existing", std::string());
-  const bool needed = merge.failed > 0 || existing == "append" || existing == "prepend";
+  const bool needed = merge.failed > 0 || merge.repeats > 0 || existing == "append" || existing == "prepend";
   if (!needed) remove_durable(whole);
   return merge;
 }

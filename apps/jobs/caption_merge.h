@@ -13,7 +13,7 @@ namespace tessera {
 
 struct CaptionMerge {
   std::filesystem::path path;  // of the output, or the folder
-  std::uint64_t done = 0, skipped = 0, failed = 0;
+  std::uint64_t done = 0, skipped = 0, failed = 0, repeats = 0;
 };
 
 // Joins shards that stand in one place or several into `output`, with a journal next to it: a call

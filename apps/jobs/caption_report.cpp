@@ -20,6 +20,7 @@ namespace {
 ItemState state_of(const std::string& name) {
   if (name == "done") return ItemState::kDone;
   if (name == "skipped") return ItemState::kSkipped;
+  if (name == "repeats") return ItemState::kRepeats;
   return name == "failed" ? ItemState::kFailed : ItemState::kPending;
 }
 
@@ -165,6 +166,7 @@ void read_caption_shard(CaptionShard& shard, std::uint64_t first) {
     if (record.state == ItemState::kDone) ++shard.done;
     if (record.state == ItemState::kSkipped) ++shard.skipped;
     if (record.state == ItemState::kFailed) ++shard.failed;
+    if (record.state == ItemState::kRepeats) ++shard.repeats;
   }
 }
 

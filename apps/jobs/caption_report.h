@@ -17,7 +17,7 @@ namespace tessera {
 
 // The last word on one item.
 struct CaptionRecord {
-  ItemState state = ItemState::kPending;  // kDone, kSkipped or kFailed
+  ItemState state = ItemState::kPending;  // not kPending
   std::shared_ptr<const Json> fields;     // the record, without number and checksums
   // In an output in one file: the bytes of the item, [begin, end).
   std::uint64_t begin = 0, end = 0;
@@ -30,7 +30,7 @@ struct CaptionShard {
   std::shared_ptr<const Json> job;  // without the shard
   bool begun = false;               // a journal is there, with a header
   bool over = false;                // nothing is left but what failed
-  std::uint64_t done = 0, skipped = 0, failed = 0;
+  std::uint64_t done = 0, skipped = 0, failed = 0, repeats = 0;
   std::uint64_t size = 0;                        // of the closed output
   std::uint64_t after_damage = 0;               // records that count no more
   std::map<std::string, CaptionRecord> records;  // by id

@@ -37,14 +37,20 @@ class TextStore final : public CaptionStore {
     out_.write(item, caption);
   }
   void fail(const CaptionItem& item, const ErrorInfo& error) override { out_.fail(item, error); }
+  void repeat(const CaptionItem& item, const Json& fields) override {
+    out_.repeat(item, fields.at(kRepeatsField).get<std::string>());
+  }
+  void note(const Json& record) override { out_.note(record); }
   // The journal of a job without failures says nothing that the text files do not. With some it
   // stays, hidden: it knows what failed, for later runs' exit codes and for --retry-failed. And
-  // where captions were added to texts: no text says that. And of a shard: the others cannot tell.
+  // where captions were added to texts: no text says that. And where images repeat others, which
+  // have no text. And of a shard: the others cannot tell.
   void finish() override {
     const bool joined = options_.existing == ExistingCaption::kAppend ||
                         options_.existing == ExistingCaption::kPrepend;
     std::error_code ignored;
-    if (out_.journal().failures().empty() && !joined && !is_shard_) {
+    const bool repeats = out_.journal().totals().repeats > 0;
+    if (out_.journal().failures().empty() && !joined && !repeats && !is_shard_) {
       out_.commit();
       fs::remove(path_, ignored);
     } else {
@@ -81,6 +87,10 @@ class OneFileStore final : public CaptionStore {
     out_.fail(item.id, item.path, error);
     out_.release(item.key, item.id);
   }
+  void repeat(const CaptionItem& item, const Json& fields) override {
+    out_.repeat(result_of(item), fields);
+  }
+  void note(const Json& record) override { out_.note(record); }
   void settle() override { out_.commit_if_late(); }
   void finish() override { out_.finish(); }
   void stop() override { out_.commit(); }
@@ -179,9 +189,11 @@ Json job_of_shard(const Json& job, const Shard& shard) {
 
 }  // namespace
 
-std::vector<std::string> caption_columns() {
-  return {"path",          "caption",     "tokens",  "passes", "prune",
-          "visual_tokens", "kept_tokens", "seconds", "id",     "prompt"};
+std::vector<std::string> caption_columns(const Json& job) {
+  std::vector<std::string> out = {"path",          "caption",     "tokens",  "passes", "prune",
+                                  "visual_tokens", "kept_tokens", "seconds", "id",     "prompt"};
+  if (job.contains(kSkipSimilarKey)) out.emplace_back(kRepeatsField);
+  return out;
 }
 
 fs::path shard_output(const fs::path& output, const Shard& shard) {
@@ -228,7 +240,8 @@ std::unique_ptr<CaptionStore> open_caption_store(const CaptionStoreOptions& opti
         journal, own_job,
         SidecarOptions{.existing = options.existing.value_or(ExistingCaption::kSkip),
                        .extension = options.extension,
-                       .start = options.start},
+                       .start = options.start,
+                       .notes = options.notes},
         options.retry_failed, options.shard.of > 1);
   }
   const std::optional<OutputForm> form = output_form(options.output);
@@ -236,11 +249,12 @@ std::unique_ptr<CaptionStore> open_caption_store(const CaptionStoreOptions& opti
   if (options.start == Start::kResume) check_output_shards(options.output, options.shard);
   StreamOptions stream;
   stream.form = *form;
-  stream.columns = caption_columns();
+  stream.columns = caption_columns(job);
   stream.formula_safe = options.formula_safe;
   stream.caption_extension = options.extension;
   if (options.existing) stream.existing = *options.existing;
   stream.start = options.start;
+  stream.notes = options.notes;
   return std::make_unique<OneFileStore>(shard_output(options.output, options.shard), own_job,
                                         stream, options.retry_failed);
 }

@@ -28,6 +28,9 @@ class CaptionStore {
   // kGeneral for what fails this item alone.
   virtual void add(const CaptionItem& item, const Json& fields, const std::string& caption) = 0;
   virtual void fail(const CaptionItem& item, const ErrorInfo& error) = 0;
+  // The item has no caption but "repeats" in `fields`, an earlier image's path. Errors as of add().
+  virtual void repeat(const CaptionItem& item, const Json& fields) = 0;
+  virtual void note(const Json& record) = 0;  // keeps a record of no item
   virtual void settle() {}    // to be called now and then: makes durable what has waited for long
   virtual void finish() = 0;  // the job is over
   virtual void stop() = 0;    // it is not; what is done stays done
@@ -44,10 +47,14 @@ struct CaptionStoreOptions {
   bool retry_failed = false;
   // A shard of several has an output and a journal of its own.
   Shard shard;
+  Journal::Replay notes = {};  // hears the records of earlier runs
 };
 
+// Of a job that leaves out images that look alike; its column of a CSV.
+inline constexpr const char* kSkipSimilarKey = "skip_similar";
+inline constexpr const char* kRepeatsField = "repeats";
 // The fields of a result that a CSV has, in order.
-std::vector<std::string> caption_columns();
+std::vector<std::string> caption_columns(const Json& job);
 
 // `output` must have a form. Errors: those of SidecarOutput and StreamedOutput; kUsage
 // E_JOB_CHANGED when the job was begun here in another number of shards.

@@ -7,6 +7,8 @@
 #include "apps/captions/prompt_template.h"
 #include "apps/captions/text_forms.h"
 #include "engine/core/io.h"
+#include "video/cuts/fingerprint.h"
+#include "vision/image/decoded_image.h"
 
 namespace tessera {
 
@@ -51,6 +53,7 @@ class CaptionTask final : public Task, public DescribeListener {
 
   void add_counts(CaptionJobEnd& end) const {
     end.done = done_;
+    end.repeats = repeats_;
     end.visual_tokens = visual_tokens_;
     end.kept_tokens = kept_tokens_;
   }
@@ -93,6 +96,9 @@ class CaptionTask final : public Task, public DescribeListener {
                       read_file(item.file, SampleReader::kMaxMemberBytes, ErrorKind::kGeneral)};
       items_.set_image(number, item.image);
     }
+    if (options_.items.similar != nullptr && !item.video) {
+      request.look = [this, number](const DecodedImage& image) { return look(number, image); };
+    }
     if (item.image.bytes.empty()) {
       source.file = item.file;
     } else {
@@ -101,12 +107,21 @@ class CaptionTask final : public Task, public DescribeListener {
     return request;
   }
 
+  // On the reading thread, image after image.
+  std::optional<RepeatedImage> look(std::size_t number, const DecodedImage& image) {
+    const Image seen = on_background(image, {255, 255, 255});
+    return items_.compare(number, fingerprint_of(seen.rgb, seen.width, seen.height));
+  }
+
   // Reads the video through and puts its scenes in line; false when the run is to stop.
   bool begin_video(const CaptionItem& item, const DescribeRequest& request) {
+    const SimilarImages* similar = options_.items.similar;
     std::vector<VideoScene> scenes =
-        find_scenes(item.file, options_.videos.cuts, [&] { return run_->stopping(); });
+        find_scenes(item.file, options_.videos.cuts, [&] { return run_->stopping(); },
+                    similar != nullptr ? ScenePrints::kYes : ScenePrints::kNo);
     if (scenes.empty()) return false;
-    videos_.begin(item.id, std::move(scenes), request, options_.videos.frames);
+    videos_.begin(item.id, std::move(scenes), request, options_.videos.frames,
+                  similar != nullptr ? std::optional(similar->most()) : std::nullopt);
     return true;
   }
 
@@ -123,6 +138,7 @@ class CaptionTask final : public Task, public DescribeListener {
   void on_item(Caption&& caption, const VideoCaption* video) {
     const std::size_t number = items_.number_of(caption.id);
     if (caption.failed) return run_->fail(number, caption.error);
+    if (caption.repeats) return on_repeat(number, *caption.repeats);
     caption.text = clean_caption(caption.text);  // the same on the terminal and in files
     const Json fields = result_of(items_.look(number), caption, video);
     const bool timed = video != nullptr && options_.items.subtitles;
@@ -134,6 +150,17 @@ class CaptionTask final : public Task, public DescribeListener {
     listener_.on_done(items_.forget(number), fields, caption.text, video);
   }
 
+  void on_repeat(std::size_t number, const RepeatedImage& repeats) {
+    const CaptionItem& item = items_.look(number);
+    Json fields = {{"path", item.path},
+                   {kRepeatsField, repeats.path},
+                   {"distance", repeats.distance}};
+    if (const std::string id = shown_id(item.id); id != item.path) fields["id"] = id;
+    if (!run_->done(number, [&] { items_.repeat(number, fields); })) return;
+    ++repeats_;
+    listener_.on_repeat(items_.forget(number), fields);
+  }
+
   Runtime& runtime_;
   DescribeTask& describe_;
   CaptionItems& items_;
@@ -142,7 +169,7 @@ class CaptionTask final : public Task, public DescribeListener {
   CaptionPrompt prompt_;
   JobRun* run_ = nullptr;
   VideoCaptions videos_;
-  std::uint64_t done_ = 0;
+  std::uint64_t done_ = 0, repeats_ = 0;
   std::int64_t visual_tokens_ = 0, kept_tokens_ = 0;
 };
 
@@ -191,7 +218,7 @@ CaptionJobEnd write_captions(Runtime& runtime, DescribeTask& describe, CaptionIn
     throw;
   }
   task.add_counts(end);
-  end.failed = run.over() - end.done;
+  end.failed = run.over() - end.done - end.repeats;
   end.skipped = items.skipped();
   end.failed_before = items.failed_before();
   if (end.end == JobEnd::kOver) {

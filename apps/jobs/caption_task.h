@@ -30,7 +30,7 @@ struct CaptionJobOptions {
 
 struct CaptionJobEnd {
   JobEnd end = JobEnd::kOver;
-  std::uint64_t done = 0, failed = 0, skipped = 0, failed_before = 0;
+  std::uint64_t done = 0, failed = 0, skipped = 0, failed_before = 0, repeats = 0;
   std::int64_t visual_tokens = 0, kept_tokens = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/captions/line_reader.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -14,11 +15,10 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kKinds[] = {kImageKind, kVideoKind};
+constexpr std::string_view kOldKinds[] = {kOldImageKind};
 
-inline constexpr Setting kSeedField{.name = "seed",
-                                    .kind = SettingKind::kInteger,
-                                    .low = 0,
-                                    .high = static_cast<double>(kMaxJobSeed)};
+inline constexpr Setting kSeedField{
+    .name = "seed", .kind = SettingKind::kInteger, .low = 0, .high = to_double(kMaxJobSeed)};
 
 constexpr JobField field_of(const Setting& row) {
   const bool integer = row.kind == SettingKind::kInteger;
@@ -46,8 +46,11 @@ std::vector<JobField> all_fields() {
   for (const Setting* row : sampling_group().rows) {
     if (row->doors.has(Door::kField)) out.push_back(field_of(*row));
   }
-  out.push_back(
-      {.name = "kind", .type = FieldType::kText, .text = &JobItem::kind, .choices = kKinds});
+  out.push_back({.name = "kind",
+                 .type = FieldType::kText,
+                 .text = &JobItem::kind,
+                 .choices = kKinds,
+                 .old_choices = kOldKinds});
   out.push_back(video_field(setting::kFrames, &JobItem::frames));
   out.push_back(video_field(setting::kFps, &JobItem::fps));
   out.push_back(video_field(setting::kContainer, nullptr));
@@ -78,9 +81,10 @@ FieldProblem check_text(const JobField& field, std::string_view text) {
   }
   if (text.empty()) return {"E_JOB_FIELD", "a " + name + " that says something", "none", 0};
   const auto& choices = field.choices;
-  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
-    return {};
-  }
+  const auto is_one_of = [&](std::span<const std::string_view> names) {
+    return std::find(names.begin(), names.end(), text) != names.end();
+  };
+  if (choices.empty() || is_one_of(choices) || is_one_of(field.old_choices)) return {};
   std::string known;
   for (const std::string_view choice : choices) {
     known += known.empty() ? "" : ", ";
@@ -120,7 +124,7 @@ FieldProblem set_job_field(JobItem& item, const JobField& field, std::string_vie
     if (is_item_id(text)) return {};
     return {"E_JOB_ID", kItemIdRule, shown(text), 0};
   }
-  if (field.type == FieldType::kText) {
+  if (field.type == FieldType::kText && (field.setting == nullptr || field.text != nullptr)) {
     if (field.text != nullptr) {
       item.*field.text = std::string(text);
     } else {
@@ -134,7 +138,7 @@ FieldProblem set_job_field(JobItem& item, const JobField& field, std::string_vie
     return {"E_JOB_FIELD", name + " as " + expected_of(*field.setting), shown(text), 0};
   }
   if (field.integer != nullptr) {
-    item.*field.integer = static_cast<std::int64_t>(value->number);
+    item.*field.integer = truncate<std::int64_t>(value->number);
   } else {
     item.settings.set(*field.setting, *value);
   }

@@ -23,6 +23,7 @@ struct JobField {
   // Its range; without a member the value stands in JobItem::settings.
   const Setting* setting = nullptr;
   std::span<const std::string_view> choices = {};  // of a text; empty = any
+  std::span<const std::string_view> old_choices = {};  // accepted, not shown
   bool of_videos = false;                           // says nothing about an image
 };
 

@@ -14,11 +14,13 @@
 #include "apps/runtime/output_settings.h"
 #include "engine/core/error.h"
 #include "engine/core/file_stream.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 // What an item is, as the field "kind" says it.
-inline constexpr const char* kImageKind = "picture";
+inline constexpr const char* kImageKind = "image";
+inline constexpr const char* kOldImageKind = "picture";  // the same, in older jobs
 inline constexpr const char* kVideoKind = "video";
 
 // What a job says about one image or video. Empty values come from flags, then from the model's
@@ -30,7 +32,7 @@ struct JobItem {
   std::optional<std::string> negative_prompt;
   std::optional<std::int64_t> seed;  // 0 to kMaxJobSeed
   SettingValues settings;            // rows with the door kField that have no member here
-  std::optional<std::string> kind;   // kImageKind, which stands for none, or kVideoKind
+  std::optional<std::string> kind;   // kImageKind (or the old one), the same as none, or kVideoKind
   // Of videos alone.
   std::optional<std::int64_t> frames, fps;                       // of the whole video; a second
   std::optional<std::string> container;                          // an ending without its dot
@@ -44,7 +46,7 @@ struct JobItem {
 inline constexpr std::int64_t kMaxJobSeed = (std::int64_t{1} << 53) - 1;
 inline constexpr std::size_t kMaxJobPromptBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxJobItems = 1000000;
-inline constexpr std::int64_t kMaxVideoFrames = static_cast<std::int64_t>(setting::kFrames.high);
+inline constexpr std::int64_t kMaxVideoFrames = truncate<std::int64_t>(setting::kFrames.high);
 
 enum class JobForm : std::uint8_t { kText, kJsonLines, kCsv };
 // By the ending: .txt, .jsonl or .ndjson, .csv. Error kUsage, E_JOB_FORM.

@@ -144,7 +144,7 @@ void Journal::forget() {
 }
 
 std::string Journal::read_all() const {
-  std::string text(static_cast<std::size_t>(file_->size()), '\0');
+  std::string text(file_->size(), '\0');
   InputFile source(file_->path(), ErrorKind::kStorage);
   text.resize(source.read(text.data(), text.size()));
   return text;
@@ -197,7 +197,7 @@ void Journal::mend(std::uint64_t end, const std::vector<Json>& after) {
   const fs::path path = file_->path();
   std::string text = read_all();
   mend_.kept_as = keep_copy(path, text).filename().string();
-  text.resize(static_cast<std::size_t>(end));
+  text.resize(end);
   const auto add_line = [&](const Json& fields) { text += seal_line(fields, count_++, last_sum_); };
   for (const Json& record : after) add_line(record);
   mend_.records = count_ - 1;  // but for the header
@@ -259,6 +259,7 @@ void Journal::note_state(const Json& record) {
   const std::string id = record.value("id", std::string());
   if (state == "done") states_[id] = ItemState::kDone;
   if (state == "skipped") states_[id] = ItemState::kSkipped;
+  if (state == "repeats") states_[id] = ItemState::kRepeats;
   failures_.erase(id);
   if (state != "failed") return;
   states_[id] = ItemState::kFailed;
@@ -299,6 +300,7 @@ Journal::Totals Journal::totals() const {
     if (state == ItemState::kDone) ++out.done;
     if (state == ItemState::kSkipped) ++out.skipped;
     if (state == ItemState::kFailed) ++out.failed;
+    if (state == ItemState::kRepeats) ++out.repeats;
   }
   return out;
 }

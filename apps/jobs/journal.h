@@ -22,7 +22,8 @@
 
 namespace tessera {
 
-enum class ItemState : std::uint8_t { kPending, kDone, kSkipped, kFailed };
+// kRepeats: an image that looks like an earlier one, which has the caption.
+enum class ItemState : std::uint8_t { kPending, kDone, kSkipped, kFailed, kRepeats };
 
 // Whether an item must be worked on: kLater when another item at work has its place, and this one
 // can have it only if that one fails.
@@ -52,7 +53,7 @@ class Journal {
   bool wants(const std::string& id, bool retry_failed) const;
   ItemState state(const std::string& id) const;
   struct Totals {
-    std::uint64_t done = 0, skipped = 0, failed = 0;
+    std::uint64_t done = 0, skipped = 0, failed = 0, repeats = 0;
   };
   Totals totals() const;
   // Failed items that were not done since: id -> {"path", "error"}.

@@ -66,6 +66,7 @@ SidecarOutput::SidecarOutput(const fs::path& journal, const Json& job,
                [this](const Json& record) { replay(record); }) {}
 
 void SidecarOutput::replay(const Json& record) {
+  if (options_.notes) options_.notes(record);
   over_ = record.value("ev", std::string()) == "over";
   const std::string id = record.value("id", std::string());
   const std::string file = name_of_stable(record.value("file", std::string()));
@@ -130,8 +131,9 @@ Wanted SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
   const fs::path file = path_of(item);
   settle(item.id, file.string());
   if (!journal_.wants(item.id, retry_failed)) {
-    const bool failed = journal_.state(item.id) == ItemState::kFailed;
-    if (failed || file_type(file) != FileType::kMissing) return Wanted::kNo;
+    const ItemState state = journal_.state(item.id);
+    const bool textless = state == ItemState::kFailed || state == ItemState::kRepeats;
+    if (textless || file_type(file) != FileType::kMissing) return Wanted::kNo;
   }
   if (const Places::Owner* owner = owners_.other(file.string(), item.id)) {
     if (!owner->settled) return Wanted::kLater;
@@ -195,6 +197,18 @@ void SidecarOutput::finish() {
   journal_.add(record);
   journal_.commit();
   over_ = true;
+}
+
+void SidecarOutput::repeat(const CaptionItem& item, const std::string& path) {
+  over_ = false;
+  Json record = Json::object();
+  record["id"] = item.id;
+  record["st"] = "repeats";
+  record["path"] = item.path;
+  record["repeats"] = path;
+  journal_.add(record);
+  owners_.release(path_of(item).string(), item.id);
+  if (journal_.queued() >= kMaxQueued) journal_.commit();
 }
 
 void SidecarOutput::fail(const CaptionItem& item, const ErrorInfo& info) {

@@ -20,6 +20,7 @@ struct SidecarOptions {
   std::string extension = "txt";  // letters, digits, '_', '-' and '.', not beginning with a dot
   Start start = Start::kResume;
   Sync sync = Sync::kOn;  // of the journal; text files are always synced
+  Journal::Replay notes;  // hears the records of earlier runs, too
 };
 
 class SidecarOutput {
@@ -42,6 +43,9 @@ class SidecarOutput {
   // text to join is not UTF-8 or too long, E_IO_PLACE if nothing can be written next to the image.
   void write(const CaptionItem& item, std::string_view caption);
   void fail(const CaptionItem& item, const ErrorInfo& info);
+  // The item has no text: it repeats the image of that path.
+  void repeat(const CaptionItem& item, const std::string& path);
+  void note(const Json& record) { journal_.add(record); }  // of no item
   void commit() { journal_.commit(); }  // call before the end; the records of the last items
   // The same at the end of the job, which is recorded: {"ev": "over"}.
   void finish();

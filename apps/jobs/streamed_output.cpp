@@ -56,6 +56,7 @@ void StreamedOutput::refuse(const char* code, std::string expected, std::string 
 }
 
 void StreamedOutput::replay(const Json& record) {
+  if (options_.notes) options_.notes(record);
   const std::string event = record.value("ev", std::string());
   if (event == "closed") closed_ = record.value("len", std::uint64_t{0});
   if (event == "open") reopened_ = std::exchange(closed_, std::nullopt);
@@ -147,10 +148,7 @@ void StreamedOutput::check_owner(const CaptionResult& result) const {
 }
 
 // The sample stands at the end of the output, which is recorded.
-void StreamedOutput::note_sample(const CaptionResult& result, const char* state) {
-  Json record = Json::object();
-  record["id"] = result.id;
-  record["st"] = state;
+void StreamedOutput::note_sample(const CaptionResult& result, Json record) {
   if (options_.form == OutputForm::kTar) {
     keys_.settle(result.key, result.id);
     record["key"] = result.key;
@@ -166,7 +164,7 @@ bool StreamedOutput::keep(const CaptionResult& result) {
   check_owner(result);
   if (!file_) reopen();
   samples_.put_kept(result, [this](std::string_view bytes) { file_->append(bytes); });
-  note_sample(result, "skipped");
+  note_sample(result, {{"id", result.id}, {"st", "skipped"}});
   return true;
 }
 
@@ -183,10 +181,30 @@ void StreamedOutput::add(const CaptionResult& result, const Json& given) {
   if (options_.form == OutputForm::kTar) {
     samples_.put(result, fields, [this](std::string_view bytes) { file_->append(bytes); });
   } else {
-    const bool csv_form = options_.form == OutputForm::kCsv;
-    file_->append(csv_form ? csv_line(fields, csv()) : json_line(fields) + "\n");
+    put_line(fields);
   }
-  note_sample(result, "done");
+  note_sample(result, {{"id", result.id}, {"st", "done"}});
+}
+
+void StreamedOutput::put_line(const Json& fields) {
+  const bool csv_form = options_.form == OutputForm::kCsv;
+  file_->append(csv_form ? csv_line(fields, csv()) : json_line(fields) + "\n");
+}
+
+void StreamedOutput::repeat(const CaptionResult& result, const Json& fields) {
+  expects(fields.is_object() && fields.contains("path") && fields.contains("repeats"),
+          "who repeats whom");
+  if (options_.form == OutputForm::kTar) check_owner(result);
+  if (!file_) reopen();
+  if (options_.form == OutputForm::kTar) {
+    samples_.put_repeat(result, fields, [this](std::string_view bytes) { file_->append(bytes); });
+  } else {
+    put_line(fields);
+  }
+  note_sample(result, {{"id", result.id},
+                       {"st", "repeats"},
+                       {"path", fields["path"]},
+                       {"repeats", fields["repeats"]}});
 }
 
 void StreamedOutput::take_over(const Json& given, std::string_view bytes) {

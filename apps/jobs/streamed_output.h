@@ -27,6 +27,7 @@ struct StreamOptions {
   Sync sync = Sync::kOn;
   std::size_t group_items = 32;  // records are committed together, at most so many ...
   double group_seconds = 0.2;    // ... or when the first has waited so long
+  Journal::Replay notes;         // hears the records of earlier runs, too
 };
 
 class StreamedOutput {
@@ -45,6 +46,9 @@ class StreamedOutput {
   void add(const CaptionResult& result, const Json& fields);
   void fail(const std::string& id, const std::string& path, const ErrorInfo& info);
   void skip(const std::string& id);
+  // Adds an item without a caption: `fields` has "path" and "repeats", the path of an earlier image.
+  void repeat(const CaptionResult& result, const Json& fields);
+  void note(const Json& record) { journal_.add(record); }  // of no item
   // Of a WebDataset. claim() before the caption is found: keeps the key for the item until add() or
   // release(); kLater when an item at work has it, Error kGeneral E_OUTPUT_KEY when another has it
   // for good or it cannot be one. keep(): under kSkip a sample with a caption goes into the output
@@ -76,7 +80,8 @@ class StreamedOutput {
   CsvForm csv() const { return {options_.columns, options_.formula_safe}; }
   std::string prefix() const;  // the CSV header
   void check_owner(const CaptionResult& result) const;
-  void note_sample(const CaptionResult& result, const char* state);
+  void put_line(const Json& fields);
+  void note_sample(const CaptionResult& result, Json record);
   void commit_if_due();
 
   std::filesystem::path output_, part_;

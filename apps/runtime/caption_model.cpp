@@ -4,9 +4,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/runtime/split_prompt.h"
 #include "apps/runtime/video_prompt.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
+#include "engine/core/storage.h"
+#include "engine/families/describe.h"
+#include "engine/families/generation_defaults.h"
 #include "engine/families/linked_models.h"
+#include "engine/families/named_tokens.h"
 
 namespace tessera {
 
@@ -22,6 +28,15 @@ namespace fs = std::filesystem;
                .where = std::move(where),
                .expected = std::move(expected),
                .found = std::move(found)});
+}
+
+// Of generation_config.json, where the folder has one.
+SettingValues read_sampling_defaults(const ModelSpec& spec) {
+  const fs::path path = spec.folder / "generation_config.json";
+  if (!file_exists(path)) return {};
+  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
+  if (!json.is_object()) return {};
+  return read_processors(JsonReader(json, path.string()), spec.model.vocab);
 }
 
 // eos_token_id of the generation configuration, or of the model's: one id or several.
@@ -66,20 +81,19 @@ std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& 
                                std::int64_t width) {
   const ConstTensorView* view = checkpoint.find(name);
   expects(view != nullptr, "the checkpoint was checked");
-  std::vector<float> out;
-  for (std::int64_t i = 0; i < width; ++i) {
-    switch (view->dtype) {
-      case DType::kF32:
-        out.push_back(static_cast<const float*>(view->data)[i]);
-        break;
-      case DType::kBF16:
-        out.push_back(bf16_to_float(static_cast<const std::uint16_t*>(view->data)[i]));
-        break;
-      default:
-        out.push_back(f16_to_float(static_cast<const std::uint16_t*>(view->data)[i]));
+  std::vector<float> out(static_cast<std::size_t>(width));
+  read_numbers(*view, 0, 1, width, out.data());
+  return out;
+}
+
+const ChatForm& form_of(const DescribeSpec& describe, const TextTokenizer& tokenizer) {
+  for (const ChatChoice& choice : describe.chats) {
+    if (choice.requires_token.empty() || tokenizer.id_of(choice.requires_token)) {
+      return *choice.form;
     }
   }
-  return out;
+  expects(false, "the last form of a family asks for no token");
+  return *describe.chats.front().form;
 }
 
 std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what) {
@@ -87,6 +101,18 @@ std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what
   refuse_file(spec.folder / "config.json", what,
               "an id below the vocabulary of " + std::to_string(spec.model.vocab),
               std::to_string(id));
+}
+
+// The files that name tokens agree with tokenizer.json.
+void check_named_tokens(const fs::path& folder, const TextTokenizer& tokenizer) {
+  for (const NamedToken& token : named_tokens(folder)) {
+    const std::optional<std::int32_t> id = tokenizer.id_of(token.content);
+    if (id && *id == token.id) continue;
+    refuse_file(token.file, token.key,
+                "the token " + token.content + " as tokenizer.json has it, " +
+                    (id ? "at id " + std::to_string(*id) : std::string("which is nowhere")),
+                "id " + std::to_string(token.id));
+  }
 }
 
 }  // namespace
@@ -110,7 +136,7 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
                    .hint = plan.video ? "show fewer frames: --video-frames" : ""});
     }
     if (plan.video) {
-      add_video(*chat_, plan, class_tokens, turn.parts, layouts);
+      add_video(chat_->form(), plan, class_tokens, turn.parts, layouts);
       continue;
     }
     turn.parts.push_back(ChatPart::image());
@@ -118,18 +144,21 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
     ImageLayout& layout = layouts.emplace_back();
     if (tiled) {
       layout.tokens = plan.view_rows * plan.view_cols;
-      layout.rows = static_cast<int>(plan.tiles.rows);
-      layout.columns = static_cast<int>(plan.tiles.cols);
+      layout.rows = narrow<int>(plan.tiles.rows);
+      layout.columns = narrow<int>(plan.tiles.cols);
     } else {
       layout.tokens = plan.tokens + class_tokens;
     }
   }
   turn.parts.push_back({false, question});
-  const Prompt prompt = chat_prompt(*chat_, {turn}, true);
-  const auto ids = encode_prompt(*tokenizer_, expand_images(*chat_, prompt, layouts));
+  const bool token = describe().image_id < spec().model.vocab;
+  const Prompt prompt = chat_->expanded({turn}, std::move(layouts));
+  const auto ids = token ? encode_prompt(*tokenizer_, prompt)
+                         : encode_around_images(*tokenizer_, prompt, chat_->form().image,
+                                                describe().image_id);
   std::int64_t placeholders = 0;
   for (const std::int32_t id : ids) {
-    checked_id(spec(), id, "prompt");
+    if (token || id != describe().image_id) checked_id(spec(), id, "prompt");
     placeholders += id == describe().image_id || id == describe().video_id ? 1 : 0;
   }
   if (placeholders != wanted) {
@@ -140,14 +169,16 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   return ids;
 }
 
-std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
+std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
+                                                 const fs::path& chat_template) {
   std::unique_ptr<CaptionModel> out(new CaptionModel());
   if (const LinkedModels* made_up = source_with(folder.string())) {
     out->opened_ = made_up->open(folder.string(), {.use = ModelUse::kDescribe});
     out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
-    out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
+    out->tokenizer_.emplace(TextTokenizer::from_folder(folder));
+    check_named_tokens(folder, *out->tokenizer_);
     out->opened_ = open_model(std::move(spec));
   }
   const ModelSpec& spec = out->spec();
@@ -158,26 +189,27 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
     if (!id) refuse_file(folder / "tokenizer.json", describe.image_token, "this token", "none");
     describe.image_id = *id;
   }
-  checked_id(spec, describe.image_id, "image_token_id");
+  const bool no_token = describe.image_id == spec.model.vocab;
+  if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
   describe.stops = read_stops(spec, tokenizer);
-  for (const ChatChoice& choice : describe.chats) {
-    if (!choice.requires_token.empty() && !tokenizer.id_of(choice.requires_token)) continue;
-    out->chat_ = choice.form;
-    break;
-  }
-  expects(out->chat_ != nullptr, "the last form of a family asks for no token");
-  const std::string_view placeholder = out->chat_->image;
-  if (tokenizer.id_of(placeholder) != describe.image_id) {
+  describe.sampling = read_sampling_defaults(spec);
+  const ChatForm& form = form_of(describe, tokenizer);
+  const std::string_view placeholder = form.image;
+  if (!no_token && tokenizer.id_of(placeholder) != describe.image_id) {
     refuse_file(folder / "tokenizer.json", std::string(placeholder),
                 "this token at id " + std::to_string(describe.image_id), "another id or none");
   }
+  out->chat_.emplace(form, tokenizer, spec.folder, chat_template);
   return out;
 }
 
 DType CaptionModel::stored() const {
-  const ConstTensorView* table = weights().find(spec().names.prompt_table);
-  expects(table != nullptr, "the checkpoint was checked");
-  return table->dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
+  const auto exact = [&](const TensorSpec& tensor) {
+    const ConstTensorView* view = weights().find(tensor.name);
+    return tensor.shape.rank() < 2 || view == nullptr || view->dtype == DType::kBF16;
+  };
+  const std::vector<TensorSpec> tensors = describing_tensors(spec());
+  return std::all_of(tensors.begin(), tensors.end(), exact) ? DType::kBF16 : DType::kF32;
 }
 
 StreamModel CaptionModel::load_text(Backend& backend, DType storage) const {

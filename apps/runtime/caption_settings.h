@@ -46,8 +46,18 @@ inline constexpr Setting kSceneCut{
     .fallback = CutSettings{}.distance,
     .doors = Door::kCaption};
 
+inline constexpr Setting kSkipSimilar{
+    .name = "skip-similar",
+    .kind = SettingKind::kInteger,
+    .help = "no caption for an image that looks like an earlier one: bits of 63 that may differ",
+    .low = 0,
+    .high = 16,
+    .unit = "bits",
+    .otherwise = "off; 6 without a value",
+    .doors = Door::kCaption};
+
 inline constexpr const Setting* kCaptionRows[] = {&kMaxTokens, &kPruneRate, &kVideoFrames,
-                                                  &kShownRate, &kSceneCut};
+                                                  &kShownRate, &kSceneCut,  &kSkipSimilar};
 
 }  // namespace setting
 

@@ -4,6 +4,8 @@
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/core/index.h"
+#include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -23,7 +25,7 @@ ModelReference reference_of(const DescribeOptions& options) {
 DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : options_(given) {
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
-  model_ = CaptionModel::open(reference.open_name);
+  model_ = CaptionModel::open(reference.open_name, options_.chat_template);
   storage_ = options_.storage.value_or(model_->stored());
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,
@@ -33,8 +35,8 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                                   TokenSpace::kText);
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   aids_.texts = true;
-  aids_.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model_->spec().model.vocab),
-                                          static_cast<std::size_t>(options_.max_tokens));
+  aids_.grammar =
+      VocabularyGrammar::line(to_size(model_->spec().model.vocab), to_size(options_.max_tokens));
   if (options_.draft.on()) {
     draft_ = CaptionDraft::open(options_.draft, *model_, name_, options_.max_tokens);
     aids_.draft_model = true;
@@ -49,7 +51,9 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                    std::to_string(options_.max_tokens));
   }
   pruning(options_.prune);
-  dist_ = settle_dist({.guidance = 1, .temperature = 0}, options_.sampling);
+  check_processors(settle_dist({}, options_.sampling), model_->spec().model.vocab);
+  dist_ = settle_dist({.guidance = 1, .temperature = 0}, model_->describe().sampling);
+  dist_ = settle_dist(dist_, options_.sampling);
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }
 

@@ -35,6 +35,7 @@ struct DraftChoice {
 
 struct DescribeOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
+  std::string chat_template;  // a file in place of the folder's; empty = the folder's
   std::string device = "auto";
   CudaOptions cuda;
   int threads = 0;               // 0 = one per core
@@ -62,6 +63,14 @@ struct ImageSource {
   std::string name;  // in messages
 };
 
+struct DecodedImage;
+
+// An image that looks like an earlier one.
+struct RepeatedImage {
+  std::string path;  // of the earlier one, as its item has it
+  int distance = 0;  // bits of their fingerprints that differ
+};
+
 struct DescribeRequest {
   std::string id;
   std::vector<ImageSource> images;
@@ -74,6 +83,9 @@ struct DescribeRequest {
   std::optional<std::uint64_t> number;
   // Set: the source could not make a request of it. It becomes a failed caption, in its turn.
   std::optional<ErrorInfo> failure;
+  // Looks at each image once it is decoded, on the thread that reads them, in the order of the
+  // requests. With an answer the request ends there, as a caption without text.
+  std::function<std::optional<RepeatedImage>(const DecodedImage&)> look;
 };
 
 // Gives the next request, none when there are no more. Called on the thread that reads images, one
@@ -93,6 +105,7 @@ struct Caption {
   std::string id;
   bool failed = false;
   ErrorInfo error;
+  std::optional<RepeatedImage> repeats;  // DescribeRequest::look said so: there is no text
   std::string text;
   bool cut_short = false;  // max_tokens were written
   std::int64_t tokens = 0, passes = 0;

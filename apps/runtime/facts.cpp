@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
@@ -53,7 +54,7 @@ Json facts_json(const ImageFacts& facts) {
               {"backend", facts.backend},
               {"seed", facts.seed}});
   write_settings(out, facts);
-  write_settings(out, facts.dist);
+  write_dist(out, facts.dist);
   write_method_names(out, facts.method);
   out.update({{"preserves_distribution", facts.preserves_distribution}, {"tokens", facts.tokens}});
   if (!facts.method.adaptive) {
@@ -97,7 +98,7 @@ Json meters_json(const DecodeMeters& meters) {
     out["tested_by_depth"] = trimmed(meters.tested);
     out["accepted_by_depth"] = trimmed(meters.accepted);
     out["acceptance"] = meters.acceptance();
-    out["strict_acceptance"] = meters.strict_chance / static_cast<double>(tests);
+    out["strict_acceptance"] = meters.strict_chance / to_double(tests);
     out["tv_bound"] = meters.excess;
   }
   out["entropy"] = meters.mean_entropy();
@@ -115,7 +116,9 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
       "dtype",          "backend", "seed",   "preserves_distribution", "tokens", "passes",
       "tokens_per_pass"};
   for (const auto& bound : ImageFacts::rows()) known.push_back(bound.row->record);
-  for (const auto& bound : DistributionSettings::rows()) known.push_back(bound.row->record);
+  for (const auto& bound : DistributionSettings::rows()) {
+    if (bound.row->doors.has(Door::kRecord)) known.push_back(bound.row->record);
+  }
   for (const std::string_view key : method_record_keys()) known.push_back(key);
   reader.only(known);
   reader.integer("version", kFactsVersion, kFactsVersion);
@@ -127,14 +130,12 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   facts.family = reader.string("family");
   facts.dtype = reader.string("dtype");
   facts.backend = reader.string("backend");
-  facts.seed = static_cast<std::uint64_t>(
-      reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
+  facts.seed =
+      narrow<std::uint64_t>(reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
   for (const auto& bound : ImageFacts::rows()) {
     assign(facts, bound, read_setting(reader, *bound.row));
   }
-  for (const auto& bound : DistributionSettings::rows()) {
-    assign(facts.dist, bound, read_setting(reader, *bound.row));
-  }
+  facts.dist = read_dist(reader);
   facts.method = read_method(reader);
   facts.draft_model = reader.string_or(setting::kModelDraft.record, "");
   facts.preserves_distribution = reader.boolean_or("preserves_distribution", false);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 double ImagePrompt::select_seconds() const {
@@ -45,7 +47,7 @@ std::int64_t count_tokens(std::span<const VisualBlock> blocks) {
 PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views) {
   const ModelConfig& language = model.spec().model.transformer;
   PrunedModel out = pruned_model_of(model.describe().tower, views);
-  out.llm_layers = static_cast<int>(language.layers);
+  out.llm_layers = narrow<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
   return out;
 }
@@ -69,12 +71,12 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& ques
   std::vector<PreprocessPlan> plans;
   for (const PreprocessedImage& image : images) plans.push_back(image.plan);
   // First: it refuses what no prompt can hold.
-  const std::vector<std::int32_t> ids = model.prompt_ids(question, plans);
+  out.ids = model.prompt_ids(question, plans);
   std::vector<PromptImage> visual;
   for (const PreprocessedImage& image : images) {
     PromptImage& one = visual.emplace_back();
     if (pruning.pruner != nullptr) {
-      const auto views = static_cast<std::int64_t>(image.views.size());
+      const auto views = std::ssize(image.views);
       out.sessions.push_back(
           std::make_unique<PruneSession>(*pruning.pruner, pruned_model_of(model, views),
                                          pruning.budget, pruning.seed, pruning.item));
@@ -88,18 +90,20 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& ques
     out.whole.push_back(std::move(one.visual.whole));
     if (whole_rows != nullptr) whole_rows->push_back(one.visual);
   }
-  out.rows = build_prompt(model.text(), ids, model.describe().image_id, std::move(visual),
+  out.rows = build_prompt(model.text(), out.ids, model.describe().image_id, std::move(visual),
                           model.describe().video_id);
   const std::int64_t most = model.spec().model.transformer.rope.positions;
   const std::int64_t length = std::max(out.rows.next_place, out.rows.rows.shape()[0]);
   if (length + max_tokens > most) {
+    const std::string& limit = model.describe().text_limit;
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_PROMPT_LENGTH",
                  .where = "prompt",
                  .expected = "at most " + std::to_string(most - max_tokens) +
                              " rows of prompt next to " + std::to_string(max_tokens) +
                              " tokens of text",
-                 .found = std::to_string(length)});
+                 .found = std::to_string(length),
+                 .hint = limit.empty() ? "" : "longer texts are computed otherwise: " + limit});
   }
   return out;
 }

@@ -27,6 +27,7 @@ struct ImagePrompt {
   std::vector<VisualBlock> whole;                       // of each image, before any pruning
   PromptRows rows;
   std::int64_t visual_tokens = 0;  // before any pruning
+  std::vector<std::int32_t> ids;   // of the prompt before any pruning, placeholders included
 
   // What is left of each image by now: in front of the model, and after it once it ran.
   std::vector<VisualBlock> kept() const { return rows.cuts ? rows.cuts->blocks() : rows.kept; }

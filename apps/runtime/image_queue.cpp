@@ -114,6 +114,8 @@ PreparedImages ImageQueue::prepare(DescribeRequest request, ImageReader& reader)
                                                     : reader.read(source.file);
       out.sizes.push_back({decoded_image.width, decoded_image.height});
       for (const std::string& note : decoded_image.notes) out.notes.push_back(note);
+      if (out.request.look) out.repeats = out.request.look(decoded_image);
+      if (out.repeats) break;
       out.images.push_back(preprocess(policy, decoded_image));
       prepare_for_draft(policy, decoded_image, out);
     }

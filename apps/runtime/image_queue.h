@@ -23,6 +23,7 @@ struct PreparedImages {
   std::vector<std::array<std::int64_t, 2>> sizes;
   std::vector<std::string> notes;
   std::optional<ErrorInfo> error;
+  std::optional<RepeatedImage> repeats;  // then it was not prepared
   double seconds = 0;
   // As a draft model's policy has them; none when it sees the same ones or no images at all.
   std::vector<PreprocessedImage> draft_images;

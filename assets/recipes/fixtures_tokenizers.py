@@ -1,7 +1,6 @@
-"""Goldens of tokenizers/text, made with the `tokenizers` package, and its Unicode tables.
+"""Goldens of tokenizers/text, made with the `tokenizers` package.
 
-  fixtures_tokenizers.py golden            tests/golden/text/: trained tokenizers, strings with ids
-  fixtures_tokenizers.py tables            tokenizers/text/unicode_tables.cpp
+  fixtures_tokenizers.py golden [NAME...]  tests/golden/text/: trained tokenizers, strings with ids
   fixtures_tokenizers.py generate N OUT    N random strings x every tokenizer, ids and decoded text,
                                            one JSON line each, for text_tokenizer_replay
 
@@ -10,8 +9,6 @@ that use the other parts are trained on a corpus this script makes itself.
 """
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import json
 import random
 import sys
@@ -20,11 +17,11 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from tokenizers import pre_tokenizers, processors, trainers
 
+from text_strings import CODE, FIXED, WORDS, random_string, sentence
+from text_tables import CATEGORIES, charsmap
+
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "text"
-
-
-CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co").split()
 
 
 # ------------------------------------------------------------------------------ published patterns
@@ -70,55 +67,6 @@ def byte_level(use_regex: bool, prefix: bool = False):
 
 
 # ------------------------------------------------------------------------------------------ corpus
-WORDS = {
-    "latin": "a the red small cube stands left of big green sphere and behind it there is one shiny "
-             "yellow cone on dark floor picture shows three matte objects don't we're I'll he'd "
-             "they've I'm it's draw paint with at in Über straße naïve café año señor œuvre ångström "
-             "być żółw İstanbul ﬁne ſtill".split(),
-    "greek": "ο κόσμος είναι μεγάλος και ωραίος μικρή κόκκινη σφαίρα".split(),
-    "cyrillic": "маленький красный куб стоит слева от большой зелёной сферы привет мир".split(),
-    "cjk": "小 红色 立方体 在 左边 大 绿色 球体 後面 有 黄色 圓錐 图片 显示 三个 物体 你好 世界".split(),
-    "kana": "赤い 小さな 立方体 は 左 に あります カメラ こんにちは ﾊﾝｶｸ".split(),
-    "hangul": "작은 빨간 상자 왼쪽 에 있습니다 안녕하세요 한국어".split(),
-    "arabic": "مكعب صغير أحمر على اليسار مرحبا بالعالم ١٢٣".split(),
-    "hebrew": "קובייה אדומה קטנה שלום עולם".split(),
-    "devanagari": "छोटा लाल घन बाईं ओर है नमस्ते दुनिया १२३".split(),
-    "thai": "ลูกบาศก์ สีแดง ขนาดเล็ก สวัสดี ๑๒๓".split(),
-    "digits": "0 1 2 7 10 42 100 128 1024 65536 3.14 1,000,000 ½ ² Ⅷ ٣ 三 1st 0x1F 2024-05-06".split(),
-    "emoji": "🙂 🎨 👩‍🎨 👍🏽 🇫🇷 ❤️ 🧑‍🚀 ✨ 1️⃣ 🏳️‍🌈".split(),
-    "marks": "! ? ... ; : -- — – ( ) [ ] { } < > / \\ | @ # $ % ^ & * ~ ` \" ' “ ” ‘ ’ « » ，。！？、"
-             "「 」 … ‥ · € £ ¥ ± × ÷ √ ∞ → ⇒ _ = + ++ == != <= >= && || :: ->".split(),
-    "combining": ["e\u0301", "a\u0308", "o\u0302\u0323", "n\u0303", "\u1100\u1161\u11a8", "q\u0307\u0323",
-                  "\u0958", "\u212b", "\u2126", "\u1e9b\u0323", "c\u0327\u0301", "\u0344", "\ufb01",
-                  "\u01c5", "\u00b5", "Z\u0335\u0321\u0322"],
-}
-SPACES = [" ", "  ", "   ", "\t", "\n", "\n\n", "\r\n", "\r", " \n", "\n ", "\u00a0", "\u3000", "\u2009",
-          "\u200b", "\u180e", "\u0085", "\u2028", "\u200d", "\u000b", "\u000c", "    ", " \t "]
-CODE = ["def f(x):\n    return x + 1\n", "for (int i = 0; i < n; ++i) {\n\tsum += a[i];\n}\n",
-        "<p class=\"x\">a &amp; b</p>\n", "{\"key\": [1, 2.5e-3, null]}\n", "$ ls -la ~/pictures\n"]
-# One code point of many ages and kinds each: what regex engines and tables disagree about.
-ODD = [0x00, 0x7f, 0x80, 0xad, 0xb2, 0xbc, 0x130, 0x131, 0x17f, 0x1c5, 0x2b0, 0x300, 0x345, 0x378, 0x37e,
-       0x61c, 0x6dd, 0x7c0, 0x897, 0xcf3, 0xece, 0xe33, 0x1171e, 0x1680, 0x17b4, 0x180e, 0x1c89, 0x1c8a,
-       0x1e9e, 0x200c, 0x200e, 0x202e, 0x2060, 0x2070, 0x212a, 0x2160, 0x2183, 0x2427, 0x2fff, 0x3007,
-       0x3021, 0x31ef, 0x32ff, 0x9fa6, 0x9fff, 0xa7cb, 0xa7f2, 0xac00, 0xd7a4, 0xd7ff, 0xe000, 0xfb05,
-       0xfdfa, 0xfe0f, 0xfeff, 0xff10, 0xfffd, 0xffff, 0x10780, 0x10781, 0x10d40, 0x10d50, 0x1123f, 0x11930,
-       0x11935, 0x11938, 0x11f50, 0x11de0, 0x13430, 0x16ea0, 0x16ff4, 0x1d15e, 0x1d7d8, 0x1e4ec, 0x1e900,
-       0x1f600, 0x1f6dc, 0x1fae8, 0x1fbf0, 0x20000, 0x2b739, 0x2ebf0, 0x31350, 0xe0001, 0xe0100, 0xf0000,
-       0x10ffff]
-
-
-def sentence(rng: random.Random, kinds: list[str], length: int) -> str:
-    out = ""
-    for _ in range(length):
-        kind = rng.choice(kinds)
-        word = rng.choice(WORDS[kind])
-        if kind == "latin" and rng.random() < 0.2:
-            word = rng.choice([word.capitalize(), word.upper()])
-        glue = "" if kind in ("cjk", "kana") and rng.random() < 0.9 else " "
-        out += (glue if out else "") + word
-    return out + rng.choice([".", "!", "?", "。", "\n", ".\n\n"])
-
-
 def corpus() -> list[str]:
     rng = random.Random(20240607)
     lines = []
@@ -293,65 +241,121 @@ def zoo() -> dict[str, Tokenizer]:
     }
 
 
+# Other models than BPE, and what their published files have around them.
+CHARSMAP = "".join(f"{a}\t{b}\n" for a, b in [
+    ("9", "20"), ("A", "20"), ("D", "20"), ("D A", "20"), ("A0", "20"), ("3000", "20"), ("200B", "20"), ("AD", ""),
+    ("FF21", "41"), ("FF22", "42"), ("FF76", "30AB"), ("FF76 FF9E", "30AC"), ("FB01", "66 69"), ("BD", "31 2044 32"),
+    ("41 301", "C1"), ("65 301", "E9"), ("66", "46"), ("E4", "61 308"), ("1F642", "3A 29"), ("2126", "3A9"),
+    ("301", ""), ("FDFA", "635 644 649 20 627 644 644 647"), ("B2", "32"), ("2163", "49 56")])
+
+
+def unigram(pre, normalizer, decoder, size: int, specials: list[str], unk: str, fallback: bool) -> Tokenizer:
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    trainer = trainers.UnigramTrainer(vocab_size=size, special_tokens=specials, unk_token=unk, show_progress=False)
+    tokenizer.train_from_iterator(corpus(), trainer)
+    if fallback:
+        vocab = [tuple(v) for v in json.loads(tokenizer.to_str())["model"]["vocab"]]
+        vocab = vocab[:len(specials)] + [(f"<0x{b:02X}>", 0.0) for b in range(256)] + vocab[len(specials):]
+        tokenizer.model = models.Unigram(vocab, specials.index(unk), True)
+    tokenizer.decoder = decoder
+    return tokenizer
+
+
+def t5() -> Tokenizer:
+    n = normalizers
+    tokenizer = unigram(pre_tokenizers.Metaspace(), n.Sequence([
+        n.Precompiled(charsmap(CHARSMAP)), n.Strip(left=False, right=True), n.Replace(Regex(" {2,}"), "▁")]),
+        decoders.Metaspace(), 420, ["<pad>", "</s>", "<unk>"], "<unk>", False)
+    tokenizer.add_special_tokens([AddedToken(f"<extra_id_{i}>", lstrip=True, rstrip=True) for i in range(3)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>",
+                                                             special_tokens=[("</s>", 1)])
+    return tokenizer
+
+
+def unigram_bytes() -> Tokenizer:
+    d = decoders
+    tokenizer = unigram(pre_tokenizers.Metaspace(prepend_scheme="first", split=False), None, d.Sequence(
+        [d.Replace("▁", " "), d.ByteFallback(), d.Fuse(), d.Strip(" ", 1, 0)]), 420, ["<unk>", "<s>", "</s>"], "<unk>",
+        True)
+    tokenizer.add_special_tokens(["<s>", "</s>", AddedToken("<image>", normalized=False)])
+    tokenizer.add_tokens(["<box>"])
+    tokenizer.post_processor = template(tokenizer, "<s>")
+    return tokenizer
+
+
+def word_piece(normalizer, pre, size: int, longest: int) -> Tokenizer:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=longest))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(corpus(), trainers.WordPieceTrainer(vocab_size=size, special_tokens=specials,
+                                                                      limit_alphabet=250, show_progress=False))
+    file = json.loads(tokenizer.to_str())
+    file["model"]["max_input_chars_per_word"] = longest
+    return Tokenizer.from_str(json.dumps(file))
+
+
+def bert() -> Tokenizer:
+    tokenizer = word_piece(normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer(), 500, 100)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+    return tokenizer
+
+
+def bert_cased() -> Tokenizer:
+    n, p = normalizers, pre_tokenizers
+    tokenizer = word_piece(n.Sequence([n.Nmt(), n.StripAccents(), n.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)]),
+        p.Sequence([p.CharDelimiterSplit("e"), p.WhitespaceSplit(), p.Punctuation("merged_with_previous")]), 500, 9)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    return tokenizer
+
+
+def clip() -> Tokenizer:
+    n, p = normalizers, pre_tokenizers
+    tokenizer = Tokenizer(models.BPE(end_of_word_suffix="</w>", unk_token="<|endoftext|>"))
+    tokenizer.normalizer = n.Sequence([n.NFC(), n.Replace(Regex(r"\s+"), " "), n.Lowercase()])
+    tokenizer.pre_tokenizer = p.Sequence([
+        p.Split(Regex(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"), "removed", invert=True),
+        byte_level(True)])
+    tokenizer.decoder = decoders.ByteLevel()
+    specials = ["<|startoftext|>", "<|endoftext|>"]
+    trainer = trainers.BpeTrainer(vocab_size=760, special_tokens=specials, end_of_word_suffix="</w>",
+                                  initial_alphabet=byte_alphabet(), show_progress=False)
+    tokenizer.train_from_iterator(corpus(), trainer)
+    tokenizer.post_processor = processors.RobertaProcessing(("<|endoftext|>", 1), ("<|startoftext|>", 0), False, False)
+    return tokenizer
+
+
+def affixes() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(end_of_word_suffix="</w>", continuing_subword_prefix="@@", unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+    trainer = trainers.BpeTrainer(vocab_size=560, special_tokens=["<unk>", "<s>"], end_of_word_suffix="</w>",
+                                  continuing_subword_prefix="@@", limit_alphabet=100, show_progress=False)
+    tokenizer.train_from_iterator(corpus(), trainer)
+    return tokenizer
+
+
+OTHER_MODELS = {"t5": t5, "unigram_bytes": unigram_bytes, "bert": bert, "bert_cased": bert_cased, "clip": clip,
+                "affixes": affixes}
 PUBLISHED = {"deepseek_llm": deepseek_llm, "llama3": llama3, "qwen2": qwen2, "gpt2": gpt2}
 
 
 def all_tokenizers() -> dict[str, Tokenizer]:
     """Every tokenizer as it is read back from its file, so that the file is what decides."""
-    made = {name: build() for name, build in PUBLISHED.items()} | zoo()
+    made = {name: build() for name, build in (PUBLISHED | OTHER_MODELS).items()} | zoo()
     return {name: Tokenizer.from_str(t.to_str()) for name, t in made.items()}
 
 
 # ----------------------------------------------------------------------------------------- strings
 def specials_of(tokenizer: Tokenizer) -> list[str]:
     return [t.content for t in tokenizer.get_added_tokens_decoder().values()]
-
-
-FIXED = [
-    "a painting zebra zebras painting paintings 2024 12 124 !!!!", " painting", "zebra", "中文 cubes 2024",
-    "", " ", "\n", "a", "  a", "a  ", "   leading spaces", "\n\n\nlines\n\n", "\r\n\r\nCR LF\r\n", "\t\ttabs\t",
-    "a small red cube left of a big green sphere", "12345678901234567890", "3.14159, 1,000,000 and 2^10", "007 0x1F ½ ² Ⅷ ٣٤٥ १२३ ๑๒๓ 三",
-    "It's they'RE I'LL we'Ve I'M he'D don'T 'ſ", "你好，世界！这是一个小红色立方体。", "中文 with English 混合 text 123", "こんにちは、カメラ ﾊﾝｶｸ",
-    "안녕하세요 한국어 \u1100\u1161\u11a8", "привет мир, Ёлка", "مرحبا بالعالم ١٢٣", "שָׁלוֹם עולם", "नमस्ते दुनिया क़", "สวัสดีชาวโลก",
-    "🙂🎨👩‍🎨👍🏽🇫🇷🏳️‍🌈1️⃣", "e\u0301 a\u0308 o\u0302\u0323 o\u0323\u0302", "Z\u0335\u0321\u0322\u0301a\u0327lgo", "\u212b \u2126 \u212a ﬁ ﬅ ŉ ǅ",
-    "\u00a0\u3000\u2009\u200b\u180e\u0085\u2028", "word\u180eword \u0085 x", "tail   ", "tail \n", "tail\u3000", "a\u00a0b\u3000c", "x\u0000y\u0007z\u007f",
-    "ÀÁ øöúÿõ÷ûý ù þü", "é́ é\u0301", "<tool_call>{\"a\": 1}</tool_call>", "cube cubes acube cubed cube. (cube) Cube CUBE", "red re redo are red-re re_d",
-    "A" * 300, " " * 200 + "x", "ab" * 150, "\n" * 100, "中" * 120, "e" + "\u0301" * 60, "e" + "\u0301\u0323" * 30, "1" * 64, "=" * 80, "'" * 30,
-    "a\ufeffb\ufffdc", "\U0010ffff\U000e0001\ue000", "\U0002ebf0\U00031350 \u1c89\u1c8a \ua7cb", "㋿ ꟲ 𐞁 ﷺ", "\U00011935\U00011930 \U00011938",
-]
-
-
-def random_string(rng: random.Random, specials: list[str]) -> str:
-    mode = rng.random()
-    if mode < 0.08:
-        return "".join(chr(rng.choice(ODD)) for _ in range(rng.randint(1, 12)))
-    if mode < 0.14:
-        return "".join(chr(c) for c in (rng.randint(0, 0x10ffff) for _ in range(rng.randint(1, 24)))
-                       if not 0xd800 <= c <= 0xdfff)
-    if mode < 0.20:
-        return "".join(chr(rng.randint(32, 126)) for _ in range(rng.randint(1, 40)))
-    if mode < 0.26:
-        return "".join(chr(rng.choice([0x300, 0x301, 0x308, 0x323, 0x327, 0x334, 0x345, 0x3099, 0x5b0, 0x64b, 0xe38,
-                                       0x11f41, 0x1e4ec, 0x897, 0x61, 0x65, 0x6f, 0x304b, 0x1100, 0x1161, 0x11a8,
-                                       0xac00, 0xd7a3, 0x915, 0x93c, 0x9c7, 0x9be, 0x1112c, 0x11127]))
-                       for _ in range(rng.randint(1, 16)))
-    out = ""
-    for _ in range(rng.randint(1, 9)):
-        choice = rng.random()
-        if choice < 0.50:
-            word = rng.choice(WORDS[rng.choice(list(WORDS))])
-            out += rng.choice([word, word, word.upper(), word.capitalize()])
-        elif choice < 0.80:
-            out += rng.choice(SPACES) * rng.choice([1, 1, 1, 2, 3])
-        elif choice < 0.86:
-            out += chr(rng.choice(ODD))
-        elif choice < 0.93:
-            out += rng.choice(specials)
-        elif choice < 0.96:
-            out += str(rng.randint(0, 10 ** rng.randint(1, 12)))
-        else:
-            out += rng.choice(CODE)
-    return out
 
 
 def record(tokenizer: Tokenizer, text: str) -> dict:
@@ -407,13 +411,16 @@ def write_words(tokenizers: dict[str, Tokenizer]) -> None:
     (GOLDEN / "words.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def write_golden() -> None:
+def write_golden(only: list[str]) -> None:
     GOLDEN.mkdir(parents=True, exist_ok=True)
     disagreements = GOLDEN / "kept_strings.json"
     kept = json.loads(disagreements.read_text()) if disagreements.exists() else []
     tokenizers = all_tokenizers()
-    write_words(tokenizers)
+    if not only:
+        write_words({name: t for name, t in tokenizers.items() if name not in OTHER_MODELS})
     for name, tokenizer in tokenizers.items():
+        if only and name not in only:
+            continue
         text = json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":"))
         (GOLDEN / f"{name}.tokenizer.json").write_text(text + "\n")
         rng = random.Random(name)
@@ -439,161 +446,14 @@ def write_generated(count: int, out: Path) -> None:
                 lines.write(json.dumps(row) + "\n")
 
 
-# ---------------------------------------------------------------------------------- Unicode tables
-SCRIPTS = ("Latin Greek Cyrillic Armenian Hebrew Arabic Syriac Thaana Devanagari Bengali Gurmukhi Gujarati "
-           "Oriya Tamil Telugu Kannada Malayalam Sinhala Thai Lao Tibetan Myanmar Georgian Hangul Ethiopic "
-           "Cherokee Khmer Mongolian Hiragana Katakana Bopomofo Han Braille Common Inherited").split()
-CODE_POINTS = [c for c in range(0x110000) if not 0xd800 <= c <= 0xdfff]
-PCRE_WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}"
-
-
-def members(pre) -> set[int]:
-    """Code points that a `removed` pre-tokeniser takes out."""
-    found = set()
-    for at in range(0, len(CODE_POINTS), 4096):
-        chunk = CODE_POINTS[at:at + 4096]
-        left = {ord(c) for piece, _ in pre.pre_tokenize_str("".join(map(chr, chunk))) for c in piece}
-        found |= set(chunk) - left
-    return found
-
-
-def reference_class(pattern: str) -> set[int]:
-    return members(pre_tokenizers.Split(Regex(pattern), "removed"))
-
-
-def numeric() -> set[int]:
-    """char::is_numeric of the reference, as its Digits pre-tokeniser shows it."""
-    found = set()
-    for at in range(0, len(CODE_POINTS), 2048):
-        text = "x".join(map(chr, CODE_POINTS[at:at + 2048])) + "x"
-        pieces = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(text)
-        found |= {ord(t) for t, _ in pieces if len(t) == 1 and t != "x"}
-    return found
-
-
-def word_characters() -> set[int]:
-    """The word class of the reference's own regex crate: what stays joined to a letter."""
-    found = {ord("a")}
-    for at in range(0, len(CODE_POINTS), 2048):
-        text = "".join("a" + chr(c) + " " for c in CODE_POINTS[at:at + 2048])
-        found |= {ord(t[1]) for t, _ in pre_tokenizers.Whitespace().pre_tokenize_str(text) if len(t) == 2}
-    return found
-
-
-def pcre_class(items: str) -> set[int]:
-    """Code points of [items] in the PCRE2 of this machine."""
-    lib = ctypes.CDLL(ctypes.util.find_library("pcre2-8"))
-    lib.pcre2_compile_8.restype = lib.pcre2_match_data_create_8.restype = ctypes.c_void_p
-    lib.pcre2_get_ovector_pointer_8.restype = ctypes.POINTER(ctypes.c_size_t)
-    pattern, error, where = f"[{items}]+".encode(), ctypes.c_int(), ctypes.c_size_t()
-    code = lib.pcre2_compile_8(pattern, ctypes.c_size_t(len(pattern)), 0x000a0000, ctypes.byref(error),
-                               ctypes.byref(where), None)  # UTF | UCP
-    assert code, (items, error.value)
-    data = lib.pcre2_match_data_create_8(4, None)
-    subject = "".join(map(chr, CODE_POINTS)).encode()
-    at, found = 0, set()
-    while lib.pcre2_match_8(ctypes.c_void_p(code), subject, ctypes.c_size_t(len(subject)), ctypes.c_size_t(at),
-                            0x40000000, ctypes.c_void_p(data), None) > 0:
-        pair = lib.pcre2_get_ovector_pointer_8(ctypes.c_void_p(data))
-        found |= set(map(ord, subject[pair[0]:pair[1]].decode()))
-        at = pair[1]
-    return found
-
-
-
-def normalization_unknown() -> set[int]:
-    """Code points that utf8proc decomposes, reorders or composes and the reference does not."""
-    lib = ctypes.CDLL(ctypes.util.find_library("utf8proc"))
-    lib.utf8proc_map.restype = ctypes.c_ssize_t
-
-    def mapped(text: str, options: int) -> str:
-        data, out = text.encode(), ctypes.POINTER(ctypes.c_ubyte)()
-        size = lib.utf8proc_map(data, ctypes.c_ssize_t(len(data)), ctypes.byref(out), options)
-        result = bytes(out[:size]).decode()
-        ctypes.CDLL(None).free(out)
-        return result
-
-    stable, compat, compose, decompose = 2, 4, 8, 16
-    nfd, nfkd = normalizers.NFD(), normalizers.NFKD()
-    found = set()
-    for c in CODE_POINTS[1:]:
-        mine = mapped(chr(c), stable | compat | decompose)
-        if mine != chr(c) and nfkd.normalize_str(chr(c)) != mine:
-            found.add(c)
-            parts = mapped(chr(c), stable | decompose)
-            if parts != chr(c) and mapped(parts, stable | compose) == chr(c):
-                found |= set(map(ord, parts))
-        probe = "a\u0345" + chr(c)
-        if c != 0x345 and mapped(probe, stable | decompose) != probe and nfd.normalize_str(probe) == probe:
-            found.add(c)
-    return found
-
-
-def lower_case_additions() -> list[tuple[int, int, int]]:
-    """(first, last, first of the lower-case row) that utf8proc does not know."""
-    lib = ctypes.CDLL(ctypes.util.find_library("utf8proc"))
-    lower, rows = normalizers.Lowercase(), []
-    for c in CODE_POINTS:
-        text = lower.normalize_str(chr(c))
-        if len(text) != 1 or ord(text) == lib.utf8proc_tolower(c):
-            assert len(text) == 1 or c == 0x130
-            continue
-        if rows and rows[-1][1] == c - 1 and rows[-1][2] + c - rows[-1][0] == ord(text):
-            rows[-1] = (rows[-1][0], c, rows[-1][2])
-        else:
-            rows.append((c, c, ord(text)))
-    return rows
-
-
-def as_ranges(points: set[int]) -> list[tuple[int, int]]:
-    out: list[list[int]] = []
-    for c in sorted(points):
-        if out and out[-1][1] == c - 1:
-            out[-1][1] = c
-        else:
-            out.append([c, c])
-    return [(a, b) for a, b in out]
-
-
-def write_tables() -> None:
-    rows = []
-    for name in CATEGORIES:
-        rows += [(name, a, b) for a, b in as_ranges(reference_class(rf"\p{{{name}}}") - pcre_class(rf"\p{{{name}}}"))]
-    for name in SCRIPTS:
-        mine, theirs = pcre_class(rf"\p{{sc:{name}}}"), reference_class(rf"\p{{{name}}}")
-        print(name, "surplus", as_ranges(mine - theirs))
-        rows += [(name, a, b) for a, b in as_ranges(theirs - mine)]
-    word = pcre_class(PCRE_WORD)
-    rows += [("onig-word", a, b) for a, b in as_ranges(reference_class(r"\w") - word)]
-    rows += [("rust-word", a, b) for a, b in as_ranges(word_characters() - word)]
-    rows += [("rust-number", a, b) for a, b in as_ranges(numeric() - pcre_class(r"\p{N}"))]
-    rows += [("no-normalization", a, b) for a, b in as_ranges(normalization_unknown())]
-    lower = lower_case_additions()
-    lines = ["// Written by assets/recipes/fixtures_tokenizers.py tables: where the classes of the reference",
-             "// (Oniguruma with Unicode 16, Rust with Unicode 17, its normaliser with Unicode 12) differ from",
-             "// those of PCRE2 10.42 (Unicode 14) and utf8proc.", '#include "tokenizers/text/unicode_tables.h"', "",
-             "namespace tessera {", "", "namespace {", "", "// clang-format off", "constexpr ClassRange kAdditions[] = {"]
-    lines += [f'    {{"{n}", 0x{a:x}, 0x{b:x}}},' for n, a, b in rows]
-    lines += ["};", "", "constexpr LowerCaseRow kLowerCase[] = {"]
-    lines += [f"    {{0x{a:x}, 0x{b:x}, 0x{t:x}}}," for a, b, t in lower]
-    lines += ["};", "// clang-format on", "", "}  // namespace", "",
-              "std::span<const ClassRange> class_additions() { return kAdditions; }", "",
-              "std::span<const LowerCaseRow> lower_case_additions() { return kLowerCase; }", "",
-              "}  // namespace tessera"]
-    (ROOT / "tokenizers" / "text" / "unicode_tables.cpp").write_text("\n".join(lines) + "\n")
-    print(len(rows), "rows")
-
-
 def main() -> None:
     command = sys.argv[1] if len(sys.argv) > 1 else "golden"
-    if command == "tables":
-        write_tables()
-    elif command == "generate":
+    if command == "generate":
         out = Path(sys.argv[3])
         out.mkdir(parents=True, exist_ok=True)
         write_generated(int(sys.argv[2]), out)
     else:
-        write_golden()
+        write_golden(sys.argv[2:])
 
 
 if __name__ == "__main__":

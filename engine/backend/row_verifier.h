@@ -18,6 +18,7 @@
 #include <span>
 #include <string_view>
 
+#include "engine/core/logit_edit.h"
 #include "engine/core/tensor.h"
 
 namespace tessera {
@@ -81,6 +82,8 @@ struct VerifiedRow {
   std::int32_t dist_row = 0;            // kRow: of the last pass's rows; kGuest: of the guest's
   std::int32_t place = 0;              // the row speaks of the item's position + place
   std::int32_t keep = -1;              // where its distribution is kept; -1 = by the row's number
+  // What logits processors make of it: of the pass's edits, one an id, and whether other ids go.
+  std::int32_t edits_begin = 0, edits = 0, only = 0;
 };
 
 // A row of a tree. Its candidates share the distribution that its VerifiedRow tells; draft is the first one.
@@ -96,6 +99,7 @@ struct VerifiedPass {
   std::span<const VerifiedRow> rows;         // item by item
   std::span<const VerifiedNode> nodes = {};  // of trees: one a row; children stand after parents
   const float* guest = nullptr;            // laws() of another verifier, whose passes are over
+  std::span<const LogitEdit> edits = {};
 };
 
 // What came of a row. Rows before the first refused draft and the refused one have a token that

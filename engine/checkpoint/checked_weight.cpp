@@ -28,9 +28,8 @@ ConstTensorView checked_weight(const Checkpoint& checkpoint, const std::string& 
   if (tensor->shape != shape) {
     refuse_weight(checkpoint, name, "E_WEIGHT_SHAPE", shape.to_string(), tensor->shape.to_string());
   }
-  if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16 &&
-      tensor->dtype != DType::kF16) {
-    refuse_weight(checkpoint, name, "E_WEIGHT_DTYPE", "f32, bf16 or f16",
+  if (!is_weight(tensor->dtype)) {
+    refuse_weight(checkpoint, name, "E_WEIGHT_DTYPE", kWeightTypes,
                   std::string(dtype_name(tensor->dtype)));
   }
   if (const auto bad = find_non_finite(*tensor)) {

@@ -10,6 +10,7 @@
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/shard_index.h"
 #include "engine/checkpoint/torch_file.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -17,13 +18,6 @@ namespace tessera {
 namespace fs = std::filesystem;
 
 namespace {
-
-// Where a tensor's bytes come from; no file: memory of our own.
-struct Origin {
-  int file = -1;
-  std::size_t offset = 0;
-  std::size_t length = 0;
-};
 
 [[noreturn]] void refuse_folder(const char* code, const fs::path& file, std::string where,
                                 std::string expected, std::string found, std::string hint = {}) {
@@ -94,6 +88,13 @@ bool is_aligned(const void* data, DType dtype) {
 }  // namespace
 
 struct Checkpoint::Impl {
+  // Where a tensor's bytes come from; no file: memory of our own.
+  struct Origin {
+    int file = -1;
+    std::size_t offset = 0;
+    std::size_t length = 0;
+  };
+
   std::string label;
   std::vector<MappedFile> files;
   std::vector<Tensor> owned;
@@ -102,7 +103,7 @@ struct Checkpoint::Impl {
   std::map<std::string, std::string> metadata;
 
   std::string file_name(int file) const {
-    return file < 0 ? label : files[static_cast<std::size_t>(file)].path().string();
+    return file < 0 ? label : nth(files, file).path().string();
   }
 
   // Maps one weight file and adds what it holds. A name that an earlier file already gave is an
@@ -111,6 +112,7 @@ struct Checkpoint::Impl {
     files.emplace_back(path);
     const MappedFile& file = files.back();
     const std::string name = path.filename().string();
+    refuse_pointer(file, path);
     const bool torch = !name.ends_with(".safetensors") &&
                        (looks_like_torch_file(file.bytes()) || is_torch_name(name));
     Container container = torch ? parse_torch_file(file.bytes(), path.string())
@@ -120,11 +122,22 @@ struct Checkpoint::Impl {
     metadata.merge(container.metadata);
   }
 
+  // What git leaves in the place of a large file until git-lfs fetches it.
+  static void refuse_pointer(const MappedFile& file, const fs::path& path) {
+    constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+    if (file.bytes().size() < kBegin.size() ||
+        std::memcmp(file.bytes().data(), kBegin.data(), kBegin.size()) != 0) {
+      return;
+    }
+    refuse_folder("E_CKPT_POINTER", path, "", "weights", "a git-lfs pointer to them",
+                  "run `git lfs pull` in this folder, or download the file itself");
+  }
+
   // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies
   // could outgrow the file without bound; they may not.
   void add_stored(const MappedFile& file, const StoredTensor& stored, std::uint64_t& copied) {
     const std::byte* data = file.bytes().data() + stored.begin;
-    Origin origin{static_cast<int>(files.size()) - 1, stored.begin, stored.end - stored.begin};
+    Origin origin{narrow<int>(files.size()) - 1, stored.begin, stored.end - stored.begin};
     ConstTensorView view{stored.dtype, stored.shape, data, Device{}};
     if (!stored.strides.empty() || !is_aligned(data, stored.dtype)) {
       copied += view.bytes();
@@ -159,13 +172,13 @@ struct Checkpoint::Impl {
     for (std::int64_t n = stored.shape.elements(); n > 0; --n, to += size) {
       std::int64_t element = 0;
       for (int i = 0; i < rank; ++i) {
-        const auto axis = static_cast<std::size_t>(i);
+        const auto axis = to_size(i);
         element += index[axis] * stored.strides[axis];
       }
-      std::memcpy(to, data + static_cast<std::size_t>(element) * size, size);
+      std::memcpy(to, data + to_size(element) * size, size);
       for (int i = rank - 1; i >= 0; --i) {
-        if (++index[static_cast<std::size_t>(i)] < stored.shape[i]) break;
-        index[static_cast<std::size_t>(i)] = 0;
+        if (++nth(index, i) < stored.shape[i]) break;
+        nth(index, i) = 0;
       }
     }
     return out;
@@ -182,13 +195,13 @@ struct Checkpoint::Impl {
     std::vector<std::string> missing, surplus;
     for (const auto& [name, shard] : index.shard_of) {
       const auto found = origins.find(name);
-      if (found == origins.end() || found->second.file != static_cast<int>(shard)) {
+      if (found == origins.end() || found->second.file != narrow<int>(shard)) {
         missing.push_back(name + " (in " + index.shards[shard] + ")");
       }
     }
     for (const auto& [name, origin] : origins) {
       const auto found = index.shard_of.find(name);
-      if (found == index.shard_of.end() || origin.file != static_cast<int>(found->second)) {
+      if (found == index.shard_of.end() || origin.file != narrow<int>(found->second)) {
         surplus.push_back(name);
       }
     }
@@ -228,10 +241,29 @@ Checkpoint Checkpoint::from_tensors(std::string label, std::map<std::string, Ten
   impl->label = std::move(label);
   for (auto& [name, tensor] : tensors) {
     impl->tensors.emplace(name, std::as_const(tensor).view());
-    impl->origins.emplace(name, Origin{});
+    impl->origins.emplace(name, Impl::Origin{});
     impl->owned.push_back(std::move(tensor));
   }
   return Checkpoint(std::move(impl));
+}
+
+void Checkpoint::add(Checkpoint other) {
+  const int first = static_cast<int>(impl_->files.size());
+  for (auto& [name, origin] : other.impl_->origins) {
+    if (const auto known = impl_->origins.find(name); known != impl_->origins.end()) {
+      refuse_folder("E_CKPT_DUPLICATE", other.file_of(name), tensor_place(name),
+                    "each tensor in one file",
+                    "it in " + impl_->file_name(known->second.file) + " too");
+    }
+  }
+  for (auto& [name, origin] : other.impl_->origins) {
+    Origin moved = origin;
+    if (moved.file >= 0) moved.file += first;
+    impl_->origins.emplace(name, moved);
+  }
+  impl_->tensors.merge(other.impl_->tensors);
+  for (MappedFile& file : other.impl_->files) impl_->files.push_back(std::move(file));
+  for (Tensor& tensor : other.impl_->owned) impl_->owned.push_back(std::move(tensor));
 }
 
 const ConstTensorView* Checkpoint::find(std::string_view name) const {
@@ -273,9 +305,9 @@ void Checkpoint::release(std::string_view name) const {
 void Checkpoint::release(std::string_view name, std::size_t begin, std::size_t end) const {
   const auto found = impl_->origins.find(name);
   if (found == impl_->origins.end() || found->second.file < 0) return;
-  const Origin& origin = found->second;
+  const Impl::Origin& origin = found->second;
   expects(begin <= end && end <= origin.length, "a range of the tensor");
-  impl_->files[static_cast<std::size_t>(origin.file)].release(origin.offset + begin, end - begin);
+  nth(impl_->files, origin.file).release(origin.offset + begin, end - begin);
 }
 
 }  // namespace tessera

@@ -24,6 +24,10 @@ class Checkpoint {
   // the file name in messages.
   static Checkpoint from_tensors(std::string label, std::map<std::string, Tensor> tensors);
 
+  // Takes another one's files and tensors in: an image encoder with files of its own. Error kModel
+  // (E_CKPT_DUPLICATE) for a name that both have.
+  void add(Checkpoint other);
+
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();

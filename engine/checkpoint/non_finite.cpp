@@ -1,10 +1,13 @@
-// A value is not finite when all exponent bits are set. The count runs over blocks of fixed length
+// A value is not finite when all exponent bits are set; of f64, when it is none as f32. The count runs over blocks of fixed length
 // without branches, which compilers turn into vector code; only blocks that count are looked at
 // again for the first index.
 #include "engine/checkpoint/non_finite.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -15,8 +18,10 @@ constexpr std::int64_t kBlock = 4096;
 template <typename Bits>
 std::int64_t count_block(const Bits* values, Bits mask) {
   Bits count = 0;
-  for (std::int64_t i = 0; i < kBlock; ++i) count += (values[i] & mask) == mask ? 1 : 0;
-  return count;
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    count = static_cast<Bits>(count + ((values[i] & mask) == mask ? 1 : 0));
+  }
+  return to_index(count);
 }
 
 template <typename Bits>
@@ -36,6 +41,17 @@ std::optional<NonFinite> search(const Bits* values, std::int64_t size, Bits mask
   return out.count > 0 ? std::optional(out) : std::nullopt;
 }
 
+constexpr double kNoF32 = 0x1.ffffffp127;  // and more is infinite as f32
+
+std::optional<NonFinite> search_f64(const double* values, std::int64_t size) {
+  NonFinite out;
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (std::abs(values[i]) < kNoF32) continue;
+    if (out.count++ == 0) out.index = i;
+  }
+  return out.count > 0 ? std::optional(out) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<NonFinite> find_non_finite(const ConstTensorView& view) {
@@ -45,7 +61,7 @@ std::optional<NonFinite> find_non_finite(const ConstTensorView& view) {
     case DType::kF32:
       return search<std::uint32_t>(view.as<std::uint32_t>(), size, 0x7f800000u);
     case DType::kF64:
-      return search<std::uint64_t>(view.as<std::uint64_t>(), size, 0x7ff0000000000000u);
+      return search_f64(view.as<double>(), size);
     case DType::kBF16:
       return search<std::uint16_t>(view.as<std::uint16_t>(), size, 0x7f80u);
     case DType::kF16:

@@ -13,7 +13,7 @@ struct NonFinite {
   std::int64_t count = 0;
 };
 
-// nullopt when every element is finite; integers always are. Host memory only.
+// nullopt when every element is finite, of f64 as f32; integers always are. Host memory only.
 std::optional<NonFinite> find_non_finite(const ConstTensorView& view);
 
 }  // namespace tessera

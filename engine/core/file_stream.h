@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-// Bytes from front to back. size() is known before the first read.
+// Bytes from front to back. size() is known before the first read; of a source that unpacks it is an
+// upper bound.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;

@@ -17,7 +17,7 @@ namespace {
 
 // A number that is written as an integer must fit 64 bits; one with a fraction or an exponent must
 // be finite as a double.
-Json parse_number(const JsonScanner& scanner, const JsonToken& token) {
+Json parse_number(const JsonScanner& scanner, const JsonToken& token, bool large_integers) {
   const char* begin = token.text.data();
   const char* end = begin + token.text.size();
   const auto whole = [&](auto value) -> std::optional<Json> {
@@ -28,8 +28,10 @@ Json parse_number(const JsonScanner& scanner, const JsonToken& token) {
   if (token.text.find_first_of(".eE") == std::string_view::npos) {
     auto value = token.text.front() == '-' ? whole(std::int64_t{}) : whole(std::uint64_t{});
     if (value) return *std::move(value);
-    scanner.fail("E_JSON_NUMBER", token.offset, "an integer of at most 64 bits",
-                 std::string(token.text.substr(0, 40)));
+    if (!large_integers) {
+      scanner.fail("E_JSON_NUMBER", token.offset, "an integer of at most 64 bits",
+                   std::string(token.text.substr(0, 40)));
+    }
   }
   // strtod, unlike from_chars, tells a number too small (rounds to zero) from one too large.
   const double value = std::strtod(std::string(token.text).c_str(), nullptr);
@@ -45,7 +47,7 @@ Json parse_number(const JsonScanner& scanner, const JsonToken& token) {
 class TreeBuilder {
  public:
   TreeBuilder(std::string_view text, const std::string& file, const JsonLimits& limits)
-      : scanner_(text, file, limits) {}
+      : scanner_(text, file, limits), large_integers_(limits.large_integers) {}
 
   Json build() {
     Json root;
@@ -104,7 +106,7 @@ class TreeBuilder {
       case JsonKind::kString:
         return Json(std::string(token.text));
       case JsonKind::kNumber:
-        return parse_number(scanner_, token);
+        return parse_number(scanner_, token, large_integers_);
       case JsonKind::kTrue:
         return Json(true);
       case JsonKind::kFalse:
@@ -115,6 +117,7 @@ class TreeBuilder {
   }
 
   JsonScanner scanner_;
+  bool large_integers_;
   std::vector<Level> open_;
   std::string key_;
 };
@@ -156,8 +159,9 @@ Json parse_json(std::string_view text, const std::string& file, const JsonLimits
   return TreeBuilder(text, file, limits).build();
 }
 
-JsonReader::JsonReader(const Json& object, std::string file, std::string path, ErrorKind kind)
-    : object_(&object), file_(std::move(file)), path_(std::move(path)), kind_(kind) {
+JsonReader::JsonReader(const Json& object, std::string file, std::string path, ErrorKind kind,
+                       KeysRead* read)
+    : object_(&object), file_(std::move(file)), path_(std::move(path)), kind_(kind), read_(read) {
   if (!object.is_object()) {
     throw Error({.kind = kind_,
                  .code = "E_JSON_TYPE",
@@ -186,7 +190,9 @@ std::string JsonReader::path_of(std::string_view key) const { return join(path_,
 
 const Json* JsonReader::look_up(std::string_view key) const {
   const auto found = object_->find(key);
-  return found == object_->end() ? nullptr : &*found;
+  if (found == object_->end()) return nullptr;
+  if (read_ != nullptr) read_->add(join(path_, key));
+  return &*found;
 }
 
 bool JsonReader::has(std::string_view key) const {
@@ -307,14 +313,14 @@ std::vector<std::string> JsonReader::strings(std::string_view key, std::size_t m
 }
 
 JsonReader JsonReader::object(std::string_view key) const {
-  return JsonReader(wanted(key, "an object"), file_, join(path_, key), kind_);
+  return JsonReader(wanted(key, "an object"), file_, join(path_, key), kind_, read_);
 }
 
 std::vector<JsonReader> JsonReader::objects(std::string_view key, std::size_t max_count) const {
   std::vector<JsonReader> out;
   for (const Json& value : array(key, max_count)) {
     out.emplace_back(value, file_, join(path_, key) + "[" + std::to_string(out.size()) + "]",
-                     kind_);
+                     kind_, read_);
   }
   return out;
 }

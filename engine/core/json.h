@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,19 +21,31 @@ struct JsonLimits {
   std::size_t max_bytes = std::size_t{1} << 20;
   int max_depth = 32;
   ErrorKind kind = ErrorKind::kModel;
+  // Integers beyond 64 bits become doubles: tokenizers' files write "no limit" as 10^30.
+  bool large_integers = false;
 };
 
 // `file` is the name in messages. Errors, each with its byte offset: E_JSON (grammar), E_JSON_SIZE,
 // E_JSON_DEPTH, E_JSON_UTF8, E_JSON_DUPLICATE, E_JSON_NUMBER (no 64-bit integer, no finite double).
 Json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits = {});
 
+// Which keys of a document its readers asked for, by path ("vision_config.patch_size").
+class KeysRead {
+ public:
+  void add(std::string path) { paths_.insert(std::move(path)); }
+  bool contains(std::string_view path) const { return paths_.contains(path); }
+
+ private:
+  std::set<std::string, std::less<>> paths_;
+};
+
 // Reads fields of one JSON object with ranges; remembers file and path for messages, and borrows
-// the object. Errors: E_JSON_MISSING, E_JSON_TYPE, E_JSON_RANGE, E_JSON_CHOICE, E_JSON_UNKNOWN, and
+// the object. With `read` it notes the keys that were asked for. Errors: E_JSON_MISSING, E_JSON_TYPE, E_JSON_RANGE, E_JSON_CHOICE, E_JSON_UNKNOWN, and
 // E_JSON_VALUE for what a caller of fail() refuses. The ..._or forms take null for absent.
 class JsonReader {
  public:
   JsonReader(const Json& object, std::string file, std::string path = "",
-             ErrorKind kind = ErrorKind::kModel);
+             ErrorKind kind = ErrorKind::kModel, KeysRead* read = nullptr);
 
   bool has(std::string_view key) const;  // present and not null
   bool is_null(std::string_view key) const;
@@ -70,6 +83,7 @@ class JsonReader {
   std::string file_;
   std::string path_;
   ErrorKind kind_;
+  KeysRead* read_;  // null: nobody asks
 };
 
 }  // namespace tessera

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -51,6 +53,9 @@ std::string expected_of(const Setting& row) {
     case SettingKind::kChoice:
     case SettingKind::kName:
       return "one of " + choices_text(row);
+    case SettingKind::kIds:
+      return row.high == 1 ? "token ids parted by commas"
+                           : "token ids, those of a sequence parted by spaces, sequences by commas";
     case SettingKind::kText:
       break;
   }
@@ -75,7 +80,7 @@ std::optional<SettingValue> parse_setting(const Setting& row, std::string_view t
     case SettingKind::kInteger: {
       std::int64_t value = 0;
       const auto [rest, status] = std::from_chars(text.data(), end, value);
-      const auto number = static_cast<double>(value);
+      const auto number = to_double(value);
       if (status != std::errc{} || rest != end || !in_range(row, number)) return std::nullopt;
       return SettingValue{number};
     }
@@ -92,11 +97,58 @@ std::optional<SettingValue> parse_setting(const Setting& row, std::string_view t
     case SettingKind::kChoice:
       if (std::ranges::find(row.choices(), text) == row.choices().end()) return std::nullopt;
       break;
+    case SettingKind::kIds:
+      if (!parse_ids(row, text)) return std::nullopt;
+      break;
     case SettingKind::kName:
     case SettingKind::kText:
       break;
   }
   return SettingValue{0, std::string(text)};
+}
+
+std::optional<IdLists> parse_ids(const Setting& row, std::string_view text) {
+  constexpr std::int32_t kMaxId = (1 << 30) - 1;
+  constexpr std::size_t kMaxSequences = 4096;
+  IdLists out;
+  const auto most = static_cast<std::size_t>(row.high);
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    std::string_view sequence = text.substr(0, comma);
+    if (out.size() == kMaxSequences) return std::nullopt;
+    std::vector<std::int32_t>& ids = out.emplace_back();
+    while (!sequence.empty()) {
+      if (sequence.front() == ' ') {
+        sequence.remove_prefix(1);
+        continue;
+      }
+      std::int32_t id = -1;
+      const char* const end = sequence.data() + sequence.size();
+      const auto [rest, status] = std::from_chars(sequence.data(), end, id);
+      const bool whole = rest == end || *rest == ' ';
+      if (status != std::errc{} || !whole || id < 0 || id > kMaxId || ids.size() == most) {
+        return std::nullopt;
+      }
+      ids.push_back(id);
+      sequence.remove_prefix(static_cast<std::size_t>(rest - sequence.data()));
+    }
+    if (ids.empty()) return std::nullopt;
+    if (comma == text.npos) return out;
+    text.remove_prefix(comma + 1);
+    if (text.empty()) return std::nullopt;
+  }
+  return out;
+}
+
+std::string ids_text(const IdLists& lists) {
+  std::string out;
+  for (const std::vector<std::int32_t>& ids : lists) {
+    out += out.empty() ? "" : ",";
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      out += (i == 0 ? "" : " ") + std::to_string(ids[i]);
+    }
+  }
+  return out;
 }
 
 std::string setting_text(const Setting& row, const SettingValue& value) {
@@ -175,13 +227,19 @@ void write_setting(Json& object, const Setting& row, const SettingValue& value) 
 
 SettingValue read_setting(const JsonReader& reader, const Setting& row) {
   const std::string_view key = record_place(row).second;
-  if (row.is_text()) return {0, reader.string(key)};
+  if (row.is_text()) {
+    SettingValue out{0, reader.string(key)};
+    if (row.kind == SettingKind::kIds && !parse_ids(row, out.text)) {
+      reader.fail(key, expected_of(row), out.text);
+    }
+    return out;
+  }
   if (row.kind == SettingKind::kSwitch) return {reader.boolean_or(key, false) ? 1.0 : 0.0};
   const double low = row.zero_is_off ? 0 : row.low;
   SettingValue out;
   if (row.kind == SettingKind::kInteger) {
-    out.number = static_cast<double>(
-        reader.integer(key, static_cast<std::int64_t>(low), static_cast<std::int64_t>(row.high)));
+    out.number = to_double(
+        reader.integer(key, truncate<std::int64_t>(low), truncate<std::int64_t>(row.high)));
   } else {
     out.number = reader.number(key, low, row.high);
   }

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 
 namespace tessera {
@@ -26,6 +27,7 @@ enum class SettingKind : std::uint8_t {
   kChoice,  // one of choices()
   kName,    // the same; the table that knows the names refuses others
   kText,
+  kIds,  // sequences of token ids, of `high` ids at most: "5,6 7" is one of one id and one of two
 };
 
 // Where a setting can be given, and where it is written down.
@@ -47,7 +49,7 @@ class Doors {
   constexpr bool has(Door door) const { return (bits_ & static_cast<std::uint16_t>(door)) != 0; }
   friend constexpr Doors operator|(Doors a, Doors b) {
     Doors out;
-    out.bits_ = static_cast<std::uint16_t>(a.bits_ | b.bits_);
+    out.bits_ = narrow<std::uint16_t>(a.bits_ | b.bits_);
     return out;
   }
 
@@ -117,6 +119,13 @@ std::optional<SettingValue> parse_setting(const Setting& row, std::string_view t
 std::string setting_text(const Setting& row, const SettingValue& value);
 SettingValue fallback_of(const Setting& row);
 
+// Sequences of token ids.
+using IdLists = std::vector<std::vector<std::int32_t>>;
+// Ids parted by spaces, sequences by commas; an empty text has none. Empty where the text is no value
+// of the row.
+std::optional<IdLists> parse_ids(const Setting& row, std::string_view text);
+std::string ids_text(const IdLists& lists);
+
 // What was given, by row.
 class SettingValues {
  public:
@@ -127,9 +136,7 @@ class SettingValues {
   // What was given, else the row's own value.
   SettingValue get(const Setting& row) const;
   double number(const Setting& row) const { return get(row).number; }
-  std::int64_t integer(const Setting& row) const {
-    return static_cast<std::int64_t>(get(row).number);
-  }
+  std::int64_t integer(const Setting& row) const { return truncate<std::int64_t>(get(row).number); }
   std::string text(const Setting& row) const { return get(row).text; }
 
   void set(const Setting& row, SettingValue value);

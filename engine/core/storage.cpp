@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace tessera {
 
@@ -13,6 +15,16 @@ void read_each(const void* from, std::int64_t first, std::int64_t step, std::int
                float* out) {
   const Bits* numbers = static_cast<const Bits*>(from) + first;
   for (std::int64_t i = 0; i < count; ++i) out[i] = kWiden(numbers[i * step]);
+}
+
+// The nearest f32; the language leaves it open for what is beyond the largest one.
+float narrowed(double value) {
+  constexpr double kMost = std::numeric_limits<float>::max(), kRoundsUp = 0x1.ffffffp127;
+  const double size = std::abs(value);
+  if (!(size > kMost)) return static_cast<float>(value);
+  const float out = size < kRoundsUp ? std::numeric_limits<float>::max()
+                                     : std::numeric_limits<float>::infinity();
+  return std::signbit(value) ? -out : out;
 }
 
 void read_f32(const void* from, std::int64_t first, std::int64_t step, std::int64_t count,
@@ -38,6 +50,7 @@ constexpr StorageType kTypes[] = {
     {DType::kF32, true, false, 1, 4, read_f32, write_f32},
     {DType::kBF16, true, false, 1, 2, read_each<std::uint16_t, bf16_to_float>, write_bf16},
     {DType::kF16, false, false, 1, 2, read_each<std::uint16_t, f16_to_float>, nullptr},
+    {DType::kF64, false, false, 1, 8, read_each<double, narrowed>, nullptr},
 };
 
 const StorageType* find(DType dtype) {
@@ -53,9 +66,11 @@ std::span<const StorageType> storage_types() { return kTypes; }
 
 const StorageType& storage_of(DType dtype) {
   const StorageType* const found = find(dtype);
-  expects(found != nullptr, "weights are f32, bf16 or f16");
+  expects(found != nullptr, "weights are f32, f16, bf16 or f64");
   return *found;
 }
+
+bool is_weight(DType dtype) { return find(dtype) != nullptr; }
 
 bool is_storage(DType dtype) {
   const StorageType* const found = find(dtype);

@@ -39,6 +39,9 @@ struct StorageType {
 std::span<const StorageType> storage_types();
 // A type that the table does not have is a programmer's error: files were checked before.
 const StorageType& storage_of(DType dtype);
+// Those that weights of a file may have: all of the table. kWeightTypes names them.
+bool is_weight(DType dtype);
+inline constexpr const char* kWeightTypes = "f32, f16, bf16 or f64";
 // Those that weights can be kept as.
 bool is_storage(DType dtype);
 const StorageType& kept_storage(DType dtype);

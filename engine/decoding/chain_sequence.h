@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/redraft_policy.h"
 #include "engine/decoding/token_sequence.h"
 
@@ -40,11 +41,12 @@ class ChainSequence final : public TokenSequence<Real, Random> {
         drafts_(window - 1, grammar, parts.needs_dists() ? side : DraftDistributions::kForgotten),
         row_numbers_(window) {
     std::iota(row_numbers_.begin(), row_numbers_.end(), 0);
+    if (this->processes()) fed_.reserve(window);
     meters_.start(total_, window);
   }
 
   static std::size_t buffer_bytes(std::size_t vocabulary, std::size_t window, bool dists) {
-    return DistributionPipeline<Real>::buffer_bytes(static_cast<std::int64_t>(vocabulary)) +
+    return DistributionPipeline<Real>::buffer_bytes(to_index(vocabulary)) +
            (dists ? window + 1 : 2) * vocabulary * sizeof(Real);
   }
 
@@ -69,6 +71,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   std::span<const std::int32_t> kept_rows() const override { return {row_numbers_.data(), kept_}; }
 
   void verify(RawRows<Real> raw, std::size_t usable) override {
+    this->begin_rows();
     HostRows rows(*this, raw);
     settle(rows, usable);
   }
@@ -88,7 +91,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     }
     const std::size_t right = depth - (accepted ? 0 : 1);
     kept_ = this->first_pass() ? 0 : 1 + right;
-    this->count_tests(static_cast<std::int64_t>(depth), static_cast<std::int64_t>(right));
+    this->count_tests(to_index(depth), to_index(right));
     if (this->done()) {
       drafts_.clear();
     } else if (accepted) {
@@ -105,10 +108,10 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     item.position = this->position();
     item.budget = std::max(0.0, parts_.tv_budget);
     item.spent = meters_.excess;
-    item.total = static_cast<std::int64_t>(total_);
+    item.total = to_index(total_);
     const std::size_t count = this->rows();
     for (std::size_t depth = 0; depth < count; ++depth) {
-      VerifiedRow row{.place = static_cast<std::int32_t>(depth)};
+      VerifiedRow row{.place = narrow<std::int32_t>(depth)};
       const std::optional<std::int32_t> forced = this->grammar().forced(tokens_.size() + depth);
       if (forced) row.forced = *forced;
       if (depth + 1 < count) {
@@ -135,7 +138,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
         : Base::HostVerdicts(of, rows), chain(of), before(of.tokens_.size()) {}
 
     Verdict<Real> test(std::size_t depth) override {
-      this->target = chain.process(before + depth, this->raw(depth));
+      this->target = chain.process(before + depth, this->raw(depth), depth);
       const Decision<Real> of_draft = chain.test_draft(this->target, depth);
       Verdict<Real> out;
       out.accepted = of_draft.accepted;
@@ -152,6 +155,13 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     std::size_t before;  // tokens that were committed when the pass began
   };
 
+  void note_rows() override { fed_.assign(drafts_.tokens().begin(), drafts_.tokens().end()); }
+  void stand_before(std::size_t row, std::size_t position,
+                    std::vector<std::int32_t>& out) const override {
+    Base::stand_before(row, position, out);
+    out.insert(out.end(), fed_.begin(), fed_.begin() + static_cast<std::ptrdiff_t>(row));
+  }
+
   // What the image so far leaves of its share of the budget.
   Real excess_left() const {
     if (parts_.tv_budget <= 0) return Real{1};
@@ -165,19 +175,19 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     if (forced) return verify_forced<Real>(token, *forced);
     const DraftDistribution<Real> draft = drafts_.dist(depth);
     return parts_.rule->accept(
-        {row, draft, token, this->position(), static_cast<std::uint32_t>(depth), excess_left()},
-        random_, this->scratch_);
+        {row, draft, token, this->position(), narrow<std::uint32_t>(depth), excess_left()}, random_,
+        this->scratch_);
   }
 
   // The last row has no draft after it.
   Redraft<Real> redraft_row(std::size_t position, const RawRow<Real>& raw, std::size_t j) {
     const bool is_last = j == drafts_.size();
     const bool with_probs = drafts_.keeps_dists() || parts_.redraft_policy->needs_probs();
-    const TargetRow<Real> row = this->process(position, raw, with_probs);
+    const TargetRow<Real> row = this->process(position, raw, j, with_probs);
     const DraftDistribution<Real> old = is_last ? DraftDistribution<Real>{} : drafts_.dist(j);
-    const std::int32_t token =
-        parts_.redraft_policy->redraft(row, is_last ? nullptr : &old, is_last ? -1 : drafts_.token(j),
-                             static_cast<std::uint32_t>(position), random_, this->scratch_);
+    const std::int32_t token = parts_.redraft_policy->redraft(
+        row, is_last ? nullptr : &old, is_last ? -1 : drafts_.token(j),
+        narrow<std::uint32_t>(position), random_, this->scratch_);
     return {token, row.probs};
   }
 
@@ -199,6 +209,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   ChainParts<Real, Random> parts_;
   DraftWindow<Real> drafts_;
   std::vector<std::int32_t> row_numbers_;  // 0, 1, ...
+  std::vector<std::int32_t> fed_;          // drafts of the pass, where logits processors read them
   std::size_t kept_ = 0;
 };
 

@@ -1,6 +1,15 @@
 #include "engine/decoding/device_batch.h"
+#include "engine/core/index.h"
 
 namespace tessera {
+
+void add_edits(DeviceBatch& batch, std::size_t number, const RowEdits& edits) {
+  VerifiedRow& row = batch.rows[number];
+  row.edits_begin = static_cast<std::int32_t>(batch.edits.size());
+  row.edits = static_cast<std::int32_t>(edits.edits.size());
+  row.only = edits.only ? 1 : 0;
+  batch.edits.insert(batch.edits.end(), edits.edits.begin(), edits.edits.end());
+}
 
 VerifiedDistribution verified_dist(const DistributionSettings& dist) {
   return {.guidance = dist.guidance,
@@ -22,8 +31,8 @@ VerifiedItem verified_item(const DistributionSettings& dist, const KeyedRandom& 
 
 VerifiedRow verified_row(const DistributionSettings& dist, std::int32_t item, std::int64_t cond,
                      std::int64_t uncond) {
-  VerifiedRow row{.item = item, .cond = static_cast<std::int32_t>(cond)};
-  if (dist.guided()) row.uncond = static_cast<std::int32_t>(uncond);
+  VerifiedRow row{.item = item, .cond = narrow<std::int32_t>(cond)};
+  if (dist.guided()) row.uncond = narrow<std::int32_t>(uncond);
   return row;
 }
 

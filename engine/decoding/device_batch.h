@@ -14,13 +14,18 @@ struct DeviceBatch {
   std::vector<VerifiedItem> items;
   std::vector<VerifiedRow> rows;
   std::vector<VerifiedNode> nodes;  // of trees, one a row
+  std::vector<LogitEdit> edits;     // of rows that logits processors change
 
   void clear() {
     items.clear();
     rows.clear();
     nodes.clear();
+    edits.clear();
   }
 };
+
+// What logits processors make of row `number` of the batch.
+void add_edits(DeviceBatch& batch, std::size_t number, const RowEdits& edits);
 
 VerifiedDistribution verified_dist(const DistributionSettings& dist);
 // `rows` rows of a pass from `first` on, with the chance of `random`.

@@ -53,6 +53,7 @@ class DeviceVerifier final : public Verifier {
   DeviceVerifier(const LoopParts& parts, std::unique_ptr<RowVerifier> verifier, const VerifyLimits& limits,
                  std::int64_t window);
   void ask_for_drafts(LoopSequence& sequence);
+  void add_edits_of(LoopSequence& sequence, std::size_t first, std::size_t position);
   void note_dists(const LoopSequence& sequence, std::size_t before);
   const float* guest_dists() const {
     if (memory_ != nullptr) return memory_->kept();

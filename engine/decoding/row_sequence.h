@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/token_sequence.h"
 
 namespace tessera {
@@ -32,6 +33,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
         slot_of_(total_, -1),
         filled_(row_count(grammar), 0),
         fed_(filled_.size(), 0) {
+    if (this->processes()) fed_grid_.reserve(total_);
     lines_.reserve(filled_.size());
     kept_.reserve(filled_.size());
     meters_.start(total_, max_rows(grammar));
@@ -60,8 +62,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
     for (std::size_t row = 0; row < filled_.size(); ++row) add_line(row);
     // Rows of this pass follow those that are cached; what stands in is seen by itself alone.
     for (std::size_t j = 0; j < lines_.size(); ++j) {
-      if (!lines_[j].stands_in)
-        slot_of_[lines_[j].position] = static_cast<std::int32_t>(cached_ + j);
+      if (!lines_[j].stands_in) slot_of_[lines_[j].position] = narrow<std::int32_t>(cached_ + j);
     }
     return {item_, tokens_, 0, nullptr, &random_};
   }
@@ -74,7 +75,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
     item.apart = 1;
     for (std::size_t j = 0; j < this->rows(); ++j) {
       const auto gives = tokens_.empty() ? std::optional<std::size_t>(0) : lines_[j].gives;
-      VerifiedRow row{.place = static_cast<std::int32_t>(gives.value_or(0))};
+      VerifiedRow row{.place = narrow<std::int32_t>(gives.value_or(0))};
       const auto forced = gives ? this->grammar().forced(*gives) : std::optional<std::int32_t>(0);
       if (forced) row.forced = *forced;
       rows.push_back(row);
@@ -96,7 +97,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
         }
         keep(j, j < usable);
       }
-      while (in_order_ < total_ && slot_of_[in_order_] == static_cast<std::int32_t>(in_order_)) {
+      while (in_order_ < total_ && slot_of_[in_order_] == narrow<std::int32_t>(in_order_)) {
         ++in_order_;
       }
     }
@@ -117,6 +118,14 @@ class RowSequence final : public TokenSequence<Real, Random> {
     std::optional<std::size_t> gives;  // the position whose distribution its row is, if that is wanted
     bool stands_in = false;
   };
+
+  void note_rows() override { fed_grid_.assign(grid_.begin(), grid_.end()); }
+  // Tokens of this pass are not known yet, wherever they stand.
+  void stand_before(std::size_t, std::size_t position,
+                    std::vector<std::int32_t>& out) const override {
+    out.insert(out.end(), fed_grid_.begin(),
+               fed_grid_.begin() + static_cast<std::ptrdiff_t>(position));
+  }
 
   static std::size_t row_count(const VocabularyGrammar& grammar) {
     return (grammar.length() + grammar.stride() - 1) / grammar.stride();
@@ -145,7 +154,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
 
   void take(Verdicts<Real>& rows, std::size_t j, std::size_t position) {
     const Verdict<Real> drawn = rows.draw(j, position);
-    this->count_token(drawn.figures, drawn.token, static_cast<std::uint32_t>(position));
+    this->count_token(drawn.figures, drawn.token, narrow<std::uint32_t>(position));
     grid_[position] = drawn.token;
     ++filled_[position / this->grammar().stride()];
   }
@@ -154,9 +163,9 @@ class RowSequence final : public TokenSequence<Real, Random> {
   void keep(std::size_t j, bool sound) {
     const Line& line = lines_[j];
     if (line.stands_in) return;
-    slot_of_[line.position] = sound ? static_cast<std::int32_t>(cached_) : -1;
+    slot_of_[line.position] = sound ? narrow<std::int32_t>(cached_) : -1;
     if (!sound) return;
-    kept_.push_back(static_cast<std::int32_t>(j));
+    kept_.push_back(narrow<std::int32_t>(j));
     ++fed_[line.position / this->grammar().stride()];
     ++cached_;
   }
@@ -164,6 +173,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
   std::vector<Line> lines_;  // of the next pass; none before the first one
   std::size_t lead_;
   std::vector<std::int32_t> grid_;         // [total] tokens by position, -1 = not yet
+  std::vector<std::int32_t> fed_grid_;     // the same before the pass, where processors read it
   std::vector<std::int32_t> slot_of_;      // [total] cached image row of a position, -1 = none
   std::vector<std::size_t> filled_, fed_;  // [rows] tokens that stand, tokens that are cached
   std::size_t cached_ = 0;                 // image rows

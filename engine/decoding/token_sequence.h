@@ -18,11 +18,13 @@
 
 #include "engine/backend/row_verifier.h"
 #include "engine/core/function_ref.h"
+#include "engine/core/index.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/meters.h"
 #include "engine/decoding/trace.h"
 #include "engine/decoding/trees/tree_dist_source.h"
 #include "engine/sampling/dist.h"
+#include "engine/sampling/processors.h"
 
 namespace tessera {
 
@@ -82,6 +84,7 @@ class TokenSequence {
   TokenSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar, Random random,
                 std::size_t item)
       : dist_(dist, grammar),
+        processors_(dist, grammar),
         random_(random),
         scratch_(2 * grammar.vocabulary()),
         total_(grammar.length()),
@@ -102,6 +105,8 @@ class TokenSequence {
   // it, which drafters may copy from. Both borrowed.
   void stop_after(std::span<const std::int32_t> ids) { stops_ = ids; }
   void stand_after(std::span<const std::int32_t> ids) { before_ = ids; }
+  // The prompt's ids as logits processors see them; before the first pass.
+  void process_after(std::span<const std::int32_t> prompt) { processors_.begin(prompt); }
   const DecodeMeters& meters() const { return meters_; }
   // When no pass follows.
   DecodeMeters take_meters() { return std::move(meters_); }
@@ -125,6 +130,7 @@ class TokenSequence {
   // Verifies a pass on the host: `raw(j)` gives row j. Only the first `usable` rows are looked at,
   // 1 to rows(); drafts after them are forgotten.
   virtual void verify(RawRows<Real> raw, std::size_t usable) {
+    begin_rows();
     HostVerdicts verdicts(*this, raw);
     settle(verdicts, usable);
   }
@@ -144,12 +150,24 @@ class TokenSequence {
   // The drafts of the next pass in a line; null where there are none.
   virtual DraftWindow<Real>* window() { return nullptr; }
 
+  // What logits processors make of the row of the next pass that gives the token of a position. After
+  // begin_rows(), which comes after all drafts; lives until the next call.
+  bool processes() const { return processors_.on(); }
+  void begin_rows() {
+    standing_ = tokens_.size();
+    if (processes()) note_rows();
+  }
+  RowEdits edits_of(std::size_t row, std::size_t position) {
+    stand_before(row, position, processors_.prefix());
+    return processors_.edit(position, stops_);
+  }
+
   std::size_t slot() const { return item_; }
   const DistributionSettings& dist() const { return dist_.settings(); }
   const VocabularyGrammar& grammar() const { return dist_.grammar(); }
   const Random& random() const { return random_; }
-  std::uint32_t position() const { return static_cast<std::uint32_t>(tokens_.size()); }
-  void begin_pass() { random_.begin_pass(static_cast<std::uint32_t>(meters_.passes) + 1); }
+  std::uint32_t position() const { return narrow<std::uint32_t>(tokens_.size()); }
+  void begin_pass() { random_.begin_pass(narrow<std::uint32_t>(meters_.passes) + 1); }
 
  protected:
   // Rows of logits on the host. Tokens are drawn alike in every shape; what is tested and redrafted
@@ -162,9 +180,9 @@ class TokenSequence {
       return {};
     }
     Verdict<Real> draw(std::size_t j, std::size_t position) override {
-      target = sequence.process(position, raw(j));
+      target = sequence.process(position, raw(j), j);
       Verdict<Real> out;
-      out.token = sequence.random_.race(static_cast<std::uint32_t>(position), target.logits);
+      out.token = sequence.random_.race(narrow<std::uint32_t>(position), target.logits);
       return by_row(out);
     }
     Redraft<Real> redraft(std::size_t, std::size_t) override {
@@ -187,11 +205,22 @@ class TokenSequence {
   bool first_pass() const { return meters_.passes == 0; }
   std::size_t missing() const { return total_ - tokens_.size(); }
 
-  // The distribution of a position of the stream: the one that `raw` was computed for, at a depth of d in
-  // the pass d positions after what stood when it began. Probabilities cost an exponential an id;
-  // a caller that needs none is spared them.
-  TargetRow<Real> process(std::size_t position, const RawRow<Real>& raw, bool with_probs = true) {
-    dist_.process_at(position, raw.cond, raw.uncond);
+  // Before verification overwrites it: what the rows of the pass stand after.
+  virtual void note_rows() {}
+  // Appends the tokens that a row of the pass was computed after, up to the position whose token it
+  // gives: those that stood when the pass began, and drafts. -1 for one that is not known.
+  virtual void stand_before(std::size_t /*row*/, std::size_t /*position*/,
+                            std::vector<std::int32_t>& out) const {
+    out.insert(out.end(), tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(standing_));
+  }
+
+  // The distribution of a position of the stream: the one that `raw`, a row of the pass, was computed
+  // for, at a depth of d in the pass d positions after what stood when it began. Probabilities cost
+  // an exponential an id; a caller that needs none is spared them.
+  TargetRow<Real> process(std::size_t position, const RawRow<Real>& raw, std::size_t row,
+                          bool with_probs = true) {
+    dist_.process_at(position, raw.cond, raw.uncond,
+                     processes() ? edits_of(row, position) : RowEdits{});
     return {{dist_.support(), dist_.support_logits()},
             with_probs ? dist_.probabilities() : std::span<const Real>()};
   }
@@ -201,13 +230,12 @@ class TokenSequence {
     const TokenFigures figures =
         meters_.count_token(of_row, random_.uniform({Purpose::kMeter, place}));
     if (trace_ == nullptr) return;
-    trace_->marks[place] = {token, static_cast<std::int32_t>(meters_.passes) + 1,
-                            static_cast<float>(figures.probability),
-                            static_cast<float>(figures.entropy)};
+    trace_->marks[place] = {token, narrow<std::int32_t>(meters_.passes) + 1,
+                            to_float(figures.probability), to_float(figures.entropy)};
   }
   void count_pass(std::size_t brought) {
     meters_.count_pass(brought);
-    if (trace_ != nullptr) trace_->committed.push_back(static_cast<std::int32_t>(brought));
+    if (trace_ != nullptr) trace_->committed.push_back(narrow<std::int32_t>(brought));
   }
 
   void commit(const Verdict<Real>& verdict, Drafter<Real, Random>* drafter) {
@@ -225,11 +253,13 @@ class TokenSequence {
   }
 
   DistributionPipeline<Real> dist_;
+  LogitProcessors processors_;
   Random random_;
   std::vector<Real> scratch_;  // [2 V]
   DecodeMeters meters_;
   std::size_t total_, item_;
   std::vector<std::int32_t> tokens_;
+  std::size_t standing_ = 0;  // of them, when the pass at hand began
   std::span<const std::int32_t> before_;
 
  private:

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/checkpoint/tensor_kinds.h"
+#include "engine/core/storage.h"
 #include "engine/families/family.h"
 
 namespace tessera {
@@ -38,10 +40,6 @@ bool is_ignored(const std::vector<std::string>& ignored, std::string_view name) 
   });
 }
 
-bool is_float(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
-}
-
 std::string plural_join(std::initializer_list<std::string> parts) {
   std::string text;
   for (const std::string& part : parts) {
@@ -70,9 +68,9 @@ void check(const std::vector<TensorSpec>& expected, const std::vector<std::strin
       wrong.add(tensor.name + " " + found->shape.to_string() + " instead of " +
                 tensor.shape.to_string());
       note(tensor.name);
-    } else if (!is_float(found->dtype)) {
+    } else if (!is_weight(found->dtype)) {
       wrong.add(tensor.name + " " + std::string(dtype_name(found->dtype)) +
-                " instead of f32, f16 or bf16");
+                " instead of " + kWeightTypes);
       note(tensor.name);
     }
   }
@@ -90,8 +88,9 @@ void check(const std::vector<TensorSpec>& expected, const std::vector<std::strin
                    : checkpoint.file_of(checkpoint.tensors().begin()->first),
        .where = first,
        .expected = "the " + std::to_string(expected.size()) + " tensors of its configuration",
-       .found = plural_join({missing.to_string("missing"), wrong.to_string("wrong"),
-                             surplus.to_string("surplus")})});
+       .found = explained(checkpoint,
+                          plural_join({missing.to_string("missing"), wrong.to_string("wrong"),
+                                       surplus.to_string("surplus")}))});
 }
 
 }  // namespace

@@ -2,9 +2,6 @@
 // against it.
 #pragma once
 
-#include <filesystem>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,15 +10,12 @@
 
 namespace tessera {
 
+class FolderFiles;
 struct Describer;
 
-// Fills spec.describe and the text of spec.model and spec.layouts from what config.json,
-// preprocessor_config.json and video_preprocessor_config.json hold; `folder` is their place in
-// messages. Error kModel.
-void read_describing(const Describer& row, std::shared_ptr<const Json> config,
-                     const std::optional<Json>& preprocessor,
-                     const std::optional<Json>& video_preprocessor,
-                     const std::filesystem::path& folder, ModelSpec& spec);
+// Fills spec.describe, with its account of keys, and the text of spec.model and spec.layouts from the
+// folder's files. Error kModel.
+void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec);
 
 // The weight file against the spec: settles names of text and image encoder, the newline's, and
 // whether the text head is the embedding table. Error kModel (E_TEXT_LAYOUT, E_TOWER_LAYOUT,

@@ -10,12 +10,15 @@
 #include <vector>
 
 #include "engine/core/json.h"
+#include "engine/core/setting.h"
 #include "engine/spec/chat_form.h"
 #include "engine/spec/frame_sampling.h"
 #include "engine/spec/preprocess_policy.h"
 #include "engine/towers/vision_tower.h"
 
 namespace tessera {
+
+struct FolderAccount;
 
 // A form of the prompt, for tokenizers that know a token: newer members of a family write their
 // prompts in another way than older ones.
@@ -33,12 +36,17 @@ struct DescribeSpec {
   VideoPolicy video;                           // of videos
   FrameSampling video_frames;                 // which frames of a video are shown
   std::vector<ChatChoice> chats;             // the first whose token is known
-  std::int32_t image_id = -1;                // the id that stands for a visual token
+  // The id that stands for a visual token; the size of the vocabulary, where the tokenizer has none.
+  std::int32_t image_id = -1;
   std::int32_t video_id = -1;                // ... of a video; -1: it is shown as images
   std::string image_token;                   // the same as it is written
   std::string newline_name;                  // tensor after each row of tiles; empty = none
   std::vector<std::int32_t> stops;
+  SettingValues sampling;  // logits processors that generation_config.json switches on
+  // The key of config.json because of which texts end before max_position_embeddings; empty = none.
+  std::string text_limit;
   std::shared_ptr<const Json> config;  // config.json
+  std::shared_ptr<const FolderAccount> account;  // of the keys of its files
 
   const PreprocessPolicy& policy_of(std::size_t images) const {
     return images > 1 && together ? *together : policy;

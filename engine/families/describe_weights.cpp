@@ -2,6 +2,7 @@
 // its parts stand, and that every tensor of both halves is there, in its shape, and none next to.
 #include <set>
 
+#include "engine/core/storage.h"
 #include "engine/families/describe.h"
 #include "engine/families/language.h"
 
@@ -24,12 +25,10 @@ void locate_newline(ModelSpec& spec, const Checkpoint& checkpoint) {
     if (view == nullptr) continue;
     newline = name;
     const Shape wanted{spec.model.transformer.width};
-    const bool real =
-        view->dtype == DType::kF32 || view->dtype == DType::kBF16 || view->dtype == DType::kF16;
-    if (view->shape == wanted && real) return;
+    if (view->shape == wanted && is_weight(view->dtype)) return;
     why.file = checkpoint.file_of(name);
     why.where = name;
-    why.expected = wanted.to_string() + " of f32, f16 or bf16";
+    why.expected = wanted.to_string() + " of " + kWeightTypes;
     why.found = view->shape.to_string() + " " + std::string(dtype_name(view->dtype));
     break;
   }
@@ -77,7 +76,8 @@ void name_text(ModelSpec& spec) {
 void settle_describing(ModelSpec& spec, const Checkpoint& weights) {
   locate_text(spec.layouts, weights);
   const TextLayout& layout = spec.layouts.front();
-  if (weights.find(layout.head) == nullptr) spec.model.tied_head = true;
+  // A file with a head of its own has it, whatever its configuration says.
+  spec.model.tied_head = weights.find(layout.head) == nullptr;
   name_text(spec);
   locate_tower(spec.describe->tower, weights);
   locate_newline(spec, weights);

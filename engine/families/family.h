@@ -38,16 +38,27 @@ struct LayoutNames {
 // Preprocessing as published; sizes and constants of a folder's files come on top.
 using PolicyMaker = PreprocessPolicy (*)();
 
+// image_id of a Describer whose models' tokenizers have no token for an image: prompts are encoded
+// in the pieces around images, and the id beyond the vocabulary stands for a visual token.
+inline constexpr std::int64_t kNoToken = -2;
+
 // How models of one model_type describe images: what their configuration does not say.
 struct Describer {
   std::string_view type;   // model_type
+  // Configurations of this row have this key, and name their encoder by it; before other rows of the
+  // type. Empty = they have a vision_config.
+  std::string_view key;
   std::string_view title;  // empty = its image encoder is known, nothing is described with it
   // From the whole config.json; finish_tower() follows.
   VisionTower (*tower)(const JsonReader& config) = nullptr;
   std::string_view text_key;  // of the language model's keys; empty = "text_config", or at the top
   std::span<const std::string_view> languages;  // its model_types
+  std::string_view language;  // its model_type, where the configuration does not say; or empty
   std::span<const LayoutNames> layouts;
-  PreprocessPolicy (*policy)(const JsonReader& preprocessor) = nullptr;
+  PolicyMaker policy = nullptr;
+  // Classes of image processors that its folders name; the first where they name none. Empty: its
+  // folders' processor files are not followed.
+  std::span<const std::string_view> processors;
   std::string_view size_key;  // of image_size within vision_config; empty = at its top
   FrameSampling video_frames = {.rule = FrameRule::kRate};
   std::span<const ChatChoice> chats;

@@ -24,10 +24,11 @@ VisionTower tower(const JsonReader& config) {
   projector.layers = {"modality_projection.proj"};
   projector.widths = {config.object("text_config").integer("hidden_size", 1, kMaxTowerWidth)};
   projector.bias = false;
-  TowerLayout layout;
-  layout.vit.prefix = "model.vision_model.";
-  layout.projector_prefix = "model.connector.";
-  out.layouts = {layout};
+  for (const char* root : {"model.", ""}) {  // the second: a model without its head
+    TowerLayout& layout = out.layouts.emplace_back();
+    layout.vit.prefix = std::string(root) + "vision_model.";
+    layout.projector_prefix = std::string(root) + "connector.";
+  }
   return out;
 }
 
@@ -51,6 +52,10 @@ PreprocessPolicy smolvlm() { return tiles("smolvlm", 384, 14, 3); }
 PreprocessPolicy smolvlm_500m() { return tiles("smolvlm-500m", 512, 16, 4); }
 
 constexpr PolicyMaker kPolicies[] = {idefics3, smolvlm, smolvlm_500m};
+constexpr std::string_view kIdefics3Processors[] = {"Idefics3ImageProcessor",
+                                                    "SmolVLMImageProcessor"};
+constexpr std::string_view kSmolVlmProcessors[] = {"SmolVLMImageProcessor",
+                                                   "Idefics3ImageProcessor"};
 
 // --- prompts -------------------------------------------------------------------------------------
 
@@ -83,7 +88,8 @@ constexpr ChatChoice kIdefics3Chats[] = {{"", &kForms[1]}};
 // --- the rows ------------------------------------------------------------------------------------
 
 constexpr std::string_view kText[] = {"llama"};
-constexpr LayoutNames kLayouts[] = {{"model.text_model.", "lm_head.weight"}};
+constexpr LayoutNames kLayouts[] = {{"model.text_model.", "lm_head.weight"},
+                                    {"text_model.", "lm_head.weight"}};
 
 constexpr Describer kDescribers[] = {
     {.type = "idefics3",
@@ -92,7 +98,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kText,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return idefics3(); },
+     .policy = idefics3,
+     .processors = kIdefics3Processors,
      .chats = kIdefics3Chats,
      .image_key = "image_token_id",
      .image_id = 128257,
@@ -103,11 +110,12 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kText,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return smolvlm(); },
+     .policy = smolvlm,
+     .processors = kSmolVlmProcessors,
      .video_frames = {.rule = FrameRule::kRate, .rate = 1},
      .chats = kSmolVlmChats,
      .image_key = "image_token_id",
-     .image_id = 49190,
+     .image_id = 128257,
      .image_token = "<image>"},
 };
 

@@ -6,26 +6,45 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoint/tensor_kinds.h"
+
 namespace tessera {
 
 namespace {
+
+// Which layers attend to no more than the last sliding_window rows.
+enum class WindowRule : std::uint8_t {
+  kNone,      // the key is not read
+  kAlways,    // all, 4096 rows where the key is absent
+  kAskedFor,  // from max_window_layers on, or by layer_types, if use_sliding_window is set
+};
+constexpr std::int64_t kWindowRows = 4096;  // class default of all of them
 
 // What absent keys mean to the reference's class of a model_type.
 struct LanguageDefaults {
   std::string_view type;
   std::int64_t hidden = 4096, layers = 32, heads = 32, kv_heads = 0, ffn = 11008, vocab = 32000;
   std::int64_t positions = 2048;
-  bool qkv_bias = false;
+  bool qkv_bias = false;  // always
+  bool biases = false;    // attention_bias and mlp_bias are read
   double theta = 10000.0, eps = 1e-6;
+  WindowRule window = WindowRule::kNone;
+  std::int64_t max_window_layers = 28;  // kAskedFor
+  bool three_axes = false;
 };
 constexpr std::array<LanguageDefaults, 9> kDefaults = {{
-    {.type = "llama"},
-    {.type = "mistral", .kv_heads = 8, .ffn = 14336, .positions = 131072},
+    {.type = "llama", .biases = true},
+    {.type = "mistral",
+     .kv_heads = 8,
+     .ffn = 14336,
+     .positions = 131072,
+     .window = WindowRule::kAlways},
     {.type = "emu3_text_model",
      .kv_heads = 8,
      .ffn = 14336,
      .vocab = 184622,
      .positions = 9216,
+     .biases = true,
      .theta = 1e6,
      .eps = 1e-5},
     {.type = "Emu3",
@@ -40,7 +59,8 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 22016,
      .vocab = 151936,
      .positions = 32768,
-     .qkv_bias = true},
+     .qkv_bias = true,
+     .window = WindowRule::kAskedFor},
     {.type = "qwen2_vl",
      .hidden = 8192,
      .layers = 80,
@@ -49,7 +69,12 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 29568,
      .vocab = 152064,
      .positions = 32768,
-     .qkv_bias = true},
+     .qkv_bias = true,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .window = WindowRule::kAskedFor,
+     .max_window_layers = 80,
+     .three_axes = true},
     {.type = "qwen2_vl_text",
      .hidden = 8192,
      .layers = 80,
@@ -58,7 +83,12 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 29568,
      .vocab = 152064,
      .positions = 32768,
-     .qkv_bias = true},
+     .qkv_bias = true,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .window = WindowRule::kAskedFor,
+     .max_window_layers = 80,
+     .three_axes = true},
     {.type = "qwen2_5_vl",
      .hidden = 8192,
      .layers = 80,
@@ -67,7 +97,12 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 29568,
      .vocab = 152064,
      .positions = 32768,
-     .qkv_bias = true},
+     .qkv_bias = true,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .window = WindowRule::kAskedFor,
+     .max_window_layers = 80,
+     .three_axes = true},
     {.type = "qwen2_5_vl_text",
      .hidden = 8192,
      .layers = 80,
@@ -76,12 +111,19 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 29568,
      .vocab = 152064,
      .positions = 32768,
-     .qkv_bias = true},
+     .qkv_bias = true,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .window = WindowRule::kAskedFor,
+     .max_window_layers = 80,
+     .three_axes = true},
 }};
 
 const LanguageDefaults& defaults_of(const JsonReader& text,
-                                    std::span<const std::string_view> types) {
-  const std::string type = text.string_or("model_type", std::string(types.front()));
+                                    std::span<const std::string_view> types,
+                                    std::string_view given) {
+  const std::string type =
+      given.empty() ? text.string_or("model_type", std::string(types.front())) : std::string(given);
   const auto row = std::find_if(kDefaults.begin(), kDefaults.end(),
                                 [&](const LanguageDefaults& d) { return d.type == type; });
   if (row != kDefaults.end() && std::find(types.begin(), types.end(), type) != types.end()) {
@@ -92,49 +134,6 @@ const LanguageDefaults& defaults_of(const JsonReader& text,
     list += (list.empty() ? "\"" : ", \"") + std::string(name) + "\"";
   }
   text.fail("model_type", list, type);
-}
-
-// Frequencies that are stretched for long texts (Llama 3.1).
-RopeStretch read_stretch(const JsonReader& scaling) {
-  RopeStretch out;
-  out.factor = scaling.number("factor", 1.0, 1e6);
-  out.low = scaling.number("low_freq_factor", 1e-3, 1e6);
-  out.high = scaling.number("high_freq_factor", 1e-3, 1e6);
-  if (out.high <= out.low) {
-    scaling.fail("high_freq_factor", "more than low_freq_factor", std::to_string(out.high));
-  }
-  out.original = scaling.integer("original_max_position_embeddings", 1, std::int64_t{1} << 30);
-  return out;
-}
-
-// rope_theta and rope_scaling at the top (older files) or together in rope_parameters.
-void read_rope(const JsonReader& text, double theta, ModelConfig& model) {
-  RopeSpec& rope = model.rope;
-  rope.layout = RopeLayout::kOneD;
-  rope.pairing = RopePairing::kHalfSplit;
-  rope.theta = text.number_or("rope_theta", theta, 1.0, 1e9);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!text.has(key)) continue;
-    const JsonReader part = text.object(key);
-    rope.theta = part.number_or("rope_theta", rope.theta, 1.0, 1e9);
-    const std::string kind = part.string_or("rope_type", part.string_or("type", "default"));
-    if (part.has("mrope_section")) {
-      const auto sections = part.integers("mrope_section", 0, 4096, 3);
-      if (sections.size() != 3 || sections[0] + sections[1] + sections[2] != model.head_dim / 2) {
-        part.fail(
-            "mrope_section",
-            "three numbers that sum to " + std::to_string(model.head_dim / 2) + " pairs of a head",
-            std::to_string(sections.size()) + " numbers");
-      }
-      std::copy(sections.begin(), sections.end(), rope.sections.begin());
-    }
-    if (kind == "llama3") {
-      rope.stretch = read_stretch(part);
-    } else if (kind != "default" && !(kind == "mrope" && rope.three_axes())) {
-      part.fail(part.has("rope_type") ? "rope_type" : "type",
-                "\"default\", \"llama3\", or \"mrope\" with its sections", kind);
-    }
-  }
 }
 
 void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelConfig& model) {
@@ -162,15 +161,35 @@ void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelC
   }
 }
 
-// A window of attention that is wider than the model's longest text changes nothing.
-void refuse_sliding_window(const JsonReader& text, std::int64_t positions) {
-  if (!text.has("sliding_window")) return;
-  const std::int64_t window = text.integer_or("sliding_window", 0, 0, std::int64_t{1} << 30);
-  const bool used = text.boolean_or("use_sliding_window", !text.has("use_sliding_window"));
-  if (used && window < positions) {
-    text.fail("sliding_window", "none below " + std::to_string(positions) + " positions",
-              std::to_string(window));
+// Whether any layer has a window.
+bool has_window(const JsonReader& text, const LanguageDefaults& defaults, std::int64_t layers) {
+  if (defaults.window != WindowRule::kAskedFor) return defaults.window == WindowRule::kAlways;
+  const bool asked = text.boolean_or("use_sliding_window", false);
+  if (text.has("layer_types")) {
+    const std::vector<std::string> types = text.strings("layer_types", 1024);
+    const bool any = std::find(types.begin(), types.end(), "sliding_attention") != types.end();
+    if (any && !asked) text.fail("use_sliding_window", "true, as layer_types has windows", "false");
+    return any;
   }
+  return asked && text.integer_or("max_window_layers", defaults.max_window_layers, 0,
+                                  kMaxLayers) < layers;
+}
+
+// A text that ends within the window is computed alike with and without it.
+void end_at_window(const JsonReader& text, const LanguageDefaults& defaults, LanguageConfig& out) {
+  if (!has_window(text, defaults, out.model.layers) || text.is_null("sliding_window")) return;
+  const std::int64_t window =
+      text.integer_or("sliding_window", kWindowRows, 2, std::int64_t{1} << 30);
+  if (window >= out.max_positions) return;
+  out.max_positions = window;
+  out.limit = text.path_of("sliding_window");
+}
+
+void read_biases(const JsonReader& text, const LanguageDefaults& defaults, ModelConfig& model) {
+  model.qkv_bias = defaults.qkv_bias;
+  if (!defaults.biases) return;
+  model.qkv_bias = model.out_bias = text.boolean_or("attention_bias", false);
+  model.ffn_bias = text.boolean_or("mlp_bias", false);
 }
 
 }  // namespace
@@ -181,26 +200,25 @@ JsonReader sub_config(const JsonReader& parent, std::string_view key) {
   return JsonReader(kEmpty, parent.file(), parent.path_of(key));
 }
 
-LanguageConfig parse_language(const JsonReader& text, std::span<const std::string_view> types) {
-  const LanguageDefaults& defaults = defaults_of(text, types);
+LanguageConfig parse_language(const JsonReader& text, std::span<const std::string_view> types,
+                              std::string_view type) {
+  const LanguageDefaults& defaults = defaults_of(text, types, type);
   LanguageConfig out;
   ModelConfig& model = out.model;
   const std::string act = text.string_or("hidden_act", "silu");
   if (act != "silu" && act != "swish") text.fail("hidden_act", "\"silu\"", act);
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
-    if (text.boolean_or(key, false)) text.fail(key, "false", "true");
-  }
   model.width = text.integer_or("hidden_size", defaults.hidden, 1, kMaxHidden);
   model.layers = text.integer_or("num_hidden_layers", defaults.layers, 1, kMaxLayers);
   read_heads(text, defaults, model);
   model.ffn_width = text.integer_or("intermediate_size", defaults.ffn, 1, kMaxFfn);
   model.norm_eps = static_cast<float>(text.number_or("rms_norm_eps", defaults.eps, 1e-12, 0.1));
-  model.qkv_bias = defaults.qkv_bias;
-  read_rope(text, defaults.theta, model);
+  read_biases(text, defaults, model);
   out.vocab = text.integer_or("vocab_size", defaults.vocab, 1, kMaxVocab);
-  out.max_positions =
+  const std::int64_t positions =
       text.integer_or("max_position_embeddings", defaults.positions, 2, std::int64_t{1} << 24);
-  refuse_sliding_window(text, out.max_positions);
+  out.max_positions = positions;
+  end_at_window(text, defaults, out);
+  read_rope(text, {defaults.theta, positions, defaults.three_axes}, out);
   out.tied = text.boolean_or("tie_word_embeddings", false);
   return out;
 }
@@ -219,9 +237,15 @@ void list_language(const ModelConfig& model, std::int64_t vocab, const std::stri
       list.add(layer + "self_attn.v_proj.bias", {model.kv_width()});
     }
     list.add(layer + "self_attn.o_proj.weight", {model.width, model.q_width()});
+    if (model.out_bias) list.add(layer + "self_attn.o_proj.bias", {model.width});
     list.add(layer + "mlp.gate_proj.weight", {model.ffn_width, model.width});
     list.add(layer + "mlp.up_proj.weight", {model.ffn_width, model.width});
     list.add(layer + "mlp.down_proj.weight", {model.width, model.ffn_width});
+    if (model.ffn_bias) {
+      list.add(layer + "mlp.gate_proj.bias", {model.ffn_width});
+      list.add(layer + "mlp.up_proj.bias", {model.ffn_width});
+      list.add(layer + "mlp.down_proj.bias", {model.width});
+    }
     list.add(layer + "input_layernorm.weight", {model.width});
     list.add(layer + "post_attention_layernorm.weight", {model.width});
   }
@@ -240,6 +264,11 @@ WeightNames language_names(const ModelConfig& model, const std::string& root) {
   names.out = "self_attn.o_proj.weight";
   names.gate_up = {"mlp.gate_proj.weight", "mlp.up_proj.weight"};
   names.down = "mlp.down_proj.weight";
+  if (model.out_bias) names.out_bias = "self_attn.o_proj.bias";
+  if (model.ffn_bias) {
+    names.gate_up_bias = {"mlp.gate_proj.bias", "mlp.up_proj.bias"};
+    names.down_bias = "mlp.down_proj.bias";
+  }
   names.final_norm = root + "norm.weight";
   names.prompt_table = root + "embed_tokens.weight";
   return names;
@@ -274,7 +303,7 @@ void locate_text(std::vector<TextLayout>& layouts, const Checkpoint& checkpoint)
                            ? std::string("weights")
                            : checkpoint.file_of(checkpoint.tensors().begin()->first),
                .expected = looked_for,
-               .found = "none of them"});
+               .found = explained(checkpoint, "none of them")});
 }
 
 }  // namespace tessera

@@ -24,14 +24,31 @@ inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 22;
 struct LanguageConfig {
   ModelConfig model;  // rope.positions is for the caller to set
   std::int64_t vocab = 0;
+  // Of a text with its prompt: as trained, or fewer, up to which this runtime computes what the
+  // reference does (`limit` names the key: a window of attention, short factors of LongRoPE).
   std::int64_t max_positions = 0;
+  std::string limit;
   bool tied = false;
 };
 
+// What keys of a rotary embedding mean where they are absent.
+struct RopeDefaults {
+  double theta = 10000.0;
+  std::int64_t max_positions = 2048;
+  bool three_axes = false;  // mrope_section is read
+};
+
+// rope_theta with rope_scaling, or all of it in rope_parameters, into model.rope; model.head_dim is
+// set. Lowers max_positions, and names the key in `limit`, where longer texts turn otherwise. Error
+// kModel naming the key: an unknown kind, or numbers that make no sense.
+void read_rope(const JsonReader& text, const RopeDefaults& defaults, LanguageConfig& out);
+
 // `text` is a text_config, or a whole configuration that keeps these keys at its top. Absent keys
-// are the defaults of the reference's class for its model_type, the first of `types` without one.
+// are the defaults of the reference's class for its model_type, the first of `types` without one;
+// `type`, if not empty, is the model_type whatever the file says.
 // Error kModel for types that are not among these, and for what this runtime does not compute.
-LanguageConfig parse_language(const JsonReader& text, std::span<const std::string_view> types);
+LanguageConfig parse_language(const JsonReader& text, std::span<const std::string_view> types,
+                              std::string_view type = {});
 
 // A sub-object, or one without keys (so that every field takes its class default) when absent.
 JsonReader sub_config(const JsonReader& parent, std::string_view key);

@@ -3,8 +3,11 @@
 // of the port and of the original (liuhaotian/llava-*) name their parts otherwise.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
+#include "engine/core/io.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 #include "engine/towers/tower_configs.h"
@@ -12,6 +15,8 @@
 namespace tessera {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 // --- image encoder and projector ---------------------------------------------------------------
 
@@ -26,9 +31,11 @@ TowerLayout layout(const char* tower, const char* projector, std::vector<std::st
   return out;
 }
 
+// As releases 4 and 5 of the library save, and as their models name their parts in memory.
 std::vector<TowerLayout> port_layouts() {
   const std::vector<std::string> layers = {"linear_1", "linear_2"};
   return {layout("vision_tower.vision_model.", "multi_modal_projector.", layers),
+          layout("vision_tower.", "multi_modal_projector.", layers),
           layout("model.vision_tower.vision_model.", "model.multi_modal_projector.", layers),
           layout("model.vision_tower.", "model.multi_modal_projector.", layers)};
 }
@@ -104,7 +111,32 @@ VisionTower port_tower(const JsonReader& config, std::int64_t feature_layer,
   return tower;
 }
 
-// The original names its encoder, CLIP-L, and gives no sizes.
+constexpr std::string_view kTowerKey = "mm_vision_tower";
+
+// The encoder's folder by the last part of its name, in the model's or next to it; or none.
+fs::path tower_folder(const JsonReader& config) {
+  std::string name = config.string(kTowerKey);
+  name = name.substr(name.find_last_of('/') + 1);
+  if (name.empty() || name.starts_with('.')) config.fail(kTowerKey, "a model's name", name);
+  const fs::path folder = fs::path(config.file()).parent_path();
+  for (const fs::path& place : {folder / name, folder.parent_path() / name}) {
+    if (file_exists(place / "config.json")) return place;
+  }
+  return {};
+}
+
+// CLIP's own configuration: of its encoder, or of both its halves.
+void read_clip_folder(const fs::path& folder, VitSpec& vit) {
+  static constexpr std::array<std::string_view, 2> kTypes = {"clip_vision_model", "clip"};
+  const std::string file = (folder / "config.json").string();
+  const Json json = parse_json(read_file(file, std::size_t{1} << 20), file);
+  const JsonReader clip(json, file);
+  const bool whole = clip.choice("model_type", kTypes) == kTypes[1];
+  read_tower_sizes(whole ? sub_config(clip, "vision_config") : clip, kVideo, vit);
+}
+
+// The original names its encoder and gives no sizes: they are in the encoder's own folder, or those
+// of the published CLIP-L.
 VisionTower original_tower(const JsonReader& config) {
   static constexpr std::array<std::string_view, 2> kTowers = {"openai/clip-vit-large-patch14-336",
                                                               "openai/clip-vit-large-patch14"};
@@ -112,7 +144,12 @@ VisionTower original_tower(const JsonReader& config) {
   static constexpr std::array<std::string_view, 2> kFeatures = {"patch", "cls_patch"};
   VisionTower tower;
   VitSpec& vit = tower.vit;
-  vit.grid = config.choice("mm_vision_tower", kTowers) == kTowers[0] ? 24 : 16;
+  tower.folder = tower_folder(config);
+  if (!tower.folder.empty()) {
+    read_clip_folder(tower.folder, vit);
+  } else {
+    vit.grid = config.choice(kTowerKey, kTowers) == kTowers[0] ? 24 : 16;
+  }
   vit.class_token = vit.first_norm = true;
   vit.final_norm = VitFinalNorm::kUnused;
   config.integer_or("mm_hidden_size", vit.width, vit.width, vit.width);
@@ -120,6 +157,8 @@ VisionTower original_tower(const JsonReader& config) {
   vit.class_token_feature = config.has("mm_vision_select_feature") &&
                             config.choice("mm_vision_select_feature", kFeatures) == kFeatures[1];
   config.choice("mm_projector_type", kProjectors);
+  constexpr const char* kFrame = "mm_use_im_start_end";
+  if (config.boolean_or(kFrame, false)) config.fail(kFrame, "no tokens around images", "true");
   const std::int64_t out = config.integer("hidden_size", 1, kMaxTowerWidth);
   tower.projector.widths = {out, out};
   tower.layouts = joined(original_layouts(), port_layouts());
@@ -128,7 +167,7 @@ VisionTower original_tower(const JsonReader& config) {
 }
 
 VisionTower llava_tower(const JsonReader& config) {
-  return config.has("mm_vision_tower") ? original_tower(config) : port_tower(config, -2, "default");
+  return config.has(kTowerKey) ? original_tower(config) : port_tower(config, -2, "default");
 }
 
 // Its SigLIP is published without the last of 27 layers: the output of the 26th is the feature.
@@ -183,10 +222,10 @@ PreprocessPolicy llava_onevision() {
 constexpr PolicyMaker kPolicies[] = {llava_pad, llava_crop, llava_next, llava_next_authors,
                                      llava_onevision};
 
-// Newer files of LLaVA-1.5 may ask for the authors' way.
-PreprocessPolicy llava_policy(const JsonReader& preprocessor) {
-  return preprocessor.boolean_or("do_pad", false) ? llava_pad() : llava_crop();
-}
+constexpr std::string_view kLlavaProcessors[] = {"LlavaImageProcessor", "CLIPImageProcessor",
+                                                 "SiglipImageProcessor"};
+constexpr std::string_view kNextProcessors[] = {"LlavaNextImageProcessor"};
+constexpr std::string_view kOneVisionProcessors[] = {"LlavaOnevisionImageProcessor"};
 
 // LLaVA-OneVision cuts no tiles of images that share a prompt: each is padded to a square with
 // the mean colour, one view, one newline after it.
@@ -194,13 +233,23 @@ PreprocessPolicy whole_views(PreprocessPolicy policy) {
   policy.mode = ResizeMode::kPadToSquare;
   policy.newline_at_end = true;
   for (std::size_t i = 0; i < 3; ++i) {
-    policy.background[i] =
-        static_cast<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
+    policy.background[i] = truncate<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
   }
+  if (policy.mean_colour) policy.background = *policy.mean_colour;
   return policy;
 }
 
-void finish_onevision(const JsonReader&, DescribeSpec& spec) {
+// "anyres_max_9": maps of more tiles than that are shrunk.
+void finish_onevision(const JsonReader& config, DescribeSpec& spec) {
+  static constexpr std::string_view kKey = "vision_aspect_ratio", kStem = "anyres_max_";
+  const std::string ratio = config.string_or(kKey, "anyres_max_9");
+  const std::string number = ratio.starts_with(kStem) ? ratio.substr(kStem.size()) : "";
+  std::int64_t tiles = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), tiles);
+  if (error != std::errc{} || end != number.data() + number.size() || tiles < 1 || tiles > 4096) {
+    config.fail(kKey, "anyres_max_ and a number of tiles", ratio);
+  }
+  spec.policy.max_map_tiles = tiles;
   spec.together = whole_views(spec.policy);
   spec.video.halved = spec.video.newline_at_end = true;
 }
@@ -299,34 +348,105 @@ void finish_next(const JsonReader& config, DescribeSpec& spec) {
   if (text.string_or("model_type", "") == "mistral") spec.chats = {{"", &kForms[kMistral16]}};
 }
 
+// The authors' policies are keys of the model's configuration; grids are widths by heights there.
+PreprocessPolicy original_policy(const JsonReader& config, std::int64_t side) {
+  static constexpr const char* kGrids = "image_grid_pinpoints";
+  static constexpr std::array<std::string_view, 3> kRatios = {"pad", "square", "anyres"};
+  static constexpr std::array<std::string_view, 1> kMerges = {"spatial_unpad"};
+  const bool said = config.has("image_aspect_ratio");
+  const std::string ratio = said ? config.choice("image_aspect_ratio", kRatios) : "square";
+  if (ratio != "anyres") return ratio == "pad" ? llava_pad() : llava_crop();
+  config.choice("mm_patch_merge_type", kMerges);
+  PreprocessPolicy policy = llava_next_authors();
+  policy.pinpoints.clear();
+  for (const Json& pair : config.raw(kGrids)) {
+    const auto tiles = [&](std::size_t at) {
+      const bool number = pair.is_array() && pair.size() == 2 && pair[at].is_number_integer();
+      const std::int64_t pixels = number ? pair[at].get<std::int64_t>() : 0;
+      if (pixels < side || pixels % side != 0 || pixels / side > 64) {
+        config.fail(kGrids, "pairs of multiples of " + std::to_string(side), pair.dump());
+      }
+      return pixels / side;
+    };
+    policy.pinpoints.push_back({tiles(1), tiles(0)});
+    if (policy.pinpoints.size() > 256) config.fail(kGrids, "at most 256 pairs", "more");
+  }
+  if (policy.pinpoints.empty()) config.fail(kGrids, "at least one pair", "none");
+  return policy;
+}
+
+void finish_original(const JsonReader& config, DescribeSpec& spec) {
+  const PreprocessPolicy asked = original_policy(config, spec.policy.side);
+  spec.policy.name = asked.name;
+  spec.policy.mode = asked.mode;
+  spec.policy.background = asked.background;
+  spec.policy.pinpoints = asked.pinpoints;
+  spec.video.frame = frame_policy(spec.policy);
+  if (spec.policy.mode == ResizeMode::kPinpoints) {
+    spec.chats = {{"", &kForms[kVicuna16Original]}};
+  }
+}
+
+void finish_original_mistral(const JsonReader& config, DescribeSpec& spec) {
+  finish_original(config, spec);
+  spec.chats = {{"", &kForms[kMistral16]}};
+}
+
 // --- the rows ------------------------------------------------------------------------------------
 
 constexpr std::string_view kLlavaText[] = {"llama", "mistral", "qwen2"};
 constexpr std::string_view kQwen2Text[] = {"qwen2"};
+// The last: a model without its head, which is the table then.
 constexpr LayoutNames kLayouts[] = {{"language_model.model.", "language_model.lm_head.weight"},
-                                    {"model.language_model.", "lm_head.weight"}};
+                                    {"model.language_model.", "lm_head.weight"},
+                                    {"language_model.", "lm_head.weight"}};
+
+constexpr LayoutNames kOriginalLayouts[] = {{"model.", "lm_head.weight"}};
+constexpr std::string_view kOriginalProcessors[] = {"CLIPImageProcessor"};
+constexpr ChatChoice kOriginalChats[] = {{"", &kForms[kLlava15Original]}};
+
+// The authors' own folders.
+constexpr Describer original(std::string_view type, std::string_view language,
+                             void (*finish)(const JsonReader&, DescribeSpec&)) {
+  return {.type = type,
+          .key = kTowerKey,
+          .title = "LLaVA",
+          .tower = llava_tower,
+          .languages = kLlavaText,
+          .language = language,
+          .layouts = kOriginalLayouts,
+          .policy = llava_pad,
+          .processors = kOriginalProcessors,
+          .chats = kOriginalChats,
+          .image_id = kNoToken,
+          .image_token = "<image>",
+          .finish = finish};
+}
 
 constexpr Describer kDescribers[] = {
+    original("llava", "llama", finish_original),
+    original("llava_llama", "llama", finish_original),
+    original("llava_mistral", "mistral", finish_original_mistral),
     {.type = "llava",
      .title = "LLaVA",
      .tower = llava_tower,
      .text_key = "text_config",
      .languages = kLlavaText,
      .layouts = kLayouts,
-     .policy = llava_policy,
+     .policy = llava_crop,
+     .processors = kLlavaProcessors,
      .chats = kLlavaChats,
      .image_key = "image_token_index",
      .image_id = 32000,
      .image_token = "<image>"},
-    {.type = "llava_llama", .tower = llava_tower},
-    {.type = "llava_mistral", .tower = llava_tower},
     {.type = "llava_next",
      .title = "LLaVA-NeXT",
      .tower = llava_tower,
      .text_key = "text_config",
      .languages = kLlavaText,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return llava_next(); },
+     .policy = llava_next,
+     .processors = kNextProcessors,
      .chats = kNextChats,
      .image_key = "image_token_index",
      .image_id = 32000,
@@ -338,7 +458,8 @@ constexpr Describer kDescribers[] = {
      .text_key = "text_config",
      .languages = kQwen2Text,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return llava_onevision(); },
+     .policy = llava_onevision,
+     .processors = kOneVisionProcessors,
      .video_frames = {.rule = FrameRule::kUniform},
      .chats = kOneVisionChats,
      .image_key = "image_token_index",

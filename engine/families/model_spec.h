@@ -37,7 +37,9 @@ struct WeightNames {
   std::string attention_norm, ffn_norm, out, down;
   std::vector<std::string> qkv;       // one fused tensor, or q, k, v
   std::vector<std::string> qkv_bias;  // of the same parts; empty = no biases
+  std::string out_bias, down_bias;    // empty = none
   std::vector<std::string> gate_up;   // gate, up
+  std::vector<std::string> gate_up_bias;  // of the same parts; empty = no biases
   std::string q_norm, k_norm;         // empty = none
   std::optional<CrossNames> cross;    // empty = no attention to other rows
   std::string final_norm;
@@ -63,6 +65,7 @@ struct TextLayout {
 struct PromptForm {
   std::string requires_token;  // empty = always
   std::string before, after;   // around the user's text
+  bool strip = false;          // white space at the ends of that text is taken away
 };
 
 struct PromptTemplate {

@@ -46,7 +46,12 @@ OpenedModel open_model(const std::string& name, const FamilyOptions& options) {
 
 OpenedModel open_model(ModelSpec spec) {
   OpenedModel model;
-  model.weights = std::make_shared<const Checkpoint>(Checkpoint::open(spec.weights));
+  Checkpoint weights = Checkpoint::open(spec.weights);
+  if (spec.describe && !spec.describe->tower.folder.empty() &&
+      !has_tower(spec.describe->tower, weights)) {
+    weights.add(Checkpoint::open(spec.describe->tower.folder));
+  }
+  model.weights = std::make_shared<const Checkpoint>(std::move(weights));
   if (spec.generates()) {
     check_tensors(spec, *model.weights);
     model.vq_weights = model.weights;

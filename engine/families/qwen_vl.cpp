@@ -14,6 +14,14 @@ namespace {
 
 // --- image encoder and projector ---------------------------------------------------------------
 
+// Newer files name the rotary base, older ones have the class default.
+void read_tower_rope(const JsonReader& vision, VitSpec& vit) {
+  static constexpr std::array<std::string_view, 2> kKinds = {"axial", "default"};
+  const JsonReader rope = sub_config(vision, "rope_parameters");
+  if (rope.has("rope_type")) rope.choice("rope_type", kKinds);
+  vit.rope_theta = rope.number_or("rope_theta", vit.rope_theta, 1.0, 1e9);
+}
+
 void read_qwen_shared(const JsonReader& vision, VisionTower& tower) {
   VitSpec& vit = tower.vit;
   vit.layers = vit.run_layers = vision.integer_or("depth", 32, 1, 1024);
@@ -21,8 +29,9 @@ void read_qwen_shared(const JsonReader& vision, VisionTower& tower) {
   vit.patch = vision.integer_or("patch_size", 14, 1, 256);
   vit.frames = vision.integer_or("temporal_patch_size", 2, 1, 16);
   vit.merge = vision.integer_or("spatial_merge_size", 2, 1, 8);
-  vision.integer_or("in_channels", 3, 3, 3);
+  for (const char* key : {"in_channels", "in_chans"}) vision.integer_or(key, 3, 3, 3);
   vit.positions = VitPositions::kRotary2d;
+  read_tower_rope(vision, vit);
   vit.final_norm = VitFinalNorm::kNone;
   vit.norm_eps = 1e-6f;
   tower.projector.cell = vit.merge;
@@ -96,6 +105,7 @@ PreprocessPolicy qwen2_vl() {
 }
 
 constexpr PolicyMaker kPolicies[] = {qwen2_vl};
+constexpr std::string_view kProcessors[] = {"Qwen2VLImageProcessor"};
 
 void finish_qwen2_5(const JsonReader& config, DescribeSpec& spec) {
   const JsonReader vision = sub_config(config, "vision_config");
@@ -127,7 +137,8 @@ constexpr ChatChoice kChats[] = {{"", &kForms[0]}};
 constexpr std::string_view kQwen2Text[] = {"qwen2_vl", "qwen2_vl_text"};
 constexpr std::string_view kQwen25Text[] = {"qwen2_5_vl", "qwen2_5_vl_text"};
 constexpr LayoutNames kLayouts[] = {{"model.", "lm_head.weight"},
-                                    {"model.language_model.", "lm_head.weight"}};
+                                    {"model.language_model.", "lm_head.weight"},
+                                    {"language_model.", "lm_head.weight"}};
 
 constexpr Describer kDescribers[] = {
     {.type = "qwen2_vl",
@@ -135,7 +146,8 @@ constexpr Describer kDescribers[] = {
      .tower = qwen2_tower,
      .languages = kQwen2Text,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return qwen2_vl(); },
+     .policy = qwen2_vl,
+     .processors = kProcessors,
      .video_frames = {.rule = FrameRule::kQwen},
      .chats = kChats,
      .image_key = "image_token_id",
@@ -147,7 +159,8 @@ constexpr Describer kDescribers[] = {
      .tower = qwen2_5_tower,
      .languages = kQwen25Text,
      .layouts = kLayouts,
-     .policy = [](const JsonReader&) { return qwen2_vl(); },
+     .policy = qwen2_vl,
+     .processors = kProcessors,
      .video_frames = {.rule = FrameRule::kQwen},
      .chats = kChats,
      .image_key = "image_token_id",

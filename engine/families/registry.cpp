@@ -9,6 +9,9 @@
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
 #include "engine/families/family.h"
+#include "engine/families/folder_files.h"
+#include "engine/families/folder_pointers.h"
+#include "engine/families/unreadable.h"
 
 namespace tessera {
 
@@ -89,14 +92,16 @@ const Describer* row_of(const Json& config) {
   const std::string type = model_type(config);
   for (const Family* family : kFamilies) {
     for (const Describer& row : family->describers) {
-      if (row.type == type && !row.title.empty()) return &row;
+      const bool fits = row.key.empty() || config.contains(row.key);
+      if (row.type == type && !row.title.empty() && fits) return &row;
     }
   }
   return nullptr;
 }
 
 bool describes(const Json& config) {
-  if (row_of(config) == nullptr) return false;
+  const Describer* row = row_of(config);
+  if (row == nullptr || !row->key.empty()) return row != nullptr;
   // A Janus that only generates has no understanding half.
   const auto vision = config.find("vision_config");
   return vision != config.end() && !vision->is_null();
@@ -122,9 +127,8 @@ ModelSpec parse_source(const ModelSource& source, const std::string& file) {
   refuse(file, source.config != nullptr ? "model_type" : "", describe(source));
 }
 
-void add_describing(std::shared_ptr<const Json> config, const std::optional<Json>& preprocessor,
-                    const std::optional<Json>& video_preprocessor, const fs::path& folder,
-                    ModelSpec& spec) {
+void add_describing(FolderFiles files, const fs::path& folder, ModelSpec& spec) {
+  const std::shared_ptr<const Json> config = files.config();
   const Describer* row = row_of(*config);
   if (row == nullptr || !describes(*config)) {
     throw Error({.kind = ErrorKind::kModel,
@@ -137,7 +141,8 @@ void add_describing(std::shared_ptr<const Json> config, const std::optional<Json
                               ? model_type(*config) + ", which has no vision_config: it only generates"
                               : model_type(*config)});
   }
-  read_describing(*row, std::move(config), preprocessor, video_preprocessor, folder, spec);
+  refuse_quantised(*config, (folder / "config.json").string());
+  read_describing(*row, files, spec);
   if (spec.generates()) return;
   spec.family = spec.describe->type;
   spec.title = spec.describe->title;
@@ -147,14 +152,8 @@ void add_describing(std::shared_ptr<const Json> config, const std::optional<Json
   spec.licence = "as its card says";
 }
 
-std::optional<Json> read_json(const fs::path& path) {
-  if (!file_exists(path)) return std::nullopt;
-  return parse_json(read_file(path, std::size_t{1} << 20), path.string());
-}
-
 void add_describing(std::shared_ptr<const Json> config, const fs::path& folder, ModelSpec& spec) {
-  add_describing(std::move(config), read_json(folder / "preprocessor_config.json"),
-                 read_json(folder / "video_preprocessor_config.json"), folder, spec);
+  add_describing(FolderFiles::read(folder, std::move(config)), folder, spec);
 }
 
 Json read_config(std::string_view text, const std::string& file) {
@@ -167,13 +166,16 @@ Json read_config(std::string_view text, const std::string& file) {
                  .expected = "an object",
                  .found = config.type_name()});
   }
+  refuse_quantised(config, file);
   return config;
 }
 
 }  // namespace
 
 ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
+  refuse_pointers(path);
   if (options.use == ModelUse::kDescribe) {
+    refuse_adapter(path);
     const fs::path config = path / "config.json";
     ModelSpec spec;
     add_describing(
@@ -195,6 +197,7 @@ ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   ModelSource source;
   source.options = options;
   if (fs::is_directory(status)) {
+    refuse_adapter(path);
     source.folder = path;
   } else {
     source.folder = path.parent_path();
@@ -229,8 +232,15 @@ ModelSpec parse_describing_config(std::shared_ptr<const Json> config,
                                   const std::optional<Json>& preprocessor,
                                   const std::optional<Json>& video_preprocessor,
                                   const fs::path& folder) {
+  FolderFiles files(folder, std::move(config));
+  if (preprocessor) {
+    files.set(FolderFile::kPreprocessor, std::make_shared<const Json>(*preprocessor));
+  }
+  if (video_preprocessor) {
+    files.set(FolderFile::kVideoPreprocessor, std::make_shared<const Json>(*video_preprocessor));
+  }
   ModelSpec spec;
-  add_describing(std::move(config), preprocessor, video_preprocessor, folder, spec);
+  add_describing(std::move(files), folder, spec);
   return spec;
 }
 
@@ -247,7 +257,7 @@ std::string describing_types() {
   std::vector<std::string_view> types;
   for (const Family* family : kFamilies) {
     for (const Describer& row : family->describers) {
-      if (!row.title.empty()) types.push_back(row.type);
+      if (!row.title.empty() && row.key.empty()) types.push_back(row.type);
     }
   }
   return joined(types);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/families/family.h"
 
 namespace tessera {
@@ -12,38 +14,20 @@ namespace {
 
 constexpr std::int64_t kStagingElements = std::int64_t{1} << 18;
 
-float element(ConstTensorView view, std::int64_t at) {
-  switch (view.dtype) {
-    case DType::kF32:
-      return static_cast<const float*>(view.data)[at];
-    case DType::kBF16:
-      return bf16_to_float(static_cast<const std::uint16_t*>(view.data)[at]);
-    case DType::kF16:
-      return f16_to_float(static_cast<const std::uint16_t*>(view.data)[at]);
-    default:
-      break;
-  }
-  expects(false, "weights are f32, f16 or bf16");
-  return 0.0f;
-}
-
 // Elements [begin, begin + count) of a row-major tensor.
 ConstTensorView part_of(ConstTensorView view, std::int64_t begin, std::int64_t count) {
   const auto* data = static_cast<const std::byte*>(view.data);
-  return {view.dtype, Shape{count}, data + static_cast<std::size_t>(begin) * dtype_size(view.dtype),
-          view.device};
+  return {view.dtype, Shape{count}, data + to_size(begin) * dtype_size(view.dtype), view.device};
 }
 
 // Uploads a small part, converted through `staging` where the types differ.
 void upload_part(Backend& backend, ConstTensorView from, Tensor& staging, TensorView to) {
   if (from.dtype == to.dtype) return backend.upload(from, to);
-  for (std::int64_t i = 0; i < from.shape.elements(); ++i) {
-    const float value = element(from, i);
-    if (to.dtype == DType::kF32) {
-      staging.view().as<float>()[i] = value;
-    } else {
-      staging.view().as<std::uint16_t>()[i] = float_to_bf16(value);
-    }
+  const std::int64_t count = from.shape.elements();
+  if (to.dtype == DType::kF32) {
+    read_numbers(from, 0, 1, count, staging.f32());
+  } else {
+    kept_storage(to.dtype).write(widened(from).f32(), count, staging.view().data);
   }
   backend.upload({to.dtype, to.shape, staging.view().data, Device{}}, to);
 }
@@ -52,7 +36,7 @@ void upload_part(Backend& backend, ConstTensorView from, Tensor& staging, Tensor
 
 WeightLoader::WeightLoader(TensorSource& source, Backend& backend, DType storage)
     : source_(source), backend_(backend), storage_(storage) {
-  expects(storage == DType::kF32 || storage == DType::kBF16, "weights are stored as f32 or bf16");
+  kept_storage(storage);
 }
 
 void WeightLoader::refuse(const std::string& name, const NonFinite& bad) const {
@@ -96,10 +80,9 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
         bad.count += found->count;
       }
       upload_part(backend_, part, staging, {dtype, Shape{count}, to, out.view().device});
-      to += static_cast<std::size_t>(count) * dtype_size(dtype);
+      to += to_size(count) * dtype_size(dtype);
       const std::size_t width = dtype_size(view.dtype);
-      source_.done_part(name, static_cast<std::size_t>(begin) * width,
-                        static_cast<std::size_t>(begin + count) * width);
+      source_.done_part(name, to_size(begin) * width, to_size(begin + count) * width);
     }
   }
   if (bad.count > 0) refuse(name, bad);
@@ -157,10 +140,12 @@ Tensor WeightLoader::joined(const std::vector<std::string>& names) {
   std::vector<float> all;
   for (const std::string& name : names) {
     const ConstTensorView view = get(name);
-    for (std::int64_t i = 0; i < view.shape.elements(); ++i) all.push_back(element(view, i));
+    const std::size_t begin = all.size();
+    all.resize(begin + static_cast<std::size_t>(view.shape.elements()));
+    read_numbers(view, 0, 1, view.shape.elements(), all.data() + begin);
     source_.done(name);
   }
-  const Shape shape{static_cast<std::int64_t>(all.size())};
+  const Shape shape{std::ssize(all)};
   Tensor out = backend_.allocate(DType::kF32, shape);
   backend_.upload({DType::kF32, shape, all.data(), Device{}}, out.view());
   backend_.synchronize();
@@ -192,9 +177,12 @@ LayerWeights WeightLoader::layer(const WeightNames& names, const std::string& pr
   if (!names.k_norm.empty()) out.k_norm = vector(prefix + names.k_norm);
   if (names.cross) out.cross = cross(*names.cross, prefix);
   out.out = pack({prefix + names.out});
+  if (!names.out_bias.empty()) out.out_bias = vector(prefix + names.out_bias);
   out.ffn_norm = vector(prefix + names.ffn_norm);
   out.gate_up = pack(full(names.gate_up));
+  out.gate_up_bias = joined(full(names.gate_up_bias));
   out.down = pack({prefix + names.down});
+  if (!names.down_bias.empty()) out.down_bias = vector(prefix + names.down_bias);
   return out;
 }
 

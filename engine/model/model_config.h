@@ -1,5 +1,5 @@
 // A decoder-only transformer as plain data: pre-norm blocks of RMSNorm, rotary attention with
-// grouped keys and values, and SwiGLU, without biases but those of q, k and v (Qwen2). Llama and
+// grouped keys and values, and SwiGLU, with biases where a configuration asks for them. Llama and
 // everything that follows it; with norms of queries and keys, attention to rows of another model in
 // every layer, and places added before every layer, if asked for (Cosmos).
 #pragma once
@@ -19,6 +19,8 @@ struct ModelConfig {
   std::int64_t ffn_width = 0;  // F
   float norm_eps = 1e-6f;
   bool qkv_bias = false;
+  bool out_bias = false;  // of attention's output
+  bool ffn_bias = false;  // of all three matrices
   bool qk_norm = false;  // RMSNorm of each head's query and key, before they turn
   // Attention to rows of this width in every layer, after that to its own; 0 = none. Its heads are
   // those above, its queries and keys are normed alike and do not turn.

@@ -29,6 +29,9 @@ struct LayerWeights {
   LinearWeight gate_up;   // [2 F, D], rows gate | up
   LinearWeight down;      // [D, F]
   Tensor q_norm, k_norm;  // [hd], with config.qk_norm
+  Tensor out_bias;        // [D], with config.out_bias
+  Tensor gate_up_bias;    // [2 F], with config.ffn_bias
+  Tensor down_bias;       // [D], with config.ffn_bias
   CrossWeights cross;     // with config.context_width
 };
 

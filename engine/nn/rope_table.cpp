@@ -5,28 +5,32 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
 
+// theta^(2 i / width) in f32.
+float rope_power(double theta, std::int64_t width, std::int64_t i) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(width);
+  return static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+}
+
 // theta^(-2 i / width) for i < count, as f32 of the f32 power (the reference computes 1 / power).
 std::vector<float> inverse_frequencies(double theta, std::int64_t width, std::int64_t count) {
-  std::vector<float> out(static_cast<std::size_t>(count));
+  std::vector<float> out(to_size(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(width);
-    const float power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
-    out[static_cast<std::size_t>(i)] = 1.0f / power;
+    out[static_cast<std::size_t>(i)] = 1.0f / rope_power(theta, width, i);
   }
   return out;
 }
 
-// In f32, as the reference has it.
-void stretch_frequencies(const RopeStretch& stretch, std::vector<float>& frequencies) {
-  if (stretch.factor == 1.0) return;
+void stretch_llama3(const RopeStretch& stretch, std::vector<float>& frequencies) {
   constexpr float kTurn = 6.283185307179586f;
-  const auto factor = static_cast<float>(stretch.factor);
-  const auto original = static_cast<float>(stretch.original);
-  const auto low = static_cast<float>(stretch.low), high = static_cast<float>(stretch.high);
+  const auto factor = to_float(stretch.factor);
+  const auto original = to_float(stretch.original);
+  const auto low = to_float(stretch.low), high = to_float(stretch.high);
   for (float& frequency : frequencies) {
     const float wave = kTurn / frequency;
     if (wave > original / low) {
@@ -38,36 +42,91 @@ void stretch_frequencies(const RopeStretch& stretch, std::vector<float>& frequen
   }
 }
 
+// The pair, as a fraction, that turns so many times within the original positions.
+double pair_of_turns(const RopeSpec& spec, double turns, double head_dim) {
+  constexpr double kTurn = 6.283185307179586;
+  const double original = static_cast<double>(spec.stretch.original);
+  return head_dim * std::log(original / (turns * kTurn)) / (2.0 * std::log(spec.theta));
+}
+
+void stretch_yarn(const RopeSpec& spec, std::int64_t head_dim, std::vector<float>& frequencies) {
+  const RopeStretch& stretch = spec.stretch;
+  const auto width = static_cast<double>(head_dim);
+  double low = pair_of_turns(spec, stretch.fast, width);
+  double high = pair_of_turns(spec, stretch.slow, width);
+  if (stretch.whole) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, width - 1.0);
+  if (low == high) high += 0.001;
+  const auto factor = static_cast<float>(stretch.factor);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const float place =
+        (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float kept = 1.0f - std::clamp(place, 0.0f, 1.0f);
+    const float power = rope_power(spec.theta, head_dim, static_cast<std::int64_t>(i));
+    frequencies[i] = 1.0f / (factor * power) * (1.0f - kept) + frequencies[i] * kept;
+  }
+}
+
+void stretch_frequencies(const RopeSpec& spec, std::int64_t head_dim,
+                         std::vector<float>& frequencies) {
+  const RopeStretch& stretch = spec.stretch;
+  switch (stretch.kind) {
+    case RopeKind::kPlain:
+      return;
+    case RopeKind::kLinear:
+      for (float& frequency : frequencies) frequency /= static_cast<float>(stretch.factor);
+      return;
+    case RopeKind::kLlama3:
+      return stretch_llama3(stretch, frequencies);
+    case RopeKind::kYarn:
+      return stretch_yarn(spec, head_dim, frequencies);
+    case RopeKind::kDivided:
+      expects(stretch.divisors.size() == frequencies.size(), "a divisor for every pair");
+      for (std::size_t i = 0; i < frequencies.size(); ++i) {
+        const float power = rope_power(spec.theta, head_dim, static_cast<std::int64_t>(i));
+        frequencies[i] = 1.0f / (static_cast<float>(stretch.divisors[i]) * power);
+      }
+      return;
+  }
+}
+
 struct HostTable {
   std::int64_t half;
   std::vector<float> cos, sin;
 
   void turn(std::int64_t row, std::int64_t pair, float angle) {
-    const auto at = static_cast<std::size_t>(row * half + pair);
-    cos[at] = static_cast<float>(std::cos(static_cast<double>(angle)));
-    sin[at] = static_cast<float>(std::sin(static_cast<double>(angle)));
+    const auto at = to_size(row * half + pair);
+    cos[at] = to_float(std::cos(double{angle}));
+    sin[at] = to_float(std::sin(double{angle}));
   }
 };
 
 void fill_one_d(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
   std::vector<float> frequency = inverse_frequencies(spec.theta, head_dim, table.half);
-  stretch_frequencies(spec.stretch, frequency);
+  stretch_frequencies(spec, head_dim, frequency);
   for (std::int64_t position = 0; position < spec.positions; ++position) {
     for (std::int64_t i = 0; i < table.half; ++i) {
-      table.turn(position, i,
-                 static_cast<float>(position) * frequency[static_cast<std::size_t>(i)]);
+      table.turn(position, i, to_float(position) * nth(frequency, i));
     }
   }
+  if (spec.stretch.scale == 1.0) return;
+  const auto scale = static_cast<float>(spec.stretch.scale);
+  for (float& value : table.cos) value *= scale;
+  for (float& value : table.sin) value *= scale;
 }
 
 void fill_grid(const RopeSpec& spec, HostTable& table) {
   const std::int64_t quarter = table.half / 2;
   const std::vector<float> frequency = inverse_frequencies(spec.theta, table.half, quarter);
   for (std::int64_t place = 0; place < spec.grid_rows * spec.grid_cols; ++place) {
-    const auto row = static_cast<float>(place / spec.grid_cols);
-    const auto col = static_cast<float>(place % spec.grid_cols);
+    const auto row = to_float(place / spec.grid_cols);
+    const auto col = to_float(place % spec.grid_cols);
     for (std::int64_t k = 0; k < quarter; ++k) {
-      const float f = frequency[static_cast<std::size_t>(k)];
+      const float f = nth(frequency, k);
       table.turn(spec.condition_rows + place, k, row * f);
       table.turn(spec.condition_rows + place, quarter + k, col * f);
     }
@@ -78,12 +137,12 @@ void fill_grid(const RopeSpec& spec, HostTable& table) {
 void stretch_axis(const RopeYarn& yarn, std::int64_t original, std::vector<float>& frequencies) {
   if (yarn.factor == 1.0) return;
   constexpr double kTurn = 6.283185307179586;
-  const double high = kTurn * yarn.fast / static_cast<double>(original);
-  const double low = kTurn * yarn.slow / static_cast<double>(original);
+  const double high = kTurn * yarn.fast / to_double(original);
+  const double low = kTurn * yarn.slow / to_double(original);
   for (float& frequency : frequencies) {
-    const float place = (frequency - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float place = (frequency - to_float(low)) / to_float(high - low);
     const float kept = std::clamp(place, 0.0f, 1.0f);
-    frequency *= (1.0f - kept) / static_cast<float>(yarn.factor) + kept;
+    frequency *= (1.0f - kept) / to_float(yarn.factor) + kept;
   }
 }
 
@@ -103,7 +162,7 @@ void fill_video(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
     std::int64_t pair = 0;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       for (const float f : frequency[axis]) {
-        table.turn(spec.condition_rows + place, pair++, static_cast<float>(at[axis]) * f);
+        table.turn(spec.condition_rows + place, pair++, to_float(at[axis]) * f);
       }
     }
   }
@@ -134,8 +193,8 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
   expects(spec.rows() > 0, "a rotary table has rows");
   const Shape shape{spec.rows(), head_dim / 2};
   HostTable table{head_dim / 2, {}, {}};
-  table.cos.assign(static_cast<std::size_t>(shape.elements()), 0.0f);
-  table.sin.assign(static_cast<std::size_t>(shape.elements()), 0.0f);
+  table.cos.assign(to_size(shape.elements()), 0.0f);
+  table.sin.assign(to_size(shape.elements()), 0.0f);
   if (grid) {
     fill_grid(spec, table);
   } else if (video) {
@@ -147,7 +206,8 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
     round_to_bf16(table.cos);
     round_to_bf16(table.sin);
   }
-  return {upload(backend, table.cos, shape), upload(backend, table.sin, shape), spec.pairing};
+  return {upload(backend, table.cos, shape), upload(backend, table.sin, shape), spec.pairing,
+          spec.stretch.scale};
 }
 
 Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t width) {
@@ -155,7 +215,7 @@ Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t wid
   expects(width >= 6 && width % 2 == 0, "sines and cosines of three axes fill a row");
   const std::array<std::int64_t, 3> pairs = axis_pairs(width);
   const Shape shape{spec.rows(), width};
-  std::vector<std::uint16_t> table(static_cast<std::size_t>(shape.elements()));
+  std::vector<std::uint16_t> table(to_size(shape.elements()));
   const std::int64_t cells = spec.grid_rows * spec.grid_cols;
   for (std::int64_t place = 0; place < spec.grid_times * cells; ++place) {
     const std::array<std::int64_t, 3> at = {place / cells, place % cells / spec.grid_cols,
@@ -163,11 +223,10 @@ Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t wid
     std::uint16_t* out = table.data() + (spec.condition_rows + place) * width;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       for (std::int64_t k = 0; k < pairs[axis]; ++k) {
-        const double power =
-            std::pow(10000.0, static_cast<double>(k) / static_cast<double>(pairs[axis]));
-        const double angle = static_cast<double>(at[axis]) / power;
-        out[k] = float_to_bf16(static_cast<float>(std::sin(angle)));
-        out[pairs[axis] + k] = float_to_bf16(static_cast<float>(std::cos(angle)));
+        const double power = std::pow(10000.0, to_double(k) / to_double(pairs[axis]));
+        const double angle = to_double(at[axis]) / power;
+        out[k] = float_to_bf16(to_float(std::sin(angle)));
+        out[pairs[axis] + k] = float_to_bf16(to_float(std::cos(angle)));
       }
       out += 2 * pairs[axis];
     }
@@ -187,6 +246,7 @@ void fill_turns(Backend& backend, const RopeTable& table, std::span<const std::i
   backend.download(table.sin.view(), sines.view());
   backend.synchronize();
   const std::int64_t rows = table.cos.shape()[0], half = table.cos.shape()[1];
+  const double length = table.scale * table.scale;
   for (std::size_t turn = 0; turn < from.size(); ++turn) {
     expects(from[turn] >= 0 && from[turn] < rows && to[turn] >= 0 && to[turn] < rows,
             "the rotary table has both rows");
@@ -194,8 +254,8 @@ void fill_turns(Backend& backend, const RopeTable& table, std::span<const std::i
       const std::int64_t a = from[turn] * half + pair, b = to[turn] * half + pair;
       const double cos_a = cosines.f32()[a], sin_a = sines.f32()[a];
       const double cos_b = cosines.f32()[b], sin_b = sines.f32()[b];
-      *cos++ = static_cast<float>(cos_b * cos_a + sin_b * sin_a);
-      *sin++ = static_cast<float>(sin_b * cos_a - cos_b * sin_a);
+      *cos++ = static_cast<float>((cos_b * cos_a + sin_b * sin_a) / length);
+      *sin++ = static_cast<float>((sin_b * cos_a - cos_b * sin_a) / length);
     }
   }
 }
@@ -207,10 +267,10 @@ void fill_grid_rope(std::span<const GridPlace> places, double theta, std::int64_
   const std::vector<float> frequency = inverse_frequencies(theta, head_dim / 2, quarter);
   for (const GridPlace& place : places) {
     for (std::int64_t i = 0; i < 2 * quarter; ++i) {
-      const auto position = static_cast<float>(i < quarter ? place.row : place.col);
-      const float angle = position * frequency[static_cast<std::size_t>(i % quarter)];
-      *cos++ = static_cast<float>(std::cos(static_cast<double>(angle)));
-      *sin++ = static_cast<float>(std::sin(static_cast<double>(angle)));
+      const auto position = to_float(i < quarter ? place.row : place.col);
+      const float angle = position * nth(frequency, i % quarter);
+      *cos++ = to_float(std::cos(double{angle}));
+      *sin++ = to_float(std::sin(double{angle}));
     }
   }
 }

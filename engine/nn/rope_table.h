@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/backend/backend.h"
 #include "engine/core/tensor.h"
@@ -22,13 +23,29 @@ namespace tessera {
 
 enum class RopeLayout : std::uint8_t { kOneD, kGrid2d, kGrid3d };
 
-// Frequencies stretched for longer texts than the model was first trained on (Llama 3.1): a pair that
-// turns once in more than original / low positions turns `factor` times slower, one that turns in
-// fewer than original / high as before, and those between in between.
+// How the frequencies of a 1-D table are stretched for longer texts than the model was first trained
+// on. All in f32 and in the order of operations that Hugging Face's modeling_rope_utils.py has.
+enum class RopeKind : std::uint8_t {
+  kPlain,
+  kLinear,  // every pair turns `factor` times slower (Chen et al. 2023)
+  // Llama 3.1: a pair that turns once in more than original / low positions turns `factor` times
+  // slower, one that turns in fewer than original / high as before, those between in between.
+  kLlama3,
+  // YaRN (Peng et al. 2023): the same between pairs that turn `slow` and `fast` times within the
+  // original positions, linear in the pair's number.
+  kYarn,
+  kDivided,  // every pair has a divisor of its own (LongRoPE, Ding et al. 2024)
+};
+
 struct RopeStretch {
-  double factor = 1.0;  // 1 = none
-  double low = 1.0, high = 4.0;
-  std::int64_t original = 8192;  // positions
+  RopeKind kind = RopeKind::kPlain;
+  double factor = 1.0;
+  double low = 1.0, high = 4.0;     // kLlama3
+  double fast = 32.0, slow = 1.0;   // kYarn
+  bool whole = true;                // kYarn: the ramp begins and ends at whole pairs
+  std::int64_t original = 8192;     // kLlama3, kYarn: positions
+  std::vector<double> divisors;     // kDivided: one a pair
+  double scale = 1.0;               // of cosines and sines, thus squared of attention's logits
 };
 
 // YaRN (Peng et al. 2023) on each axis of a 3-D table, as Cosmos has it, in Llama 3.1's form: a
@@ -70,6 +87,7 @@ struct RopeTable {
   Tensor cos;  // [rows, head_dim / 2] f32
   Tensor sin;
   RopePairing pairing = RopePairing::kHalfSplit;
+  double scale = 1.0;  // of both, RopeStretch::scale
 
   std::size_t bytes() const { return cos.bytes() + sin.bytes(); }
 };
@@ -91,7 +109,8 @@ Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t wid
 // The turns that lead from rows `from` of a table to rows `to`, which is as many: cosines and sines
 // [turns, head_dim / 2] in host memory. What was rotated by a row of the table and is turned so
 // differs from what the other row gives by rounding alone, wherever the rows are: both rows are read,
-// so that the rounding of their angles is in the turn. No row is a condition's.
+// so that the rounding of their angles is in the turn. Turns have length 1, whatever the table's
+// scale. No row is a condition's.
 void fill_turns(Backend& backend, const RopeTable& table, std::span<const std::int64_t> from,
                 std::span<const std::int64_t> to, float* cos, float* sin);
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/core/dist_math.h"
+#include "engine/core/index.h"
 #include "engine/core/row_tree.h"
 #include "engine/sampling/row_math.h"
 
@@ -41,8 +42,9 @@ DistributionPipeline<Real>::DistributionPipeline(const DistributionSettings& set
 
 template <typename Real>
 void DistributionPipeline<Real>::process(std::span<const Real> cond, std::span<const Real> uncond,
-                                std::span<const std::uint8_t> allowed) {
+                                std::span<const std::uint8_t> allowed, const RowEdits& edits) {
   guide(cond, uncond, allowed);
+  if (!edits.empty()) edit(edits);
   if (settings_.temperature == 0) {
     keep_greedy();
     return;
@@ -62,9 +64,9 @@ void DistributionPipeline<Real>::process(std::span<const Real> cond, std::span<c
 
 template <typename Real>
 void DistributionPipeline<Real>::process_at(std::size_t position, std::span<const Real> cond,
-                                   std::span<const Real> uncond) {
+                                   std::span<const Real> uncond, const RowEdits& edits) {
   const std::optional<std::int32_t> forced = grammar_.forced(position);
-  if (!forced) return process(cond, uncond);
+  if (!forced) return process(cond, uncond, {}, edits);
   whole_ = false;
   support_[0] = *forced;
   logits_[0] = 0;
@@ -112,9 +114,26 @@ void DistributionPipeline<Real>::compact(Keep keep) {
   kept_ = out;
 }
 
+// Logits stand by id when this is called.
+template <typename Real>
+void DistributionPipeline<Real>::edit(const RowEdits& edits) {
+  expects(kept_ == codes_, "edits are of rows without a mask");
+  std::fill_n(scratch_.begin(), codes_, edits.only ? Real{0} : Real{1});
+  bool drops = edits.only;
+  for (const LogitEdit& one : edits.edits) {
+    const auto id = static_cast<std::size_t>(one.id);
+    const bool dropped = one.kind == EditKind::kDrop;
+    drops = drops || dropped;
+    scratch_[id] = dropped ? Real{0} : Real{1};
+    if (!dropped) logits_[id] = edited_logit(logits_[id], one);
+  }
+  if (drops) compact([&](std::size_t i) { return scratch_[i] > 0; });
+  expects(kept_ > 0, "edits leave an id");
+}
+
 template <typename Real>
 void DistributionPipeline<Real>::keep_greedy() {
-  const auto best = std::max_element(logits_.begin(), logits_.begin() + kept_);
+  const auto best = std::max_element(logits_.begin(), logits_.begin() + to_index(kept_));
   whole_ = false;
   support_[0] = support_[static_cast<std::size_t>(best - logits_.begin())];
   logits_[0] = 0;
@@ -127,8 +146,8 @@ void DistributionPipeline<Real>::keep_top_k() {
   const auto k = static_cast<std::size_t>(settings_.top_k);
   if (k >= kept_) return;
   std::copy_n(logits_.begin(), kept_, scratch_.begin());
-  const auto kth = scratch_.begin() + static_cast<std::ptrdiff_t>(k - 1);
-  std::nth_element(scratch_.begin(), kth, scratch_.begin() + kept_, std::greater<Real>());
+  const auto kth = scratch_.begin() + to_index(k - 1);
+  std::nth_element(scratch_.begin(), kth, scratch_.begin() + to_index(kept_), std::greater<Real>());
   const Real threshold = *kth;
   compact([&](std::size_t i) { return logits_[i] >= threshold; });
 }
@@ -155,9 +174,8 @@ void DistributionPipeline<Real>::keep_typical() {
     scratch_[i] = typical_gap(weights_[i], entropy);
     order_[i] = static_cast<std::int32_t>(i);
   }
-  std::sort(order_.begin(), order_.begin() + kept_, [&](std::int32_t a, std::int32_t b) {
-    return scratch_[static_cast<std::size_t>(a)] < scratch_[static_cast<std::size_t>(b)];
-  });
+  std::sort(order_.begin(), order_.begin() + to_index(kept_),
+            [&](std::int32_t a, std::int32_t b) { return nth(scratch_, a) < nth(scratch_, b); });
   const std::uint64_t bound = mass_bound<Real>(settings_.typical);
   std::uint64_t mass = 0;
   Real edge = 0;
@@ -175,8 +193,8 @@ template <typename Real>
 void DistributionPipeline<Real>::keep_top_p() {
   weigh();
   for (std::size_t i = 0; i < kept_; ++i) order_[i] = static_cast<std::int32_t>(i);
-  std::sort(order_.begin(), order_.begin() + kept_, [&](std::int32_t a, std::int32_t b) {
-    const Real x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
+  std::sort(order_.begin(), order_.begin() + to_index(kept_), [&](std::int32_t a, std::int32_t b) {
+    const Real x = nth(logits_, a), y = nth(logits_, b);
     return x != y ? x > y : a < b;
   });
   const std::uint64_t bound = mass_bound<Real>(settings_.top_p);
@@ -201,7 +219,7 @@ std::span<const Real> DistributionPipeline<Real>::probabilities() {
   if (whole_ && dense_.size() == codes_) return weights_;
   std::fill(dense_.begin(), dense_.end(), Real{0});
   for (std::size_t i = 0; i < kept_; ++i) {
-    dense_[static_cast<std::size_t>(support_[i])] = weights_[i];
+    nth(dense_, support_[i]) = weights_[i];
   }
   return dense_;
 }

@@ -1,5 +1,6 @@
 // The target distribution of one position: logits of both guidance branches in, distribution out, in one
-// fixed order of stages: guidance on raw logits (Ho & Salimans 2022), position mask, temperature,
+// fixed order of stages: guidance on raw logits (Ho & Salimans 2022), position mask, logits processors
+// (processors.h), temperature,
 // top-k, top-p (Holtzman et al. 2020), min-p (Nguyen et al. 2024), typical (Meister et al. 2022),
 // softmax; each stage sees the renormalised distribution of the stage before, as in Hugging Face's order.
 // Drafters, rules and plain decoding all see rows that went through here.
@@ -8,9 +9,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/logit_edit.h"
 #include "engine/sampling/grammar.h"
 
 namespace tessera {
@@ -25,7 +28,18 @@ struct DistributionSettings {
   double top_p = 1.0;        // keep the most likely ids until this mass is reached; 1 = off
   double min_p = 0.0;        // keep ids at least this fraction as likely as the likeliest; 0 = off
   double typical = 1.0;      // keep the most typical ids that hold this mass; 1 = off
+  // Of logits processors, in the order in which they are applied. Lists are texts, as parse_ids()
+  // reads them.
+  double prompt_penalty = 1, repetition_penalty = 1;
+  double frequency_penalty = 0, presence_penalty = 0;
+  std::int64_t no_repeat_ngram = 0, prompt_ngram = 0;
+  std::string bad_words = {};
+  std::int64_t min_length = 0, min_new_tokens = 0;
+  std::string forced_tokens = {};
+  std::int64_t forced_bos = -1;
+  std::string forced_eos = {}, suppress_tokens = {}, begin_suppress = {};
 
+  static constexpr bool kTextSettings = true;
   bool guided() const { return guidance != 1.0; }
   // Names, ranges and help of the members (sampling_settings.h).
   static std::span<const BoundSetting<DistributionSettings>> rows();
@@ -46,12 +60,14 @@ class DistributionPipeline {
   DistributionPipeline(const DistributionSettings& settings, const VocabularyGrammar& grammar);
 
   // cond, uncond [codes] raw finite logits (uncond is read only under guidance); allowed [codes], 0
-  // for an id that the position forbids, empty = none (at least one id must be allowed).
+  // for an id that the position forbids, empty = none (at least one id must be allowed). Edits, of
+  // ids below codes, leave at least one id; they are for rows without a mask.
   void process(std::span<const Real> cond, std::span<const Real> uncond,
-               std::span<const std::uint8_t> allowed = {});
+               std::span<const std::uint8_t> allowed = {}, const RowEdits& edits = {});
   // The distribution of a position of the stream. Where its grammar forces an id that id has all the mass
   // and the row is not read; elsewhere codes alone have any.
-  void process_at(std::size_t position, std::span<const Real> cond, std::span<const Real> uncond);
+  void process_at(std::size_t position, std::span<const Real> cond, std::span<const Real> uncond,
+                  const RowEdits& edits = {});
 
   // Ids that survived, ascending, and the processed logit of each (same order).
   std::span<const std::int32_t> support() const { return {support_.data(), kept_}; }
@@ -67,6 +83,7 @@ class DistributionPipeline {
  private:
   void guide(std::span<const Real> cond, std::span<const Real> uncond,
              std::span<const std::uint8_t> allowed);
+  void edit(const RowEdits& edits);
   void keep_greedy();
   void keep_top_k();
   void keep_top_p();

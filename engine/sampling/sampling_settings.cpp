@@ -1,5 +1,7 @@
 #include "engine/sampling/sampling_settings.h"
 
+#include "engine/sampling/processor_settings.h"
+
 namespace tessera {
 
 std::span<const BoundSetting<DistributionSettings>> DistributionSettings::rows() {
@@ -9,7 +11,21 @@ std::span<const BoundSetting<DistributionSettings>> DistributionSettings::rows()
       {&setting::kTopP, &DistributionSettings::top_p},
       {&setting::kMinP, &DistributionSettings::min_p},
       {&setting::kTypical, &DistributionSettings::typical},
-      {&setting::kGuidance, &DistributionSettings::guidance}};
+      {&setting::kGuidance, &DistributionSettings::guidance},
+      {&setting::kPromptPenalty, &DistributionSettings::prompt_penalty},
+      {&setting::kRepetitionPenalty, &DistributionSettings::repetition_penalty},
+      {&setting::kFrequencyPenalty, &DistributionSettings::frequency_penalty},
+      {&setting::kPresencePenalty, &DistributionSettings::presence_penalty},
+      {&setting::kNoRepeatNgram, &DistributionSettings::no_repeat_ngram},
+      {&setting::kPromptNgram, &DistributionSettings::prompt_ngram},
+      {&setting::kBadWords, &DistributionSettings::bad_words},
+      {&setting::kMinLength, &DistributionSettings::min_length},
+      {&setting::kMinNewTokens, &DistributionSettings::min_new_tokens},
+      {&setting::kForcedTokens, &DistributionSettings::forced_tokens},
+      {&setting::kForcedBos, &DistributionSettings::forced_bos},
+      {&setting::kForcedEos, &DistributionSettings::forced_eos},
+      {&setting::kSuppressTokens, &DistributionSettings::suppress_tokens},
+      {&setting::kBeginSuppress, &DistributionSettings::begin_suppress}};
   return kRows;
 }
 
@@ -36,6 +52,24 @@ DistributionSettings settle_dist(DistributionSettings preset, const SettingValue
     if (const SettingValue* value = chosen.find(*bound.row)) assign(preset, bound, *value);
   }
   return preset;
+}
+
+void write_dist(Json& object, const DistributionSettings& dist) {
+  for (const BoundSetting<DistributionSettings>& bound : DistributionSettings::rows()) {
+    const SettingValue value = value_of(dist, bound);
+    const bool idle = bound.row->late && value == fallback_of(*bound.row);
+    if (bound.row->doors.has(Door::kRecord) && !idle) write_setting(object, *bound.row, value);
+  }
+}
+
+DistributionSettings read_dist(const JsonReader& reader) {
+  DistributionSettings out;
+  for (const BoundSetting<DistributionSettings>& bound : DistributionSettings::rows()) {
+    if (!bound.row->doors.has(Door::kRecord)) continue;
+    if (bound.row->late && !reader.has(bound.row->record)) continue;
+    assign(out, bound, read_setting(reader, *bound.row));
+  }
+  return out;
 }
 
 SettingValues values_of(const DistributionSettings& dist) {

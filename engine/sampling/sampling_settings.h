@@ -80,4 +80,9 @@ DistributionSettings settle_dist(DistributionSettings preset, const SettingValue
 // Every row of it.
 SettingValues values_of(const DistributionSettings& dist);
 
+// The rows that records have; those that older records lack only where they change something.
+void write_dist(Json& object, const DistributionSettings& dist);
+// Error as JsonReader's.
+DistributionSettings read_dist(const JsonReader& reader);
+
 }  // namespace tessera

@@ -14,9 +14,9 @@ using Rgb = std::array<std::uint8_t, 3>;
 
 enum class ResampleFilter { kBox, kBilinear, kBicubic, kLanczos };
 
-// Which pass comes first shows in the last bit. Until version 12 Pillow always resized across
-// first, and the published models saw that; version 13 resizes down first where the height loses
-// more than twice the rows that the width loses columns.
+// Which pass comes first shows in the last bit. Until version 12.1 Pillow always resized across
+// first, and the published models saw that; 12.2 resizes down first what is over 100 times taller
+// than wide, 13 also where the height loses more than twice the rows that the width loses columns.
 enum class PassOrder { kAcrossFirst, kPillow13 };
 
 enum class ResizeMode {
@@ -47,11 +47,15 @@ struct PreprocessPolicy {
   std::int64_t merge = 1;        // patches a side that become one token
   Rgb after = {255, 255, 255};  // the colour that shows through transparent pixels
   Rgb background = {0, 0, 0};    // the colour of padding
+  std::optional<Rgb> mean_colour;  // of padding to a square, where it is not that of `mean`
+  // kStretch, kShortestSide, kPadToSquare: pixels before the centre side x side is cut, its shortest
+  // side where that is what is scaled; kTiles with longest 0: of the whole. 0: `side`, or as it is.
+  std::int64_t resize_height = 0, resize_width = 0;
   SideRounding rounding = SideRounding::kTruncate;
   std::int64_t shortest = 1;        // kLongestSide: no side becomes smaller than this, pixels
   std::vector<Tiling> pinpoints;    // kPinpoints, in order of preference at a tie
   std::int64_t max_map_tiles = 0;  // kPinpoints: a larger token map is shrunk to this; 0: never
-  std::int64_t longest = 0;         // kTiles: pixels
+  std::int64_t longest = 0;         // kTiles: pixels; 0: see resize_height
   std::int64_t longest_cap = 4096;  // kTiles: pixels
   bool split = true;                // kTiles; false: the base view alone
   bool newline_at_end = false;      // one more token after a single view (LLaVA-OneVision)

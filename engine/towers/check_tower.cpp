@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/checkpoint/tensor_kinds.h"
+#include "engine/core/storage.h"
 #include "engine/towers/vision_tower.h"
 
 namespace tessera {
@@ -36,10 +38,6 @@ bool is_ignored(const VisionTower& tower, std::string_view name) {
   });
 }
 
-bool is_float(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
-}
-
 }  // namespace
 
 std::vector<TensorSpec> tower_tensors(const VisionTower& tower) {
@@ -66,10 +64,10 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
       note(
           wrong, tensor.name,
           tensor.name + " " + found->shape.to_string() + " instead of " + tensor.shape.to_string());
-    } else if (!is_float(found->dtype)) {
+    } else if (!is_weight(found->dtype)) {
       note(wrong, tensor.name,
            tensor.name + " " + std::string(dtype_name(found->dtype)) +
-               " instead of f32, f16 or bf16");
+               " instead of " + kWeightTypes);
     }
   }
   for (const auto& [name, unused] : checkpoint.tensors()) {
@@ -91,7 +89,7 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
                .where = first,
                .expected = "the " + std::to_string(expected.size()) +
                            " tensors of its image encoder and projector",
-               .found = text}};
+               .found = explained(checkpoint, std::move(text))}};
 }
 
 }  // namespace tessera

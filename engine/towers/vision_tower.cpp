@@ -1,6 +1,10 @@
 // Where the tensors of a tower are found.
 #include "engine/towers/vision_tower.h"
 
+#include <algorithm>
+
+#include "engine/checkpoint/tensor_kinds.h"
+
 namespace tessera {
 
 namespace {
@@ -11,7 +15,17 @@ void use_layout(VisionTower& tower, const TowerLayout& layout) {
   if (!layout.projector_layers.empty()) tower.projector.layers = layout.projector_layers;
 }
 
+std::string patch_name(const TowerLayout& layout) {
+  return layout.vit.prefix + layout.vit.patch + ".weight";
+}
+
 }  // namespace
+
+bool has_tower(const VisionTower& tower, const Checkpoint& checkpoint) {
+  return std::any_of(tower.layouts.begin(), tower.layouts.end(), [&](const TowerLayout& layout) {
+    return checkpoint.find(patch_name(layout)) != nullptr;
+  });
+}
 
 void finish_tower(VisionTower& tower, const std::string& type, const std::string& file) {
   tower.family = type;
@@ -23,7 +37,7 @@ void finish_tower(VisionTower& tower, const std::string& type, const std::string
 void locate_tower(VisionTower& tower, const Checkpoint& checkpoint) {
   std::string wanted;
   for (const TowerLayout& layout : tower.layouts) {
-    const std::string patch = layout.vit.prefix + layout.vit.patch + ".weight";
+    const std::string patch = patch_name(layout);
     wanted += (wanted.empty() ? "" : " or ") + patch;
     if (checkpoint.find(patch) == nullptr) continue;
     use_layout(tower, layout);
@@ -36,7 +50,7 @@ void locate_tower(VisionTower& tower, const Checkpoint& checkpoint) {
                            : checkpoint.file_of(checkpoint.tensors().begin()->first),
                .where = "image encoder",
                .expected = wanted,
-               .found = "none of them"}};
+               .found = explained(checkpoint, "none of them")}};
 }
 
 }  // namespace tessera

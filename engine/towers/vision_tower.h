@@ -2,6 +2,7 @@
 // under which its files keep them. Family files (engine/families) fill it from config.json.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct VisionTower {
   VitSpec vit;
   ProjectorSpec projector;
   std::vector<TowerLayout> layouts;  // the first is the one that vit and projector carry
+  // A folder with the encoder, read where the model's own files have none; empty = none.
+  std::filesystem::path folder;
   // Names after the encoder's prefix that the file may have and nobody reads; '*' at the end.
   std::vector<std::string> ignored;
 };
@@ -34,6 +37,9 @@ void finish_tower(VisionTower& tower, const std::string& type, const std::string
 // Takes the names of the first layout of which the checkpoint has the patch embedding. Error kModel
 // (E_TOWER_LAYOUT) listing the names that were looked for.
 void locate_tower(VisionTower& tower, const Checkpoint& checkpoint);
+
+// Whether the checkpoint has the patch embedding of one of the layouts.
+bool has_tower(const VisionTower& tower, const Checkpoint& checkpoint);
 
 // Every tensor of encoder and projector.
 std::vector<TensorSpec> tower_tensors(const VisionTower& tower);

@@ -10,7 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-BadSample raw(std::string name, std::string code, std::vector<std::string> words, std::string text) {
+BadSample raw(std::string name, std::string code, std::vector<std::string> words,
+              std::string text) {
   return {.name = "tok_" + std::move(name),
           .read_as = ReadAs::kTokenizer,
           .code = std::move(code),
@@ -19,14 +20,14 @@ BadSample raw(std::string name, std::string code, std::vector<std::string> words
 }
 
 BadSample edit(std::string name, std::string code, std::vector<std::string> words,
-             const char* pointer, Json value) {
+               const char* pointer, Json value) {
   Json json = Json::parse(kSmallTokenizer);
   json[Json::json_pointer(pointer)] = std::move(value);
   return raw(std::move(name), std::move(code), std::move(words), json.dump());
 }
 
 BadSample without(std::string name, std::string code, std::vector<std::string> words,
-                const char* parent, const char* key) {
+                  const char* parent, const char* key) {
   Json json = Json::parse(kSmallTokenizer);
   json[Json::json_pointer(parent)].erase(key);
   return raw(std::move(name), std::move(code), std::move(words), json.dump());
@@ -44,15 +45,23 @@ void add_texts(std::vector<BadSample>& out) {
   out.push_back(raw("a_list", "E_TOK_TYPE", {"an object"}, "[1]"));
   out.push_back(edit("field_unknown", "E_TOK_KEY", {"\"extra\""}, "/extra", 1));
   out.push_back(edit("version_2", "E_TOK_VERSION", {"1.0", "2.0"}, "/version", "2.0"));
-  out.push_back(
-      edit("truncation", "E_TOK_TRUNCATION", {"$.truncation"}, "/truncation", {{"max_length", 5}}));
-  out.push_back(edit("padding", "E_TOK_PADDING", {"$.padding"}, "/padding", {{"pad_id", 0}}));
+  out.push_back(edit("truncation", "E_TOK_TYPE", {"$.truncation", "found 5"}, "/truncation", 5));
+  out.push_back(edit("padding", "E_TOK_TYPE", {"$.padding", "an array"}, "/padding", {1, 2, 3}));
   out.push_back(without("model_missing", "E_TOK_MISSING", {"model"}, "", "model"));
   out.push_back(without("vocab_missing", "E_TOK_MISSING", {"$.model", "vocab"}, "/model", "vocab"));
 }
 
 void add_vocab(std::vector<BadSample>& out) {
-  out.push_back(edit("model_unigram", "E_TOK_MODEL", {"BPE", "Unigram"}, "/model/type", "Unigram"));
+  out.push_back(
+      edit("model_word_level", "E_TOK_MODEL", {"BPE", "WordLevel"}, "/model/type", "WordLevel"));
+  const auto unigram = [&](const char* name, const char* code, std::vector<std::string> words,
+                           const char* vocab) {
+    out.push_back(edit(name, code, std::move(words), "/model",
+                       {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", Json::parse(vocab)}}));
+  };
+  unigram("unigram_of_nothing", "E_TOK_VOCAB_EMPTY", {"$.model.vocab"}, "[]");
+  unigram("unigram_a_word", "E_TOK_TYPE", {"vocab[0]"}, R"(["a"])");
+  unigram("unigram_score_null", "E_TOK_TYPE", {"a number", "null"}, R"([["a", null]])");
   out.push_back(
       edit("vocab_empty", "E_TOK_VOCAB_EMPTY", {"$.model.vocab"}, "/model/vocab", Json::object()));
   out.push_back(edit("vocab_a_list", "E_TOK_TYPE", {"an object"}, "/model/vocab", Json::array()));
@@ -66,8 +75,8 @@ void add_vocab(std::vector<BadSample>& out) {
   out.push_back(edit("token_too_long", "E_TOK_TOKEN_LENGTH", {"4096", "4097"}, "/model/vocab",
                      {{std::string(4097, 'x'), 0}}));
   out.push_back(edit("dropout", "E_TOK_DROPOUT", {"0.1"}, "/model/dropout", 0.1));
-  out.push_back(
-      edit("suffix", "E_TOK_AFFIX", {"end_of_word_suffix"}, "/model/end_of_word_suffix", "</w>"));
+  out.push_back(edit("suffix", "E_TOK_AFFIX", {"end_of_word_suffix", "64"},
+                     "/model/end_of_word_suffix", std::string(65, 'w')));
   out.push_back(
       edit("unknown_token_unknown", "E_TOK_UNKNOWN", {"\"<unk>\""}, "/model/unk_token", "<unk>"));
 }
@@ -98,14 +107,16 @@ void add_parts(std::vector<BadSample>& out) {
                      {{"Regex", "a"}, {"String", "a"}}));
   out.push_back(edit("behavior_unknown", "E_TOK_VALUE", {"Isolated", "Sideways"},
                      "/pre_tokenizer/pretokenizers/0/behavior", "Sideways"));
-  out.push_back(edit("pre_tokenizer_unknown", "E_TOK_PRETOKENIZER", {"Split", "BertPreTokenizer"},
-                     "/pre_tokenizer", {{"type", "BertPreTokenizer"}}));
-  out.push_back(edit("normalizer_unknown", "E_TOK_NORMALIZER", {"NFC", "Precompiled"},
-                     "/normalizer", {{"type", "Precompiled"}}));
-  out.push_back(edit("decoder_unknown", "E_TOK_DECODER", {"ByteLevel", "WordPiece"}, "/decoder",
-                     {{"type", "WordPiece"}}));
-  out.push_back(edit("processor_unknown", "E_TOK_POSTPROCESSOR", {"BertProcessing"},
-                     "/post_processor", {{"type", "BertProcessing"}}));
+  out.push_back(edit("pre_tokenizer_unknown", "E_TOK_PRETOKENIZER", {"Split", "UnicodeScripts"},
+                     "/pre_tokenizer", {{"type", "UnicodeScripts"}}));
+  out.push_back(edit("normalizer_unknown", "E_TOK_NORMALIZER", {"NFC", "Squeeze"}, "/normalizer",
+                     {{"type", "Squeeze"}}));
+  out.push_back(edit("decoder_unknown", "E_TOK_DECODER", {"ByteLevel", "CTC"}, "/decoder",
+                     {{"type", "CTC"}}));
+  out.push_back(edit("processor_unknown", "E_TOK_POSTPROCESSOR", {"Reverse"}, "/post_processor",
+                     {{"type", "Reverse"}}));
+  out.push_back(edit("charsmap_cut", "E_TOK_CHARSMAP", {"precompiled_charsmap", "3 bytes"},
+                     "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}));
   out.push_back(edit("template_token_unlisted", "E_TOK_TEMPLATE_TOKEN", {"\"<t>\""},
                      "/post_processor/single/0/SpecialToken/id", "<t>"));
   out.push_back(edit("template_id_past_the_end", "E_TOK_TEMPLATE_ID", {"below 7", "found 7"},

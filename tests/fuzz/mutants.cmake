@@ -12,6 +12,12 @@ mutant(st_gap_unchecked fuzz_safetensors parsers engine/checkpoint/safetensors.c
 mutant(idx_shard_off_by_one fuzz_safetensors parsers engine/checkpoint/shard_index.cpp
   [==[numbers_.emplace(std::move(name), number);]==]
   [==[numbers_.emplace(std::move(name), number + 1);]==])
+mutant(gguf_end_off_by_one fuzz_gguf parsers engine/checkpoint/gguf.cpp
+  [==[if (!end || *end > bytes_.size()) {]==]
+  [==[if (!end || *end > bytes_.size() + 1) {]==])
+mutant(gguf_overlap_unchecked fuzz_gguf parsers engine/checkpoint/gguf.cpp
+  [==[if (sorted[i]->begin >= sorted[i - 1]->end) continue;]==]
+  [==[if (sorted[i]->begin < bytes_.size()) continue;]==])
 mutant(zip_end_off_by_one fuzz_torch parsers engine/checkpoint/zip.cpp
   [==[if (entry.begin > directory_begin_ || entry.size > directory_begin_ - entry.begin) {]==]
   [==[if (entry.begin > directory_begin_ + 1 || entry.size > directory_begin_ + 1 - entry.begin) {]==])
@@ -27,6 +33,12 @@ mutant(json_range_off_by_one fuzz_config families engine/core/json.cpp
 mutant(tok_template_off_by_one fuzz_tokenizer text tokenizers/text/tokenizer_json.cpp
   [==[if (value >= vocab_size) {]==]
   [==[if (value >= vocab_size + 1) {]==])
+mutant(proto_shift_past_64 fuzz_vocabulary text tokenizers/text/protobuf.cpp
+  [==[shift < 64]==]
+  [==[shift < 80]==])
+mutant(sp_unknown_past_the_end fuzz_vocabulary text tokenizers/text/sentencepiece.cpp
+  [==[model.unknown_id >= count]==]
+  [==[model.unknown_id > count + 2]==])
 mutant(gif_end_off_by_one fuzz_picture pictures vision/codec/gif_reader.cpp
   [==[std::min(table.length(code), out.size() - at)]==]
   [==[std::min(table.length(code), out.size() - at + 1)]==])

@@ -39,10 +39,12 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"vision/pruning", {"engine/core"}},
     {"vision/encoder", {"engine/towers", "engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"tokenizers/text", {"engine/spec", "engine/core"}},
+    {"tokenizers/template", {"tokenizers/text", "engine/core"}},
     {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"apps/captions", {"engine/core"}},
     {"apps/runtime",
-     {"apps/captions", "video", "video/cuts", "vision/image", "vision/pruning", "vision/encoder", "tokenizers/text", "tokenizers/visual",
+     {"apps/captions", "video", "video/cuts", "vision/image", "vision/pruning", "vision/encoder", "tokenizers/template",
+      "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
     {"apps/library", {"apps/runtime"}},
     {"apps/library/include", {}},
@@ -82,8 +84,10 @@ const std::vector<OutsideRule> kOutside = {
     {"png.h", {"vision/image", "vision/codec"}},
     {"jpeglib.h", {"vision/codec"}},
     {"webp/", {"vision/codec", "video/codec"}},
+    {"zlib.h", {"vision/codec", "vision/image", "apps/captions"}},
+    {"zstd.h", {"apps/captions"}},
     {"pcre2.h", {"tokenizers/text"}},
-    {"utf8proc.h", {"tokenizers/text"}},
+    {"utf8proc.h", {"tokenizers/text", "tokenizers/template"}},
     {"CLI/", {"apps/cli", "apps/lab/cli"}},
     {"cblas.h", {"apps/lab/bench"}},
 };
@@ -172,6 +176,21 @@ TEST(Layering, EveryIncludeFollowsAnArrow) {
   EXPECT_GT(files, 50) << "the walk found the sources";
 }
 
+// Conversions are checked (engine/core/index.h) or lossless (T{x}); what is left says so bare.
+TEST(Tree, ProductCastsStayFew) {
+  const std::string cast = std::string("static_") + "cast<";
+  int casts = 0;
+  for (const char* top : {"engine", "vision", "video", "tokenizers", "apps"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      const std::string text = read_text(entry.path());
+      for (auto at = text.find(cast); at != std::string::npos; at = text.find(cast, at + 1)) ++casts;
+    }
+  }
+  EXPECT_GT(casts, 100) << "the walk found the sources";
+  EXPECT_LE(casts, 600) << "use the conversions of engine/core/index.h";
+}
+
 TEST(Layering, ForbiddenIncludesAreCaught) {
   const auto count = [](const std::string& path, const std::string& text) {
     return violations_of(path, text).size();
@@ -183,6 +202,7 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("engine/backend/cpu/a.cpp", "#include \"engine/ops/norm.h\"\n"), 0u);
   EXPECT_EQ(count("engine/ops/a.h", "#include \"engine/backend/cpu/cpu_backend.h\"\n"), 1u);
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include \"engine/backend/backend.h\"\n"), 1u);
+  EXPECT_EQ(count("tokenizers/text/a.cpp", "#include \"tokenizers/template/template.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include \"tokenizers/visual/vq_tokenizer.h\"\n"), 1u);
   EXPECT_EQ(count("apps/runtime/a.cpp", "#include <png.h>\n"), 1u);
   EXPECT_EQ(count("apps/helper/a.cpp", "#include \"vision/codec/decode.h\"\n"), 0u);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/core/philox.h"
+#include "engine/sampling/processors.h"
 #include "tests/support/chain_driver.h"
 #include "tests/support/made_up_methods.h"
 #include "tests/support/outcome_walker.h"
@@ -67,6 +68,22 @@ TableModel<Real> table(unsigned number) {
   return model;
 }
 
+// The same with logits processors of every kind that a stream without stops has, a mixture a number.
+template <typename Real>
+TableModel<Real> processed_table(unsigned number) {
+  TableModel<Real> model = table<Real>(number);
+  DistributionSettings& dist = model.dist;
+  if (number % 2 == 0) dist.repetition_penalty = number % 4 == 0 ? 1.7 : 0.6;
+  if (number % 3 == 0) dist.no_repeat_ngram = 1 + number / 3 % 2;
+  if (number % 3 == 1) dist.frequency_penalty = 0.8;
+  if (number % 5 < 3) dist.presence_penalty = -0.7;
+  if (number % 4 == 3) dist.bad_words = "0 1,1 1 0";
+  if (number % 7 == 1) dist.begin_suppress = "1";
+  if (number % 7 == 2) dist.forced_tokens = "1,0,1";
+  if (number % 5 == 4 && model.vocabulary == 3) dist.suppress_tokens = "2";
+  return model;
+}
+
 template <typename Real>
 struct Rows {
   std::vector<Real> cond, uncond;
@@ -98,8 +115,11 @@ std::map<TokenRow, double> dist_with_ends(const TableModel<Real>& model, std::si
         continue;
       }
       DistributionPipeline<Real> dist(model.dist, static_cast<std::int64_t>(model.vocabulary));
+      LogitProcessors processors(model.dist, model.grammar());
+      TokenRow& standing = processors.prefix();
+      standing.insert(standing.end(), prefix.begin(), prefix.end());
       const Rows<Real> rows = rows_after(model, prefix);
-      dist.process(rows.cond, rows.uncond);
+      dist.process(rows.cond, rows.uncond, {}, processors.edit(position, {}));
       const auto probs = dist.probabilities();
       for (std::size_t id = 0; id < probs.size(); ++id) {
         if (!(probs[id] > 0)) continue;

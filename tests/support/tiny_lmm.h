@@ -10,7 +10,7 @@
 #include "apps/runtime/caption_prompt.h"
 #include "apps/runtime/visual_encoder.h"
 #include "engine/backend/backend.h"
-#include "engine/core/dtype.h"
+#include "engine/core/storage.h"
 #include "engine/families/describe.h"
 #include "engine/families/language.h"
 #include "engine/families/open_model.h"
@@ -45,12 +45,8 @@ struct TinyLmm {
   static std::vector<float> floats(const Checkpoint& from, const std::string& name) {
     const ConstTensorView* view = from.find(name);
     expects(view != nullptr, "a recorded tensor");
-    std::vector<float> out;
-    for (std::int64_t i = 0; i < view->shape.elements(); ++i) {
-      out.push_back(view->dtype == DType::kBF16
-                        ? bf16_to_float(static_cast<const std::uint16_t*>(view->data)[i])
-                        : static_cast<const float*>(view->data)[i]);
-    }
+    std::vector<float> out(static_cast<std::size_t>(view->shape.elements()));
+    read_numbers(*view, 0, 1, view->shape.elements(), out.data());
     return out;
   }
   std::vector<float> floats(const std::string& name) const { return floats(recorded, name); }

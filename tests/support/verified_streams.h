@@ -28,7 +28,19 @@ inline std::vector<SeededStream> streams_of(std::uint64_t seed) {
   return {{{.guidance = 3, .top_k = 4}, seed},
           {{.temperature = 0.8, .top_p = 0.9}, seed + 1},
           {{.temperature = 0}, seed + 2},
-          {{.guidance = 1.5, .min_p = 0.05, .typical = 0.95}, seed + 3}};
+          {{.guidance = 1.5, .min_p = 0.05, .typical = 0.95}, seed + 3},
+          {{.guidance = 2,
+            .repetition_penalty = 1.4,
+            .no_repeat_ngram = 2,
+            .suppress_tokens = "1"},
+           seed + 4},
+          {{.temperature = 0.9,
+            .top_k = 3,
+            .frequency_penalty = 0.6,
+            .presence_penalty = 0.2,
+            .bad_words = "0,2 3",
+            .forced_tokens = "2,2"},
+           seed + 5}};
 }
 
 // Logits of a prefix. Some rows that `may_break` do.

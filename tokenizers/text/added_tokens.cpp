@@ -1,9 +1,9 @@
-// The tokens are sorted, so that reading a text byte by byte narrows a range of them by bisection:
-// no automaton whose size a file could blow up. Each byte read counts against the step budget.
+// See added_tokens.h.
 #include "tokenizers/text/added_tokens.h"
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/unicode.h"
 
@@ -14,7 +14,7 @@ namespace {
 std::size_t previous_character(std::string_view text, std::size_t at) {
   do {
     --at;
-  } while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
+  } while (at > 0 && (byte_of(text[at]) & 0xc0) == 0x80);
   return at;
 }
 
@@ -38,50 +38,25 @@ std::size_t skip_space(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens)
-    : tokens_(std::move(tokens)), first_bytes_(256, false) {
-  const auto by_content = [](const AddedToken& a, const AddedToken& b) {
-    return a.content < b.content;
-  };
-  std::stable_sort(tokens_.begin(), tokens_.end(), by_content);
-  const auto same = [](const AddedToken& a, const AddedToken& b) { return a.content == b.content; };
-  tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same), tokens_.end());
+AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  contents_.reserve(tokens_.size());
   for (const AddedToken& token : tokens_) {
     expects(!token.content.empty(), "an added token has characters");
-    first_bytes_[static_cast<unsigned char>(token.content[0])] = true;
+    contents_.push_back(token.content);
+    has_specials_ = has_specials_ || token.special;
     if (token.single_word && !word_) {
       word_ = Regex::compile_native("[" + class_items("rust-word") + "]", {"", "word class"});
     }
   }
+  index_ = PrefixIndex(contents_);
 }
 
 const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_t at,
                                                RegexScratch& scratch) const {
   const AddedToken* best = nullptr;
-  auto low = tokens_.begin(), high = tokens_.end();
-  for (std::size_t depth = 0; at + depth < text.size() && low != high; ++depth) {
-    if (high - low == 1) {  // one candidate: compare what is left of it
-      const std::string& content = low->content;
-      const std::size_t length = std::min(content.size(), text.size() - at);
-      const auto stop = std::mismatch(content.begin() + static_cast<std::ptrdiff_t>(depth),
-                                      content.begin() + static_cast<std::ptrdiff_t>(length),
-                                      text.begin() + static_cast<std::ptrdiff_t>(at + depth));
-      scratch.spend(1 + static_cast<std::uint64_t>(stop.first - content.begin()) / 8);
-      return stop.first == content.end() ? &*low : best;
-    }
-    scratch.spend(1);
-    const auto byte = static_cast<unsigned char>(text[at + depth]);
-    const auto byte_of = [depth](const AddedToken& token) {
-      return depth < token.content.size()
-                 ? static_cast<int>(static_cast<unsigned char>(token.content[depth]))
-                 : -1;
-    };
-    low = std::lower_bound(low, high, byte,
-                           [&](const AddedToken& t, int value) { return byte_of(t) < value; });
-    high = std::upper_bound(low, high, byte,
-                            [&](int value, const AddedToken& t) { return value < byte_of(t); });
-    if (low != high && low->content.size() == depth + 1) best = &*low;
-  }
+  index_.visit_at(text, at, scratch, [&](std::size_t, std::int32_t token) {
+    best = &tokens_[static_cast<std::size_t>(token)];
+  });
   return best;
 }
 
@@ -100,20 +75,26 @@ bool AddedTokenFinder::touches_word(std::string_view text, std::size_t begin, st
   return end < text.size() && is_word(text.substr(end, decode_utf8(text, end).length));
 }
 
-std::vector<TextPart> AddedTokenFinder::split(std::string_view text, bool specials,
+std::vector<TextPart> AddedTokenFinder::split(std::string_view text,
+                                              std::span<const PlainSpan> plain,
                                               RegexScratch& scratch) const {
   std::vector<TextPart> out;
   std::size_t done = 0;  // everything before is in `out`
   for (std::size_t at = 0; at < text.size();) {
-    const AddedToken* token = nullptr;
-    if (first_bytes_[static_cast<unsigned char>(text[at])]) token = longest_at(text, at, scratch);
+    const AddedToken* token = longest_at(text, at, scratch);
     if (token == nullptr) {
       ++at;
       continue;
     }
     std::size_t begin = at, end = at + token->content.size();
+    while (!plain.empty() && plain.front().end <= begin) plain = plain.subspan(1);
+    const bool touches = !plain.empty() && plain.front().begin < end;
+    if (touches && (begin < plain.front().begin || plain.front().end < end)) {
+      at = begin < plain.front().begin ? plain.front().begin : plain.front().end;
+      continue;
+    }
     at = end;  // a match that is then discarded is used up all the same, as in the reference
-    if (token->special && !specials) continue;
+    if (token->special && touches) continue;
     if (token->single_word && touches_word(text, begin, end, scratch)) continue;
     if (token->lstrip) begin = std::max(skip_space_back(text, begin, done), done);
     if (token->rstrip) end = skip_space(text, end);

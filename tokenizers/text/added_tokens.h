@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tokenizers/text/prefix_index.h"
 #include "tokenizers/text/regex.h"
 
 namespace tessera {
@@ -29,21 +31,33 @@ struct TextPart {
   std::int32_t id = -1;
 };
 
+// Bytes [begin, end) of a text in which special tokens are ordinary characters.
+struct PlainSpan {
+  std::size_t begin = 0, end = 0;
+};
+
 class AddedTokenFinder {
  public:
   // `content` of each token is what to look for, not empty.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
+  AddedTokenFinder(AddedTokenFinder&&) = default;
+  AddedTokenFinder& operator=(AddedTokenFinder&&) = default;
 
-  // The parts of `text` (valid UTF-8) in order. `specials` false: special tokens are plain text.
-  std::vector<TextPart> split(std::string_view text, bool specials, RegexScratch& scratch) const;
+  // The parts of `text` (valid UTF-8) in order. `plain` lists spans in order, none touching the
+  // next; no token is found that lies partly in one.
+  std::vector<TextPart> split(std::string_view text, std::span<const PlainSpan> plain,
+                              RegexScratch& scratch) const;
+  bool has_specials() const { return has_specials_; }
 
  private:
   const AddedToken* longest_at(std::string_view text, std::size_t at, RegexScratch& scratch) const;
   bool touches_word(std::string_view text, std::size_t begin, std::size_t end,
                     RegexScratch& scratch) const;
-  std::vector<AddedToken> tokens_;  // sorted by content; of equal ones the first given
-  std::vector<bool> first_bytes_;   // [256]
+  std::vector<AddedToken> tokens_;
+  std::vector<std::string> contents_;  // of the tokens: what the index looks for
+  PrefixIndex index_;
   std::optional<Regex> word_;
+  bool has_specials_ = false;
 };
 
 }  // namespace tessera

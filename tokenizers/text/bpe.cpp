@@ -3,13 +3,12 @@
 #include "tokenizers/text/bpe.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstdio>
 #include <functional>
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -17,8 +16,7 @@ namespace tessera {
 namespace {
 
 std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
-         static_cast<std::uint32_t>(right);
+  return (std::uint64_t{low_bits<std::uint32_t>(left)} << 32) | low_bits<std::uint32_t>(right);
 }
 
 std::uint64_t mix(std::uint64_t key) {
@@ -42,14 +40,14 @@ void merge_symbols(std::vector<Symbol>& symbols, const MergeTable& merges) {
   std::vector<Candidate> heap;
   heap.reserve(symbols.size());
   const auto candidate = [&](std::int32_t left) -> std::optional<Candidate> {
-    const Symbol& symbol = symbols[static_cast<std::size_t>(left)];
+    const Symbol& symbol = nth(symbols, left);
     if (symbol.after < 0) return std::nullopt;
-    const auto* merge = merges.find(symbol.id, symbols[static_cast<std::size_t>(symbol.after)].id);
+    const auto* merge = merges.find(symbol.id, nth(symbols, symbol.after).id);
     if (merge == nullptr) return std::nullopt;
-    return (Candidate{merge->rank} << 32) | static_cast<std::uint32_t>(left);
+    return (Candidate{merge->rank} << 32) | low_bits<std::uint32_t>(left);
   };
   for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
-    if (const auto entry = candidate(static_cast<std::int32_t>(i))) heap.push_back(*entry);
+    if (const auto entry = candidate(narrow<std::int32_t>(i))) heap.push_back(*entry);
   }
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
   const auto push = [&](std::int32_t left) {
@@ -63,16 +61,16 @@ void merge_symbols(std::vector<Symbol>& symbols, const MergeTable& merges) {
     std::pop_heap(heap.begin(), heap.end(), std::greater<>());
     const Candidate top = heap.back();
     heap.pop_back();
-    const auto position = static_cast<std::int32_t>(top & 0xffffffffU);
-    Symbol& left = symbols[static_cast<std::size_t>(position)];
+    const auto position = narrow<std::int32_t>(top & 0xffffffffU);
+    Symbol& left = nth(symbols, position);
     if (left.id < 0 || left.after < 0) continue;
-    Symbol& right = symbols[static_cast<std::size_t>(left.after)];
+    Symbol& right = nth(symbols, left.after);
     const auto* merge = merges.find(left.id, right.id);
     if (merge == nullptr || merge->rank != top >> 32) continue;
     left.id = merge->result;
     left.after = right.after;
     right.id = -1;
-    if (left.after >= 0) symbols[static_cast<std::size_t>(left.after)].before = position;
+    if (left.after >= 0) nth(symbols, left.after).before = position;
     push(left.before);
     push(position);
   }
@@ -100,35 +98,27 @@ const MergeTable::Merge* MergeTable::find(std::int32_t left, std::int32_t right)
   return slot.key == key ? &slot.merge : nullptr;
 }
 
-BpeModel::BpeModel(std::vector<std::string> tokens, MergeTable merges, const BpeOptions& options)
-    : tokens_(std::move(tokens)),
+BpeModel::BpeModel(std::vector<std::string> tokens, MergeTable merges, BpeOptions options)
+    : WordModel(std::move(tokens)),
       merges_(std::move(merges)),
-      options_(options),
-      byte_ids_(256, -1) {
-  ids_.reserve(tokens_.size());
-  for (std::size_t id = 0; id < tokens_.size(); ++id) {
-    if (!tokens_[id].empty()) ids_.emplace(tokens_[id], static_cast<std::int32_t>(id));
-  }
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    std::array<char, 8> name{};
-    std::snprintf(name.data(), name.size(), "<0x%02X>", byte);
-    byte_ids_[byte] = id_of(name.data()).value_or(-1);
-  }
-}
-
-std::optional<std::int32_t> BpeModel::id_of(std::string_view token) const {
-  const auto found = ids_.find(token);
-  if (found == ids_.end()) return std::nullopt;
-  return found->second;
-}
+      options_(std::move(options)),
+      byte_ids_(byte_token_ids(*this)) {}
 
 std::vector<std::int32_t> BpeModel::characters(std::string_view word) const {
   std::vector<std::int32_t> out;
   out.reserve(word.size());
+  const bool affixes = !options_.prefix.empty() || !options_.suffix.empty();
+  std::string with_affixes;
   bool unknown_waits = false;  // an unknown id that is not written yet, because it may grow
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t length = decode_utf8(word, at).length;
-    const std::string_view character = word.substr(at, length);
+    std::string_view character = word.substr(at, length);
+    if (affixes) {
+      with_affixes = at > 0 ? options_.prefix : std::string();
+      with_affixes += character;
+      if (at + length == word.size()) with_affixes += options_.suffix;
+      character = with_affixes;
+    }
     at += length;
     if (const auto id = id_of(character)) {
       if (unknown_waits) out.push_back(*options_.unknown);
@@ -136,7 +126,7 @@ std::vector<std::int32_t> BpeModel::characters(std::string_view word) const {
       out.push_back(*id);
       continue;
     }
-    const auto byte_id = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
+    const auto byte_id = [&](char c) { return byte_ids_[byte_of(c)]; };
     if (options_.byte_fallback &&
         std::all_of(character.begin(), character.end(), [&](char c) { return byte_id(c) >= 0; })) {
       for (char c : character) out.push_back(byte_id(c));
@@ -150,7 +140,8 @@ std::vector<std::int32_t> BpeModel::characters(std::string_view word) const {
   return out;
 }
 
-void BpeModel::encode(std::string_view word, std::vector<std::int32_t>& out) const {
+void BpeModel::encode(std::string_view word, RegexScratch& /*scratch*/,
+                      std::vector<std::int32_t>& out) const {
   if (options_.ignore_merges) {
     if (const auto id = id_of(word)) {
       out.push_back(*id);
@@ -165,7 +156,7 @@ void BpeModel::encode(std::string_view word, std::vector<std::int32_t>& out) con
   expects(ids.size() < (std::size_t{1} << 30), "a word fits 32-bit positions");
   std::vector<Symbol> symbols(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto here = static_cast<std::int32_t>(i);
+    const auto here = narrow<std::int32_t>(i);
     symbols[i] = {ids[i], here - 1, i + 1 < ids.size() ? here + 1 : -1};
   }
   merge_symbols(symbols, merges_);

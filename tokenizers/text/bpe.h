@@ -2,12 +2,7 @@
 // merges, byte fallback, unknown token. Merging uses a heap: n log n in the length of a word.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
+#include "tokenizers/text/word_model.h"
 
 namespace tessera {
 
@@ -36,27 +31,21 @@ struct BpeOptions {
   bool fuse_unknown = false;            // a run of them gives one id
   bool byte_fallback = false;           // "<0xNN>" tokens for them, if all are there
   bool ignore_merges = false;           // a word that is a token is that token
+  std::string prefix;                   // of each character but the first of a word
+  std::string suffix;                   // of the last character of a word
 };
 
-class BpeModel {
+class BpeModel final : public WordModel {
  public:
-  // `tokens` by id, all different; an empty string is an id the model itself does not have.
-  BpeModel(std::vector<std::string> tokens, MergeTable merges, const BpeOptions& options);
-  BpeModel(BpeModel&&) = default;
-  BpeModel(const BpeModel&) = delete;
+  BpeModel(std::vector<std::string> tokens, MergeTable merges, BpeOptions options);
 
-  // Appends the ids of one word (UTF-8).
-  void encode(std::string_view word, std::vector<std::int32_t>& out) const;
-  std::optional<std::int32_t> id_of(std::string_view token) const;
-  std::string_view token(std::int32_t id) const { return tokens_[static_cast<std::size_t>(id)]; }
-  std::int64_t size() const { return static_cast<std::int64_t>(tokens_.size()); }
-  const MergeTable& merges() const { return merges_; }
+  void encode(std::string_view word, RegexScratch& scratch,
+              std::vector<std::int32_t>& out) const override;
+
+ private:
   // The ids of the characters of a word before any merge.
   std::vector<std::int32_t> characters(std::string_view word) const;
 
- private:
-  std::vector<std::string> tokens_;
-  std::unordered_map<std::string_view, std::int32_t> ids_;
   MergeTable merges_;
   BpeOptions options_;
   std::vector<std::int32_t> byte_ids_;  // of "<0xNN>", or -1

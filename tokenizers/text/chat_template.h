@@ -75,7 +75,7 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
                      std::span<const ImageLayout> layouts);
 
 // Ids of the prompt: the tokenizer's own beginning (BOS, if it has one and the template does not
-// write it), then segment by segment.
+// write it), then those of the segments as one text.
 std::vector<std::int32_t> encode_prompt(const TextTokenizer& tokenizer, const Prompt& prompt);
 
 }  // namespace tessera

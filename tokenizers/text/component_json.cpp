@@ -3,7 +3,10 @@
 #include "tokenizers/text/component_json.h"
 
 #include <array>
+#include <optional>
+#include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/tokenizer_json.h"
 
@@ -72,11 +75,16 @@ Regex own(std::string_view pattern, const JsonNode& node) {
   return Regex::compile_native(pattern, {node.file(), node.path()});
 }
 
+constexpr std::array<std::string_view, 5> kBehaviors = {"Removed", "Isolated", "MergedWithPrevious",
+                                                        "MergedWithNext", "Contiguous"};
+
+SplitBehavior read_behavior(const JsonNode& node) {
+  return static_cast<SplitBehavior>(node.at("behavior").choice(kBehaviors));
+}
+
 SplitWords read_split(const JsonNode& node) {
-  constexpr std::array<std::string_view, 5> kNames = {"Removed", "Isolated", "MergedWithPrevious",
-                                                      "MergedWithNext", "Contiguous"};
   node.only({"pattern", "behavior", "invert"});
-  const auto behavior = static_cast<SplitBehavior>(node.at("behavior").choice(kNames));
+  const SplitBehavior behavior = read_behavior(node);
   return {read_pattern(node.at("pattern")), behavior, node.at("invert").boolean()};
 }
 
@@ -89,6 +97,35 @@ ByteLevelWords read_byte_level(const JsonNode& node) {
     out.cut.push_back({Pattern(Regex::compile(kGpt2Pattern, {node.file(), node.path()}))});
   }
   return out;
+}
+
+NormalizeCharsmap read_charsmap(const JsonNode& node) {
+  const JsonNode field = node.at("precompiled_charsmap");
+  const auto bytes = decode_base64(field.text());
+  if (!bytes) field.fail("E_TOK_CHARSMAP", "base64", field.describe());
+  Charsmap::Fault why;
+  auto map = Charsmap::parse(*bytes, why);
+  if (!map) field.fail("E_TOK_CHARSMAP", why.expected, why.found);
+  return {std::move(*map)};
+}
+
+// Those that files of BERT and SentencePiece models have.
+std::optional<NormalizeStep> read_other_normalizer(const JsonNode& node, const std::string& type) {
+  if (type == "Precompiled") {
+    node.only({"precompiled_charsmap"});
+    return read_charsmap(node);
+  }
+  if (type == "BertNormalizer") {
+    node.only({"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"});
+    const bool lowercase = node.at("lowercase").boolean();
+    return NormalizeBert{node.at("clean_text").boolean(), node.at("handle_chinese_chars").boolean(),
+                         node.boolean_or("strip_accents", lowercase), lowercase};
+  }
+  if (type != "StripAccents" && type != "Nmt" && type != "ByteLevel") return std::nullopt;
+  node.only({});
+  if (type == "StripAccents") return NormalizeStripAccents{};
+  if (type == "Nmt") return NormalizeNmt{};
+  return NormalizeByteLevel{};
 }
 
 }  // namespace
@@ -123,9 +160,12 @@ Normalizer read_normalizer(const JsonNode& root) {
       node.only({"strip_left", "strip_right"});
       out.emplace_back(
           NormalizeStrip{node.at("strip_left").boolean(), node.at("strip_right").boolean()});
+    } else if (auto step = read_other_normalizer(node, type)) {
+      out.push_back(std::move(*step));
     } else {
       node.at("type").fail("E_TOK_NORMALIZER",
-                           "NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip or Sequence",
+                           "NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, Precompiled, "
+                           "BertNormalizer, StripAccents, Nmt, ByteLevel or Sequence",
                            node.at("type").describe());
     }
   }
@@ -158,10 +198,24 @@ PreTokenizer read_pre_tokenizer(const JsonNode& root) {
     } else if (type == "WhitespaceSplit") {
       node.only({});
       out.emplace_back(SplitWords{Pattern(own(space, node)), SplitBehavior::kRemoved, false});
+    } else if (type == "BertPreTokenizer") {
+      node.only({});
+      out.emplace_back(SplitWords{Pattern(own(space, node)), SplitBehavior::kRemoved, false});
+      out.emplace_back(PunctuationWords{});
+    } else if (type == "Punctuation") {
+      node.only({"behavior"});
+      out.emplace_back(node.has("behavior") ? PunctuationWords{read_behavior(node)}
+                                            : PunctuationWords{});
+    } else if (type == "CharDelimiterSplit") {
+      node.only({"delimiter"});
+      std::string delimiter;
+      append_utf8(delimiter, node.at("delimiter").character());
+      out.emplace_back(SplitWords{Pattern(delimiter), SplitBehavior::kRemoved, false});
     } else {
       node.at("type").fail(
           "E_TOK_PRETOKENIZER",
-          "Split, Digits, ByteLevel, Metaspace, Whitespace, WhitespaceSplit or Sequence",
+          "Split, Digits, ByteLevel, Metaspace, Whitespace, WhitespaceSplit, BertPreTokenizer, "
+          "Punctuation, CharDelimiterSplit or Sequence",
           node.at("type").describe());
     }
   }
@@ -186,16 +240,27 @@ Decoder read_decoder(const JsonNode& root) {
           DecodeReplace{read_pattern(node.at("pattern")), read_content(node.at("content"))});
     } else if (type == "Strip") {
       node.only({"content", "start", "stop"});
-      constexpr auto kMax = static_cast<std::int64_t>(kMaxTokenBytes);
+      constexpr auto kMax = to_index(kMaxTokenBytes);
       out.emplace_back(DecodeStrip{node.at("content").character(),
-                                   static_cast<std::size_t>(node.at("start").integer(0, kMax)),
-                                   static_cast<std::size_t>(node.at("stop").integer(0, kMax))});
+                                   to_size(node.at("start").integer(0, kMax)),
+                                   to_size(node.at("stop").integer(0, kMax))});
     } else if (type == "Metaspace") {
       node.only({"replacement", "prepend_scheme", "add_prefix_space", "split", "str_rep"});
       out.emplace_back(DecodeMetaspace{node.at("replacement").character(), read_scheme(node)});
+    } else if (type == "WordPiece") {
+      node.only({"prefix", "cleanup"});
+      out.emplace_back(
+          DecodeWordPiece{read_content(node.at("prefix")), node.at("cleanup").boolean()});
+    } else if (type == "BPEDecoder") {
+      node.only({"suffix"});
+      const std::string suffix = read_content(node.at("suffix"));
+      if (suffix.empty())
+        node.at("suffix").fail("E_TOK_PATTERN_EMPTY", "a suffix", "an empty string");
+      out.emplace_back(DecodeBpe{suffix});
     } else {
       node.at("type").fail("E_TOK_DECODER",
-                           "ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace or Sequence",
+                           "ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace, WordPiece, "
+                           "BPEDecoder or Sequence",
                            node.at("type").describe());
     }
   }

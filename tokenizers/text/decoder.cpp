@@ -3,8 +3,11 @@
 #include "tokenizers/text/decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/normalizer.h"
 #include "tokenizers/text/unicode.h"
@@ -27,7 +30,7 @@ void append_bytes(std::string& out, std::string_view token) {
       out += token;
       return;
     }
-    bytes.push_back(static_cast<char>(byte));
+    bytes.push_back(char_of(byte));
   }
   out += bytes;
 }
@@ -45,7 +48,35 @@ std::optional<char> fallback_byte(std::string_view token) {
       return std::nullopt;
     }
   }
-  return static_cast<char>(value);
+  return char_of(value);
+}
+
+std::string replace_all(std::string_view text, std::string_view what, std::string_view with) {
+  std::string out;
+  std::size_t done = 0;
+  for (std::size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, done)) {
+    out += text.substr(done, at - done);
+    out += with;
+    done = at + what.size();
+  }
+  return out += text.substr(done);
+}
+
+std::string clean_up(std::string text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kSteps = {
+      {{" .", "."},
+       {" ?", "?"},
+       {" !", "!"},
+       {" ,", ","},
+       {" ' ", "'"},
+       {" n't", "n't"},
+       {" 'm", "'m"},
+       {" do not", " don't"},
+       {" 's", "'s"},
+       {" 've", "'ve"},
+       {" 're", "'re"}}};
+  for (const auto& [what, with] : kSteps) text = replace_all(text, what, with);
+  return text;
 }
 
 struct ApplyDecode {
@@ -132,6 +163,26 @@ struct ApplyDecode {
       }
       out.push_back(std::move(text));
       first = false;
+    }
+    return out;
+  }
+
+  Tokens operator()(const DecodeWordPiece& step) const {
+    Tokens out = tokens;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (i > 0) {
+        const bool inside = out[i].starts_with(step.prefix);
+        out[i] = inside ? out[i].substr(step.prefix.size()) : " " + out[i];
+      }
+      if (step.cleanup) out[i] = clean_up(std::move(out[i]));
+    }
+    return out;
+  }
+
+  Tokens operator()(const DecodeBpe& step) const {
+    Tokens out;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      out.push_back(replace_all(tokens[i], step.suffix, i + 1 < tokens.size() ? " " : ""));
     }
     return out;
   }

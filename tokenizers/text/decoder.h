@@ -26,8 +26,18 @@ struct DecodeMetaspace {
   char32_t replacement = 0x2581;
   PrependScheme scheme = PrependScheme::kAlways;
 };
+// Tokens but the first lose `prefix` or get a space in front; `cleanup` takes out some spaces
+// before English punctuation and contractions, as the reference does.
+struct DecodeWordPiece {
+  std::string prefix;
+  bool cleanup = false;
+};
+// `suffix` ends a word: a space, nothing in the last token.
+struct DecodeBpe {
+  std::string suffix;
+};
 using DecodeStep = std::variant<DecodeByteLevel, DecodeByteFallback, DecodeFuse, DecodeReplace,
-                                DecodeStrip, DecodeMetaspace>;
+                                DecodeStrip, DecodeMetaspace, DecodeWordPiece, DecodeBpe>;
 using Decoder = std::vector<DecodeStep>;
 
 // Error kGeneral, E_TOK_TEXT_SIZE, above max_bytes.

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "tokenizers/text/charsmap.h"
 #include "tokenizers/text/regex.h"
 #include "tokenizers/text/unicode.h"
 
@@ -27,8 +28,19 @@ struct NormalizeReplace {
 struct NormalizeStrip {
   bool left, right;
 };
-using NormalizeStep = std::variant<NormalizeForm, NormalizeLowercase, NormalizePrepend,
-                                   NormalizeReplace, NormalizeStrip>;
+struct NormalizeCharsmap {
+  Charsmap map;
+};
+struct NormalizeStripAccents {};  // removes marks
+struct NormalizeNmt {};           // control characters vanish, odd spaces become spaces
+struct NormalizeByteLevel {};     // bytes become the letters of GPT-2's byte alphabet
+struct NormalizeBert {
+  bool clean_text, chinese_characters, strip_accents, lowercase;
+};
+using NormalizeStep =
+    std::variant<NormalizeForm, NormalizeLowercase, NormalizePrepend, NormalizeReplace,
+                 NormalizeStrip, NormalizeCharsmap, NormalizeStripAccents, NormalizeNmt,
+                 NormalizeByteLevel, NormalizeBert>;
 
 // All steps in order; sequences in the file are flattened.
 using Normalizer = std::vector<NormalizeStep>;

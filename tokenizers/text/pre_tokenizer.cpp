@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
+#include "tokenizers/text/character_classes.h"
 
 namespace tessera {
 
@@ -41,18 +43,21 @@ void settle(std::vector<Span>& spans, SplitBehavior behavior) {
   spans = std::move(out);
 }
 
-std::vector<Words::Word> cut_words(const SplitWords& split, std::string_view text,
-                                   const std::vector<Words::Word>& words, RegexScratch& scratch) {
+std::string_view view(const Words& words, const Words::Word& word) {
+  return std::string_view(words.text).substr(word.begin, word.end - word.begin);
+}
+
+// find_spans(text, spans) gives the matches in one word and what lies between.
+template <class FindSpans>
+std::vector<Words::Word> cut_words(const Words& words, SplitBehavior behavior,
+                                   FindSpans&& find_spans) {
   std::vector<Words::Word> out;
-  out.reserve(words.size() + 16);
+  out.reserve(words.words.size() + 16);
   std::vector<Span> spans;
-  for (const Words::Word& word : words) {
+  for (const Words::Word& word : words.words) {
     spans.clear();
-    split.pattern.cut(text.substr(word.begin, word.end - word.begin), scratch, spans);
-    if (split.invert) {
-      for (Span& span : spans) span.is_match = !span.is_match;
-    }
-    settle(spans, split.behavior);
+    find_spans(view(words, word), spans);
+    settle(spans, behavior);
     for (const Span& span : spans) {
       if (span.begin == span.end) continue;
       out.push_back(
@@ -60,6 +65,20 @@ std::vector<Words::Word> cut_words(const SplitWords& split, std::string_view tex
     }
   }
   return out;
+}
+
+void find_punctuation(std::string_view text, std::vector<Span>& out) {
+  std::size_t done = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    if (is_punctuation(c.code)) {
+      if (done < at) out.push_back({done, at, false});
+      done = at + c.length;
+      out.push_back({at, done, true});
+    }
+    at += c.length;
+  }
+  if (done < text.size()) out.push_back({done, text.size(), false});
 }
 
 // Appends a rewritten word to a new buffer.
@@ -70,16 +89,21 @@ void append_word(Words& out, std::string_view text, bool at_start) {
   out.words.push_back({begin, out.text.size(), at_start});
 }
 
-std::string_view view(const Words& words, const Words::Word& word) {
-  return std::string_view(words.text).substr(word.begin, word.end - word.begin);
-}
-
 struct ApplySplit {
   Words& words;
   RegexScratch& scratch;
 
   void operator()(const SplitWords& split) const {
-    words.words = cut_words(split, words.text, words.words, scratch);
+    words.words =
+        cut_words(words, split.behavior, [&](std::string_view text, std::vector<Span>& spans) {
+          split.pattern.cut(text, scratch, spans);
+          if (!split.invert) return;
+          for (Span& span : spans) span.is_match = !span.is_match;
+        });
+  }
+
+  void operator()(const PunctuationWords& step) const {
+    words.words = cut_words(words, step.behavior, find_punctuation);
   }
 
   void operator()(const ByteLevelWords& step) const {
@@ -97,7 +121,7 @@ struct ApplySplit {
     letters.words.reserve(words.words.size());
     for (const Words::Word& word : words.words) {
       const std::size_t begin = letters.text.size();
-      for (char c : view(words, word)) letters.text += byte_letter(static_cast<unsigned char>(c));
+      for (char c : view(words, word)) letters.text += byte_letter(byte_of(c));
       letters.words.push_back({begin, letters.text.size(), word.at_start});
     }
     words = std::move(letters);
@@ -120,10 +144,8 @@ struct ApplySplit {
       append_word(marked, text, word.at_start);
     }
     words = std::move(marked);
-    if (step.split) {
-      words.words = cut_words({Pattern(step.replacement), SplitBehavior::kMergedWithNext, false},
-                              words.text, words.words, scratch);
-    }
+    if (step.split)
+      (*this)(SplitWords{Pattern(step.replacement), SplitBehavior::kMergedWithNext, false});
   }
 };
 
@@ -140,7 +162,7 @@ struct ByteAlphabet {
           (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
       const char32_t letter = prints ? byte : next++;
       append_utf8(letters[byte], letter);
-      bytes[letter] = static_cast<int>(byte);
+      bytes[letter] = narrow<int>(byte);
     }
   }
 };

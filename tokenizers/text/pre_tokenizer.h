@@ -33,7 +33,12 @@ struct MetaspaceWords {
   bool split = true;
 };
 
-using PreTokenizeStep = std::variant<SplitWords, ByteLevelWords, MetaspaceWords>;
+// Punctuation marks are the matches, each on its own.
+struct PunctuationWords {
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+};
+
+using PreTokenizeStep = std::variant<SplitWords, ByteLevelWords, MetaspaceWords, PunctuationWords>;
 using PreTokenizer = std::vector<PreTokenizeStep>;
 
 // One buffer and the words in it, in order, never empty.

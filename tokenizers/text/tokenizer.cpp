@@ -2,11 +2,14 @@
 // BPE, template; and back through the decoder.
 #include "tokenizers/text/tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
+#include "tokenizers/text/tokenizer_folder.h"
 #include "tokenizers/text/tokenizer_json.h"
 
 namespace tessera {
@@ -17,14 +20,18 @@ namespace {
 
 constexpr std::size_t kMaxDecodedBytes = std::size_t{64} << 20;
 
+[[noreturn]] void fail_text_size(const std::string& file, std::size_t limit, std::size_t found) {
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_TOK_TEXT_SIZE",
+               .file = file,
+               .where = "text",
+               .expected = "at most " + std::to_string(limit) + " bytes",
+               .found = std::to_string(found)});
+}
+
 void check_text(std::string_view text, const std::string& file) {
   if (text.size() > TextTokenizer::kMaxTextBytes) {
-    throw Error({.kind = ErrorKind::kGeneral,
-                 .code = "E_TOK_TEXT_SIZE",
-                 .file = file,
-                 .where = "text",
-                 .expected = "at most " + std::to_string(TextTokenizer::kMaxTextBytes) + " bytes",
-                 .found = std::to_string(text.size())});
+    fail_text_size(file, TextTokenizer::kMaxTextBytes, text.size());
   }
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Char c = decode_utf8(text, at);
@@ -40,34 +47,78 @@ void check_text(std::string_view text, const std::string& file) {
   }
 }
 
+// A text and the spans of it in which special tokens are ordinary characters.
+struct MarkedText {
+  std::string text;
+  std::vector<PlainSpan> plain;
+};
+
+MarkedText join(std::span<const TextStretch> stretches, const std::string& file) {
+  MarkedText out;
+  for (const TextStretch& stretch : stretches) {
+    check_text(stretch.text, file);
+    const std::size_t begin = out.text.size();
+    out.text += stretch.text;
+    if (out.text.size() > TextTokenizer::kMaxStretchesBytes) {
+      fail_text_size(file, TextTokenizer::kMaxStretchesBytes, out.text.size());
+    }
+    if (stretch.in_text == SpecialText::kControl || stretch.text.empty()) continue;
+    if (!out.plain.empty() && out.plain.back().end == begin) {
+      out.plain.back().end = out.text.size();
+    } else {
+      out.plain.push_back({begin, out.text.size()});
+    }
+  }
+  return out;
+}
+
 // One text on its way to ids.
 class Encoding {
  public:
-  Encoding(const TokenizerParts& parts, std::string_view text, SpecialText in_text)
-      : parts_(parts),
-        text_(text),
-        specials_(in_text == SpecialText::kControl),
-        scratch_(text.size(), parts.file) {}
+  Encoding(const TokenizerParts& parts, const MarkedText& marked)
+      : parts_(parts), marked_(marked), scratch_(marked.text.size(), parts.file) {}
 
   std::vector<std::int32_t> run() {
-    for (const TextPart& part : parts_.raw_finder.split(text_, specials_, scratch_)) {
+    for (const TextPart& part : parts_.raw_finder.split(marked_.text, marked_.plain, scratch_)) {
       if (part.id >= 0) {
         ids_.push_back(part.id);
       } else {
-        add_normalized(text_.substr(part.begin, part.end - part.begin), part.begin == 0);
+        add_part(part);
       }
     }
     return std::move(ids_);
   }
 
  private:
-  void add_normalized(std::string_view raw, bool at_start) {
+  // Special tokens that are looked for in normalised text: what is plain there is not known any
+  // more, so the part is cut where plain text begins and ends.
+  void add_part(const TextPart& part) {
+    std::size_t at = part.begin;
+    if (parts_.normal_finder.has_specials()) {
+      const std::vector<PlainSpan>& plain = marked_.plain;
+      while (next_plain_ < plain.size() && plain[next_plain_].end <= at) ++next_plain_;
+      for (std::size_t i = next_plain_; i < plain.size() && plain[i].begin < part.end; ++i) {
+        const std::size_t begin = std::max(plain[i].begin, at);
+        const std::size_t end = std::min(plain[i].end, part.end);
+        add_normalized(at, begin, false);
+        add_normalized(begin, end, true);
+        at = end;
+      }
+    }
+    add_normalized(at, part.end, false);
+  }
+
+  void add_normalized(std::size_t begin, std::size_t end, bool plain) {
+    if (begin == end) return;
+    const std::string_view raw = std::string_view(marked_.text).substr(begin, end - begin);
     const std::string text = normalize(parts_.normalizer, raw, scratch_, parts_.file);
-    for (const TextPart& part : parts_.normal_finder.split(text, specials_, scratch_)) {
+    const PlainSpan whole{0, text.size()};
+    const std::span<const PlainSpan> spans(&whole, plain ? 1 : 0);
+    for (const TextPart& part : parts_.normal_finder.split(text, spans, scratch_)) {
       if (part.id >= 0) {
         ids_.push_back(part.id);
       } else {
-        add_words(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0);
+        add_words(text.substr(part.begin, part.end - part.begin), begin == 0 && part.begin == 0);
       }
     }
   }
@@ -75,15 +126,15 @@ class Encoding {
   void add_words(std::string text, bool at_start) {
     const Words words = pre_tokenize(parts_.pre_tokenizer, std::move(text), at_start, scratch_);
     for (const Words::Word& word : words.words) {
-      parts_.model.encode(std::string_view(words.text).substr(word.begin, word.end - word.begin),
-                          ids_);
+      parts_.model->encode(std::string_view(words.text).substr(word.begin, word.end - word.begin),
+                           scratch_, ids_);
     }
   }
 
   const TokenizerParts& parts_;
-  std::string_view text_;
-  bool specials_;
+  const MarkedText& marked_;
   RegexScratch scratch_;
+  std::size_t next_plain_ = 0;  // the first plain span that may reach into what is left
   std::vector<std::int32_t> ids_;
 };
 
@@ -98,14 +149,28 @@ TextTokenizer TextTokenizer::from_file(const std::filesystem::path& tokenizer_js
   return from_json(read_file(tokenizer_json, kMaxFileBytes), tokenizer_json.string());
 }
 
+TextTokenizer TextTokenizer::from_folder(const std::filesystem::path& folder) {
+  return from_parts(read_tokenizer_folder(folder));
+}
+
+TextTokenizer TextTokenizer::from_parts(TokenizerParts parts) {
+  return TextTokenizer(std::make_unique<const Parts>(Parts{std::move(parts)}));
+}
+
 TextTokenizer TextTokenizer::from_json(std::string_view text, const std::string& file) {
-  return TextTokenizer(std::make_unique<const Parts>(Parts{read_tokenizer_json(text, file)}));
+  return from_parts(read_tokenizer_json(text, file));
 }
 
 std::vector<std::int32_t> TextTokenizer::encode(std::string_view text, bool add_special,
                                                 SpecialText in_text) const {
-  check_text(text, parts_->file);
-  std::vector<std::int32_t> ids = Encoding(*parts_, text, in_text).run();
+  const TextStretch whole{text, in_text};
+  return encode(std::span(&whole, 1), add_special);
+}
+
+std::vector<std::int32_t> TextTokenizer::encode(std::span<const TextStretch> stretches,
+                                                bool add_special) const {
+  const MarkedText marked = join(stretches, parts_->file);
+  std::vector<std::int32_t> ids = Encoding(*parts_, marked).run();
   if (!add_special) return ids;
   for (const IdTemplate& around : parts_->templates) {
     ids.insert(ids.begin(), around.before.begin(), around.before.end());
@@ -123,7 +188,7 @@ std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_s
     const std::int32_t added = parts_->added_by_id[static_cast<std::size_t>(id)];
     tokens.emplace_back(added >= 0
                             ? std::string_view(parts_->added[static_cast<std::size_t>(added)].shown)
-                            : parts_->model.token(id));
+                            : parts_->model->token(id));
     bytes += tokens.back().size();
   }
   RegexScratch scratch(bytes, parts_->file);
@@ -138,24 +203,26 @@ std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_s
 std::optional<std::int32_t> TextTokenizer::id_of(std::string_view token) const {
   const auto added = parts_->added_ids.find(std::string(token));
   if (added != parts_->added_ids.end()) return added->second;
-  return parts_->model.id_of(token);
+  return parts_->model->id_of(token);
 }
 
 std::string_view TextTokenizer::token(std::int32_t id) const {
   expects(id >= 0 && id < vocab_size(), "id within the vocabulary");
   const std::int32_t added = parts_->added_by_id[static_cast<std::size_t>(id)];
   if (added >= 0) return parts_->added[static_cast<std::size_t>(added)].content;
-  return parts_->model.token(id);
+  return parts_->model->token(id);
 }
 
 bool TextTokenizer::is_special(std::int32_t id) const {
   expects(id >= 0 && id < vocab_size(), "id within the vocabulary");
-  const std::int32_t added = parts_->added_by_id[static_cast<std::size_t>(id)];
-  return added >= 0 && parts_->added[static_cast<std::size_t>(added)].special;
+  const std::int32_t added = nth(parts_->added_by_id, id);
+  return added >= 0 && nth(parts_->added, added).special;
 }
 
-std::int64_t TextTokenizer::vocab_size() const {
-  return static_cast<std::int64_t>(parts_->added_by_id.size());
+std::int64_t TextTokenizer::vocab_size() const { return std::ssize(parts_->added_by_id); }
+
+std::span<const std::string> TextTokenizer::without_effect() const {
+  return parts_->without_effect;
 }
 
 }  // namespace tessera

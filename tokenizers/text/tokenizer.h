@@ -15,10 +15,18 @@
 
 namespace tessera {
 
+struct TokenizerParts;
+
 // What a special token written out in a text means.
 enum class SpecialText {
   kControl,  // the special token itself, as Hugging Face does
   kPlain,    // ordinary characters: for text of people who must not steer the model
+};
+
+// Part of a text.
+struct TextStretch {
+  std::string_view text;
+  SpecialText in_text = SpecialText::kControl;
 };
 
 // Move-only; const after loading; encode and decode may run in many threads at once.
@@ -26,9 +34,15 @@ class TextTokenizer {
  public:
   static constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
   static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxStretchesBytes = std::size_t{64} << 20;
 
   // Error kModel (E_IO_*, E_JSON, E_TOK_*) names file and JSON path.
   static TextTokenizer from_file(const std::filesystem::path& tokenizer_json);
+  // From the files of a model's folder: tokenizer.json, else those that the reference converts
+  // (tokenizer_folder.h). Error kModel (E_IO_*, E_JSON*, E_TOK_*).
+  static TextTokenizer from_folder(const std::filesystem::path& folder);
+  // Of parts that were read already.
+  static TextTokenizer from_parts(TokenizerParts parts);
   // `file` is the name in messages.
   static TextTokenizer from_json(std::string_view text, const std::string& file);
 
@@ -41,6 +55,10 @@ class TextTokenizer {
   // E_TOK_BUDGET when the patterns of the file need more than the step budget of this text.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special = true,
                                    SpecialText in_text = SpecialText::kControl) const;
+  // The same of stretches that are one text together: what begins a text (Metaspace's first piece)
+  // or strips white space around a token works across them. Each may have 1 MiB, all 64 MiB.
+  std::vector<std::int32_t> encode(std::span<const TextStretch> stretches,
+                                   bool add_special = true) const;
 
   // Text of the ids, always valid UTF-8 (U+FFFD for broken byte sequences). Ids outside the
   // vocabulary give nothing. Error kGeneral, E_TOK_TEXT_SIZE, when the text exceeds 64 MiB.
@@ -53,6 +71,8 @@ class TextTokenizer {
   bool is_special(std::int32_t id) const;
   // Highest id + 1, added tokens included. Every id below it has a token.
   std::int64_t vocab_size() const;
+  // Keys of the file that are set and change nothing here: "truncation", "padding".
+  std::span<const std::string> without_effect() const;
 
  private:
   struct Parts;

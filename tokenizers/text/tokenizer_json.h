@@ -1,19 +1,22 @@
 // tokenizer.json -> the parts of a TextTokenizer. Everything is checked here, so that the parts
-// hold what they guarantee: ids dense and unique, merges between known tokens, patterns that compile.
+// hold what they guarantee: ids dense and unique, merges between known tokens, patterns that
+// compile.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "engine/core/json.h"
 #include "tokenizers/text/added_tokens.h"
-#include "tokenizers/text/bpe.h"
 #include "tokenizers/text/decoder.h"
 #include "tokenizers/text/normalizer.h"
 #include "tokenizers/text/pre_tokenizer.h"
+#include "tokenizers/text/word_model.h"
 
 namespace tessera {
 
@@ -26,7 +29,7 @@ struct TokenizerParts {
   std::string file;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  BpeModel model;
+  std::unique_ptr<const WordModel> model;
   std::vector<AddedToken> added;   // in the file's order
   AddedTokenFinder raw_finder;     // added tokens that are looked for before normalising
   AddedTokenFinder normal_finder;  // and after it
@@ -34,6 +37,7 @@ struct TokenizerParts {
   std::optional<Decoder> decoder;         // none: tokens are joined by spaces
   std::vector<std::int32_t> added_by_id;  // [vocab_size], index into `added` or -1
   std::unordered_map<std::string, std::int32_t> added_ids;
+  std::vector<std::string> without_effect;  // keys that were read and change nothing
 };
 
 // Limits of one file.
@@ -41,6 +45,11 @@ constexpr std::size_t kMaxTokens = std::size_t{1} << 22;
 constexpr std::size_t kMaxTokenBytes = 4096;
 constexpr std::size_t kMaxComponents = 256;
 constexpr std::size_t kMaxSpecialIds = 1024;
+
+// The same without the checks of the whole: `json` is an object with the fields of tokenizer.json,
+// of which "model" is not read if a model is given.
+TokenizerParts read_tokenizer_parts(const Json& json, const std::string& file,
+                                    std::unique_ptr<const WordModel> model);
 
 // Error kModel, E_JSON* or E_TOK_*, naming file and JSON path.
 TokenizerParts read_tokenizer_json(std::string_view text, const std::string& file);

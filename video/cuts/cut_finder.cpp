@@ -1,46 +1,22 @@
 // Distances of histograms; the histograms themselves come from a module.
 #include "video/cuts/cut_finder.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "engine/core/error.h"
-#include "engine/core/installed.h"
-#include "video/cuts/histogram.h"
+#include "engine/core/index.h"
+#include "video/cuts/compare_module.h"
 
 namespace tessera {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& file, std::string found) {
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = "E_VIDEO_CUTS",
-               .file = file,
-               .expected = "the module that compares frames, next to the program",
-               .found = std::move(found)});
-}
-
-// Loaded once, for the rest of the program.
-HistogramFunction histogram_function() {
-  static const HistogramFunction kLoaded = [] {
-    const std::string file = companion_file(kHistogramModule).string();
-    void* module = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (module == nullptr) fail(file, ::dlerror());
-    void* function = ::dlsym(module, kHistogramFunction);
-    if (function == nullptr) fail(file, "another module");
-    return reinterpret_cast<HistogramFunction>(function);
-  }();
-  return kLoaded;
-}
-
 // Square root of 1 minus the overlap of two distributions.
 double hellinger(const std::vector<float>& a, const std::vector<float>& b) {
   double overlap = 0, sum_a = 0, sum_b = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    overlap += std::sqrt(static_cast<double>(a[i]) * b[i]);
+    overlap += std::sqrt(double{a[i]} * b[i]);
     sum_a += a[i];
     sum_b += b[i];
   }
@@ -51,17 +27,18 @@ double hellinger(const std::vector<float>& a, const std::vector<float>& b) {
 
 bool CutFinder::add(std::span<const std::uint8_t> rgb, std::int64_t width, std::int64_t height) {
   expects(width > 0 && height > 0 && width <= (1 << 20) && height <= (1 << 20) &&
-              rgb.size() == static_cast<std::size_t>(width * height * 3),
+              rgb.size() == to_size(width * height * 3),
           "a whole RGB frame");
   std::vector<float> now(kHistogramLevels * kHistogramLevels * kHistogramLevels);
-  if (histogram_function()(rgb.data(), static_cast<int>(width), static_cast<int>(height),
-                           now.data()) != 0) {
-    fail(kHistogramModule, "a frame that it could not count");
+  static const auto kFunction =
+      reinterpret_cast<HistogramFunction>(compare_function(kHistogramFunction));
+  if (kFunction(rgb.data(), static_cast<int>(width), static_cast<int>(height), now.data()) != 0) {
+    fail_compare(kCompareModule, "a frame that it could not count");
   }
   const bool first = before_.empty();
   distance_ = first ? 0 : hellinger(before_, now);
   before_ = std::move(now);
-  const double mean = frames_ > 1 ? sum_ / static_cast<double>(frames_ - 1) : 0;
+  const double mean = frames_ > 1 ? sum_ / to_double(frames_ - 1) : 0;
   const bool cut = !first && frames_ >= settings_.min_frames && distance_ >= settings_.distance &&
                    distance_ >= settings_.times * mean;
   if (cut) {

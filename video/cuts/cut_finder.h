@@ -1,5 +1,6 @@
 // Where one scene of a video ends and the next begins: frames whose colours are spread otherwise
-// than those of the frame before. Holds two histograms of 128 KiB, whatever the length of the video.
+// than those of the frame before. Holds two histograms of 128 KiB, whatever the length of the
+// video.
 #pragma once
 
 #include <array>

@@ -1,11 +1,11 @@
-// Colour histograms of frames by OpenCV, as a module that is loaded when the first video is cut into
-// scenes: nothing else in the program needs OpenCV, which takes several MiB and milliseconds to
-// load.
+// Colour histograms of frames by OpenCV, as a module that is loaded when the first video is cut
+// into scenes: nothing else in the program needs OpenCV, which takes several MiB and milliseconds
+// to load.
 //
 // Histograms are three-dimensional, 32 levels a channel, of a frame made small, so that noise and
 // small movements change little, and smoothed, so that a colour that drifts over the edge of a
 // level is near what it was.
-#include "video/cuts/histogram.h"
+#include "video/cuts/compare_module.h"
 
 #include <algorithm>
 #include <exception>

@@ -3,22 +3,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/index.h"
 #include "vision/image/preprocess.h"
 
 namespace tessera {
 
 namespace {
 
-double real(std::int64_t value) { return static_cast<double>(value); }
-std::int64_t truncated(double value) { return static_cast<std::int64_t>(value); }
-std::int64_t ceiled(double value) { return static_cast<std::int64_t>(std::ceil(value)); }
-std::int64_t floored(double value) { return static_cast<std::int64_t>(std::floor(value)); }
+double real(std::int64_t value) { return to_double(value); }
+std::int64_t truncated(double value) { return truncate<std::int64_t>(value); }
+std::int64_t ceiled(double value) { return truncate<std::int64_t>(std::ceil(value)); }
+std::int64_t floored(double value) { return truncate<std::int64_t>(std::floor(value)); }
 // Python's round(): halves to even, the default rounding direction.
-std::int64_t rounded(double value) { return static_cast<std::int64_t>(std::nearbyint(value)); }
+std::int64_t rounded(double value) { return truncate<std::int64_t>(std::nearbyint(value)); }
 // Python's int(round(value, 7)) for positive values: a value a hair below a whole number is it.
 std::int64_t truncated_at_7_decimals(double value) {
   const double down = std::floor(value);
-  return static_cast<std::int64_t>(value - down > 1.0 - 0.5e-7 ? down + 1.0 : down);
+  return truncate<std::int64_t>(value - down > 1.0 - 0.5e-7 ? down + 1.0 : down);
 }
 
 void set_resized(PreprocessPlan& plan, std::int64_t width, std::int64_t height) {
@@ -42,10 +43,25 @@ void single_view(const PreprocessPolicy& policy, PreprocessPlan& plan, std::int6
   plan.view_width = plan.view_height = policy.side;
 }
 
+// The reference's cut of the centre: what is too small gets a black margin, the larger half of an
+// odd one before it.
+void cut_centre(const PreprocessPolicy& policy, PreprocessPlan& plan, std::int64_t width,
+                std::int64_t height) {
+  single_view(policy, plan, width, height);
+  if (width < policy.side) plan.left = (policy.side - width + 1) / 2;
+  if (height < policy.side) plan.top = (policy.side - height + 1) / 2;
+}
+
+void plan_resized(const PreprocessPolicy& policy, PreprocessPlan& plan) {
+  const auto of = [&](std::int64_t side) { return side > 0 ? side : policy.side; };
+  cut_centre(policy, plan, of(policy.resize_width), of(policy.resize_height));
+}
+
 void plan_shortest_side(const PreprocessPolicy& policy, PreprocessPlan& plan) {
-  const std::int64_t side = policy.side, w = plan.width, h = plan.height;
+  const std::int64_t side = policy.resize_height > 0 ? policy.resize_height : policy.side;
+  const std::int64_t w = plan.width, h = plan.height;
   const std::int64_t other = truncated(real(side * std::max(w, h)) / real(std::min(w, h)));
-  single_view(policy, plan, w <= h ? side : other, w <= h ? other : side);
+  cut_centre(policy, plan, w <= h ? side : other, w <= h ? other : side);
 }
 
 void plan_longest_side(const PreprocessPolicy& policy, PreprocessPlan& plan) {
@@ -160,6 +176,8 @@ Size tiled_base_size(const PreprocessPolicy& policy, std::int64_t width, std::in
     if (w >= h) return {longest, truncated(real(longest) / aspect)};
     return {truncated(real(longest) * aspect), longest};
   };
+  if (policy.resize_height > 0) return {policy.resize_width, policy.resize_height};
+  if (policy.longest == 0) return {width, height};
   Size out = fit(width, height, policy.longest);
   (width >= height ? out.height : out.width) = even(width >= height ? out.height : out.width);
   out = {std::max<std::int64_t>(out.width, 1), std::max<std::int64_t>(out.height, 1)};
@@ -171,8 +189,10 @@ Size tiled_base_size(const PreprocessPolicy& policy, std::int64_t width, std::in
 
 void plan_tiles(const PreprocessPolicy& policy, PreprocessPlan& plan) {
   const Size base = tiled_base_size(policy, plan.width, plan.height);
-  plan.first_width = base.width;
-  plan.first_height = base.height;
+  if (policy.longest > 0 || policy.resize_height > 0) {
+    plan.first_width = base.width;
+    plan.first_height = base.height;
+  }
   plan.view_width = plan.view_height = policy.side;
   if (!policy.split) {
     set_resized(plan, policy.side, policy.side);
@@ -233,7 +253,7 @@ PreprocessPlan plan_preprocess(const PreprocessPolicy& policy, std::int64_t widt
   switch (policy.mode) {
     case ResizeMode::kStretch:
     case ResizeMode::kPadToSquare:
-      single_view(policy, plan, policy.side, policy.side);
+      plan_resized(policy, plan);
       break;
     case ResizeMode::kShortestSide:
       plan_shortest_side(policy, plan);

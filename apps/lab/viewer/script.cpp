@@ -239,6 +239,7 @@ std::span<const OrderRow> script_orders() {
   static const std::vector<OrderRow> orders = [] {
     std::vector<OrderRow> out(std::begin(kOrders), std::end(kOrders));
     for (const Setting* row : sampling_group().rows) {
+      if (!row->doors.has(Door::kViewer)) continue;
       out.push_back({Order::kSampling, row->shown_word(), "x", "", row->help, row->high});
     }
     return out;

@@ -9,6 +9,7 @@
 #include "engine/backend/cuda/verify_block.cuh"
 #include "engine/backend/row_verifier.h"
 #include "engine/core/dist_math.h"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -22,9 +23,16 @@ struct BlockRow {
   __device__ void drop(int id) const { logits[id] = __uint_as_float(0x7fc00000u); }
 };
 
+// What logits processors make of a row: an edit an id.
+struct BlockEdits {
+  const LogitEdit* edits = nullptr;
+  int count = 0;
+  bool only = false;  // ids without an edit are dropped
+};
+
 // Ids by something that orders them, the largest first, the lowest id among equals.
 __device__ inline Word ranked(std::uint32_t key, int id) {
-  return static_cast<Word>(key) << 32 | static_cast<std::uint32_t>(~id);
+  return Word{key} << 32 | static_cast<std::uint32_t>(~id);
 }
 __device__ inline int id_of(Word rank) {
   return ~static_cast<int>(static_cast<std::uint32_t>(rank));
@@ -48,10 +56,10 @@ __device__ inline float weigh(const BlockRow& row, float largest, VerifyScratch&
   for (int id = verify_thread(); id < row.codes; id += verify_threads()) {
     const float weight = row.has(id) ? fixed_exp(row.logits[id] - largest) : 0.0f;
     row.probs[id] = weight;
-    sum[0] += static_cast<double>(weight);
+    sum[0] += weight;
   }
   fold_lanes(sum, s);
-  const float total = static_cast<float>(sum[0]);
+  const float total = to_float(sum[0]);
   for (int id = verify_thread(); id < row.codes; id += verify_threads()) row.probs[id] /= total;
   return total;
 }
@@ -159,13 +167,29 @@ __device__ inline int first_unsound_id(const float* cond, const float* uncond, i
   return first == 0 ? -1 : id_of(first);
 }
 
+// An edit is of an id that another thread guided, and may be the one that stays.
+__device__ inline void edit_row(const BlockRow& row, const BlockEdits& edits) {
+  for (int id = verify_thread(); edits.only && id < row.codes; id += verify_threads()) row.drop(id);
+  __syncthreads();
+  for (int i = verify_thread(); i < edits.count; i += verify_threads()) {
+    const LogitEdit& edit = edits.edits[i];
+    if (edit.kind == EditKind::kDrop) {
+      row.drop(edit.id);
+    } else {
+      row.logits[edit.id] = edited_logit(row.logits[edit.id], edit);
+    }
+  }
+  __syncthreads();
+}
+
 // All stages. Afterwards every thread sees the whole row.
 __device__ inline void make_dist(const VerifiedDistribution& dist, const float* cond, const float* uncond,
-                                const BlockRow& row, VerifyScratch& s) {
+                                const BlockEdits& edits, const BlockRow& row, VerifyScratch& s) {
   const auto scale = static_cast<float>(dist.guidance);
   for (int id = verify_thread(); id < row.codes; id += verify_threads()) {
     row.logits[id] = uncond != nullptr ? guided_logit(cond[id], uncond[id], scale) : cond[id];
   }
+  if (edits.count > 0) edit_row(row, edits);
   float largest = 0;
   if (dist.temperature == 0) {
     keep_greedy(row, s);

@@ -1,13 +1,14 @@
 #include "engine/decoding/drafters/device_drafts.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 DeviceDrafts::DeviceDrafts(std::unique_ptr<RowVerifier> verifier, const VerifyLimits& limits,
                            std::int64_t window)
     : verifier_(std::move(verifier)), window_(window) {
-  const auto items = static_cast<std::size_t>(limits.items);
+  const auto items = to_size(limits.items);
   batch_.items.reserve(items);
-  batch_.rows.reserve(static_cast<std::size_t>(limits.rows));
+  batch_.rows.reserve(to_size(limits.rows));
   jobs_.reserve(items);
   tokens_.reserve(items);
 }
@@ -36,22 +37,23 @@ void DeviceDrafts::begin() {
 }
 
 // A draft's distribution is kept by its place in the window, which passes of other streams do not move.
-void DeviceDrafts::add(Job& job, const DistributionSettings& dist, std::int64_t cond, std::int64_t uncond) {
+void DeviceDrafts::add(Job& job, const DistributionSettings& dist, std::int64_t cond,
+                       std::int64_t uncond, const RowEdits& edits) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
   VerifiedItem stream = verified_item(dist, *job.random, number, 1);
-  stream.position = static_cast<std::uint32_t>(job.next_position());
+  stream.position = narrow<std::uint32_t>(job.next_position());
   batch_.items.push_back(stream);
   VerifiedRow row = verified_row(dist, number, cond, uncond);
-  row.keep = static_cast<std::int32_t>(static_cast<std::int64_t>(job.item) * window_ +
-                                       static_cast<std::int64_t>(job.window->size()));
+  row.keep = narrow<std::int32_t>(to_index(job.item) * window_ + std::ssize(*job.window));
   batch_.rows.push_back(row);
+  add_edits(batch_, batch_.rows.size() - 1, edits);
   jobs_.push_back(&job);
 }
 
 std::span<const std::int32_t> DeviceDrafts::run(ConstTensorView logits) {
   tokens_.clear();
   if (jobs_.empty()) return tokens_;
-  verifier_->verify({logits, batch_.items, batch_.rows});
+  verifier_->verify({logits, batch_.items, batch_.rows, {}, nullptr, batch_.edits});
   const std::span<const RowRecord> records = verifier_->rows();
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     Job& job = *jobs_[i];
@@ -67,25 +69,27 @@ std::span<const std::int32_t> DeviceDrafts::run(ConstTensorView logits) {
 
 // Nothing is tested: the rows after the first one are notified no drafts.
 void DeviceDrafts::add(const TreeJob<float>& job, const DistributionSettings& dist,
-                       const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond) {
+                       const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond,
+                       FunctionRef<RowEdits(std::int32_t)> edits_of_node) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
   const auto first = static_cast<std::int32_t>(batch_.rows.size());
   batch_.items.push_back({.dist = verified_dist(dist),
-                          .position = static_cast<std::uint32_t>(job.committed.size()),
+                          .position = narrow<std::uint32_t>(job.committed.size()),
                           .first = first,
-                          .rows = static_cast<std::int32_t>(job.wanted.size())});
+                          .rows = narrow<std::int32_t>(job.wanted.size())});
   for (const std::int32_t node : job.wanted) {
     VerifiedRow row = verified_row(dist, number, cond++, uncond++);
     row.place = job.tree->depth(node);
-    const auto forced = grammar.forced(job.committed.size() + static_cast<std::size_t>(row.place));
+    const auto forced = grammar.forced(job.committed.size() + to_size(row.place));
     if (forced) row.forced = *forced;
-    row.keep = static_cast<std::int32_t>(static_cast<std::int64_t>(job.item) * window_) + node;
+    row.keep = narrow<std::int32_t>(to_index(job.item) * window_) + node;
     batch_.rows.push_back(row);
+    if (!forced) add_edits(batch_, batch_.rows.size() - 1, edits_of_node(node));
   }
 }
 
 void DeviceDrafts::keep_dists(std::span<TreeJob<float>> jobs, ConstTensorView logits) {
-  verifier_->verify({logits, batch_.items, batch_.rows});
+  verifier_->verify({logits, batch_.items, batch_.rows, {}, nullptr, batch_.edits});
   const std::span<const RowRecord> records = verifier_->rows();
   std::size_t number = 0;
   for (const TreeJob<float>& job : jobs) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/core/function_ref.h"
 #include "engine/decoding/device_batch.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/trees/tree_dist_source.h"
@@ -36,13 +37,14 @@ class DeviceDrafts {
 
   void begin();
   // The next job, whose next draft is drawn by logit rows `cond` and, under guidance, `uncond`.
-  void add(Job& job, const DistributionSettings& dist, std::int64_t cond, std::int64_t uncond);
+  void add(Job& job, const DistributionSettings& dist, std::int64_t cond, std::int64_t uncond,
+           const RowEdits& edits = {});
   // Draws by the logits [any, codes] on the device, waits, and appends to every window. The ids, -1
   // where a row was broken: that window stays short.
   std::span<const std::int32_t> run(ConstTensorView logits);
   // Distributions of the wanted nodes of a tree, by one logit row each from `cond` and `uncond` on.
   void add(const TreeJob<float>& job, const DistributionSettings& dist, const VocabularyGrammar& grammar,
-           std::int64_t cond, std::int64_t uncond);
+           std::int64_t cond, std::int64_t uncond, FunctionRef<RowEdits(std::int32_t)> edits_of_node);
   // Makes them and tells the trees of all that are not broken; waits.
   void keep_dists(std::span<TreeJob<float>> jobs, ConstTensorView logits);
   const RowVerifier& rows() const { return *verifier_; }

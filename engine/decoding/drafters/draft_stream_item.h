@@ -18,6 +18,7 @@ struct DraftStreamItem {
   VocabularyGrammar grammar;          // of the stream; an id of a code for each logit of the model
   DistributionSettings dist;                    // that drafts are drawn under
   std::vector<std::int32_t> stops;    // nothing is drafted after these
+  std::vector<std::int32_t> processed = {};  // as Stream::processed
   // False: when drafts are first wanted the prompt is read to its end, so that drafts depend on the
   // stream alone. True: DraftLimits::chunk rows a call; until then the stream has no drafts, and
   // under the exact rule its tokens depend, within their distribution, on when that is.

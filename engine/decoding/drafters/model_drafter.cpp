@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/core/index.h"
 #include "engine/decoding/drafters/device_drafts.h"
 #include "engine/decoding/drafters/draft_prompts.h"
 #include "engine/decoding/drafters/draft_stream.h"
 #include "engine/decoding/model_pass.h"
+#include "engine/sampling/processors.h"
 
 namespace tessera {
 
@@ -40,6 +42,7 @@ ModelPass::Limits pass_limits(const DraftLimits& limits) {
 struct ModelDrafter::State {
   struct Slot {
     std::optional<DistributionPipeline<float>> dist;
+    std::optional<LogitProcessors> processors;
     DraftStream stream;  // tokens in the cache, tree nodes apart
     // Logits of the pass: those of the second branch follow those of the first.
     std::int64_t first_logit = 0, logit_rows = 0;
@@ -70,7 +73,9 @@ struct ModelDrafter::State {
   }
   void add_fresh(std::size_t number, bool with_logits);
   bool wants(Job& job);
-  bool read_dist(std::size_t number, std::size_t position, std::int64_t row);
+  RowEdits edits_of(const Job& job);
+  RowEdits edits_of(const TreeJob<float>& job, std::int32_t node);
+  bool read_dist(std::size_t number, std::size_t position, std::int64_t row, const RowEdits& edits);
   void draw(Job& job);
   void draw_on_device();
   bool stops_after(std::size_t number, std::int32_t token) const;
@@ -102,18 +107,17 @@ ModelDrafter::State::State(const TokenModel& draft_model, const DraftLimits& dra
       prompts(draft_model, draft_limits, pass),
       verifier(DeviceDrafts::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
                              draft_limits.window, draft_limits.trees)) {
-  slots.resize(static_cast<std::size_t>(limits.items));
+  slots.resize(to_size(limits.items));
   open.reserve(slots.size());
   drawn.reserve(slots.size());
   answered.reserve(slots.size());
-  heads.reserve(slots.size() * static_cast<std::size_t>(branches_of(limits)));
-  ancestors.reserve(static_cast<std::size_t>(limits.window));
+  heads.reserve(slots.size() * to_size(branches_of(limits)));
+  ancestors.reserve(to_size(limits.window));
   for (Slot& slot : slots) {
-    slot.stream.reserve(static_cast<std::size_t>(limits.tokens),
-                        static_cast<std::size_t>(max_new_rows(limits)));
+    slot.stream.reserve(to_size(limits.tokens), to_size(max_new_rows(limits)));
     if (!limits.trees) continue;
-    slot.node_row.resize(static_cast<std::size_t>(limits.window));
-    slot.asked.reserve(static_cast<std::size_t>(limits.window));
+    slot.node_row.resize(to_size(limits.window));
+    slot.asked.reserve(to_size(limits.window));
   }
 }
 
@@ -154,11 +158,10 @@ void ModelDrafter::State::run(bool fetch) {
 template <typename TokenAt>
 void ModelDrafter::State::follow(std::size_t number, std::size_t known, TokenAt token) {
   Slot& slot = slots[number];
-  const std::size_t same =
-      slot.stream.follow(known, static_cast<std::size_t>(max_new_rows(limits)), token);
+  const std::size_t same = slot.stream.follow(known, to_size(max_new_rows(limits)), token);
   for (std::size_t branch = 0; branch < prompts.branches(number); ++branch) {
     pass.cache().truncate(prompts.sequence(number, branch),
-                          prompts.rows(number, branch) + static_cast<std::int64_t>(same));
+                          prompts.rows(number, branch) + to_index(same));
   }
 }
 
@@ -166,7 +169,7 @@ void ModelDrafter::State::follow(std::size_t number, std::size_t known, TokenAt 
 void ModelDrafter::State::add_fresh(std::size_t number, bool with_logits) {
   Slot& slot = slots[number];
   const std::span<const std::int32_t> fresh = slot.stream.fresh();
-  const auto same = static_cast<std::int64_t>(slot.stream.fed() - fresh.size());
+  const auto same = to_index(slot.stream.fed() - fresh.size());
   for (std::size_t branch = 0; branch < prompts.branches(number); ++branch) {
     pass.add_line(prompts.sequence(number, branch),
                   {.position = prompts.next_place(number, branch) + same,
@@ -180,14 +183,39 @@ void ModelDrafter::State::add_fresh(std::size_t number, bool with_logits) {
   slot.logit_rows = with_logits ? 1 : 0;
 }
 
+// What logits processors make of the row after the drafts so far.
+RowEdits ModelDrafter::State::edits_of(const Job& job) {
+  LogitProcessors& processors = *slots[job.item].processors;
+  if (!processors.on()) return {};
+  std::vector<std::int32_t>& prefix = processors.prefix();
+  const std::span<const std::int32_t> drafts = job.window->tokens();
+  prefix.insert(prefix.end(), job.committed.begin(), job.committed.end());
+  prefix.insert(prefix.end(), drafts.begin(), drafts.end());
+  return processors.edit(job.next_position(), prompts.item(job.item).stops);
+}
+
+// The same after a node of a tree.
+RowEdits ModelDrafter::State::edits_of(const TreeJob<float>& job, std::int32_t node) {
+  LogitProcessors& processors = *slots[job.item].processors;
+  if (!processors.on()) return {};
+  std::vector<std::int32_t>& prefix = processors.prefix();
+  prefix.insert(prefix.end(), job.committed.begin(), job.committed.end());
+  const auto path = static_cast<std::ptrdiff_t>(prefix.size());
+  for (std::int32_t a = node; a > 0; a = job.tree->parent(a)) prefix.push_back(job.tree->token(a));
+  std::reverse(prefix.begin() + path, prefix.end());
+  const std::size_t depth = static_cast<std::size_t>(job.tree->depth(node));
+  return processors.edit(job.committed.size() + depth, prompts.item(job.item).stops);
+}
+
 // The distribution of a position by a logit row; false if the row is broken.
-bool ModelDrafter::State::read_dist(std::size_t number, std::size_t position, std::int64_t row) {
+bool ModelDrafter::State::read_dist(std::size_t number, std::size_t position, std::int64_t row,
+                                    const RowEdits& edits) {
   Slot& slot = slots[number];
   const std::span<const float> cond = pass.logits(row);
   std::span<const float> uncond;
   if (prompts.branches(number) == 2) uncond = pass.logits(row + slot.logit_rows);
   if (first_unsound(cond) || first_unsound(uncond)) return false;
-  slot.dist->process_at(position, cond, uncond);
+  slot.dist->process_at(position, cond, uncond, edits);
   return true;
 }
 
@@ -205,7 +233,7 @@ bool ModelDrafter::State::wants(Job& job) {
 // A broken row of the draft model fails nothing: the window stays short. So it does after a stop.
 void ModelDrafter::State::draw(Job& job) {
   Slot& slot = slots[job.item];
-  if (!read_dist(job.item, job.next_position(), slot.first_logit)) {
+  if (!read_dist(job.item, job.next_position(), slot.first_logit, edits_of(job))) {
     job.want = job.window->size();
     return;
   }
@@ -218,7 +246,8 @@ void ModelDrafter::State::draw_on_device() {
   for (Job* const job : open) {
     const Slot& slot = slots[job->item];
     if (!slot.stream.caught_up()) continue;
-    verifier->add(*job, prompts.item(job->item).dist, slot.first_logit, slot.uncond_logit());
+    verifier->add(*job, prompts.item(job->item).dist, slot.first_logit, slot.uncond_logit(),
+                  edits_of(*job));
     drawn.push_back(job);
   }
   const std::span<const std::int32_t> tokens = verifier->run(pass.device_logits());
@@ -274,30 +303,29 @@ void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
     if (!stops_after(job.item, tree.token(node))) slot.asked.push_back(node);
   }
   if (slot.asked.empty()) return;
-  slot.logit_rows = static_cast<std::int64_t>(slot.asked.size());
+  slot.logit_rows = std::ssize(slot.asked);
   for (std::size_t branch = 0; branch < prompts.branches(job.item); ++branch) {
     const std::int64_t logit = want_logits(pass.rows(), slot.logit_rows);
     if (branch == 0) slot.first_logit = logit;
     for (const std::int32_t node : slot.asked) add_node_row(job.item, branch, tree, node);
   }
   for (const std::int32_t node : slot.asked) {
-    slot.node_row[static_cast<std::size_t>(node)] = slot.node_rows++;
+    nth(slot.node_row, node) = slot.node_rows++;
   }
 }
 
 void ModelDrafter::State::add_node_row(std::size_t number, std::size_t branch,
                                        const DraftTree<float>& tree, std::int32_t node) {
   const Slot& slot = slots[number];
-  const auto fed = static_cast<std::int64_t>(slot.stream.fed());
+  const auto fed = to_index(slot.stream.fed());
   const std::int64_t shared = prompts.rows(number, branch) + fed;
   ancestors.clear();
   for (std::int32_t a = tree.parent(node); a != 0; a = tree.parent(a)) {
-    ancestors.push_back(static_cast<std::int32_t>(shared) +
-                        slot.node_row[static_cast<std::size_t>(a)]);
+    ancestors.push_back(narrow<std::int32_t>(shared) + nth(slot.node_row, a));
   }
   std::reverse(ancestors.begin(), ancestors.end());
   const std::int32_t token = tree.token(node);
-  const auto above = static_cast<std::int64_t>(ancestors.size());
+  const auto above = std::ssize(ancestors);
   pass.add_line(prompts.sequence(number, branch),
                 {.position = prompts.next_place(number, branch) + fed + above,
                  .shared = shared,
@@ -311,7 +339,7 @@ void ModelDrafter::State::keep_dists(const TreeJob<float>& job) {
   for (const std::int32_t node : job.wanted) {
     const std::size_t position =
         job.committed.size() + static_cast<std::size_t>(job.tree->depth(node));
-    if (!read_dist(job.item, position, row++)) continue;
+    if (!read_dist(job.item, position, row++, edits_of(job, node))) continue;
     job.tree->keep_dist(node, slot.dist->probabilities());
   }
 }
@@ -321,7 +349,8 @@ void ModelDrafter::State::keep_dists_on_device() {
   for (const TreeJob<float>& job : answered) {
     const Slot& slot = slots[job.item];
     const DraftStreamItem& item = prompts.item(job.item);
-    verifier->add(job, item.dist, item.grammar, slot.first_logit, slot.uncond_logit());
+    verifier->add(job, item.dist, item.grammar, slot.first_logit, slot.uncond_logit(),
+                  [&](std::int32_t node) { return edits_of(job, node); });
   }
   verifier->keep_dists(answered, pass.device_logits());
 }
@@ -351,13 +380,14 @@ void ModelDrafter::set_stream(std::size_t number, DraftStreamItem item) {
   State& state = *state_;
   expects(number < state.slots.size(), "a slot of the loop");
   expects(item.branches.size() == (item.dist.guided() ? 2u : 1u) &&
-              static_cast<std::int64_t>(item.branches.size()) <= branches_of(state.limits),
+              std::ssize(item.branches) <= branches_of(state.limits),
           "a branch, under guidance two, within the drafter's limits");
-  expects(static_cast<std::int64_t>(item.grammar.codes) == state.model.logit_ids() &&
-              static_cast<std::int64_t>(item.grammar.length()) <= state.limits.tokens,
+  expects(to_index(item.grammar.codes) == state.model.logit_ids() &&
+              to_index(item.grammar.length()) <= state.limits.tokens,
           "the stream fits model and limits");
   state.forget(number);
   state.slots[number].dist.emplace(item.dist, item.grammar);
+  state.slots[number].processors.emplace(item.dist, item.grammar).begin(item.processed);
   state.prompts.tell(number, std::move(item));
 }
 
@@ -444,7 +474,7 @@ std::size_t ModelDrafter::bytes(const ModelConfig& config, std::int64_t logit_id
   return ModelPass::cache_bytes(config, backend, pass) +
          ModelPass::buffer_bytes(config, logit_ids, scratch, backend, pass) +
          (on_device ? verified.bytes(/*distributions=*/false) : 0) +
-         static_cast<std::size_t>(limits.items) * DistributionPipeline<float>::buffer_bytes(logit_ids);
+         to_size(limits.items) * DistributionPipeline<float>::buffer_bytes(logit_ids);
 }
 
 }  // namespace tessera

@@ -33,7 +33,8 @@ void check_item(const JobItem& item) {
   for (const auto& [row, value] : item.settings.entries()) {
     require(value.number >= row->low && value.number <= row->high, "settings are in range");
   }
-  require(!item.kind || *item.kind == "picture" || *item.kind == "video", "kinds are known");
+  require(!item.kind || *item.kind == "image" || *item.kind == "picture" || *item.kind == "video",
+          "kinds are known");
   require(!item.frames || (*item.frames >= 1 && *item.frames <= kMaxVideoFrames),
           "lengths are in range");
   require(!item.fps || (*item.fps >= 1 && *item.fps <= 240), "rates are in range");

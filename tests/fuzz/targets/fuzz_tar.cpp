@@ -4,11 +4,13 @@
 #include <algorithm>
 
 #include "apps/captions/tar_reader.h"
+#include "apps/captions/unpacked_source.h"
 #include "apps/captions/webdataset.h"
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
 #include "tests/fuzz/targets/fuzz_support.h"
 #include "tests/support/memory_source.h"
+#include "tests/support/packed.h"
 #include "tests/support/tar_builder.h"
 
 namespace tessera::fuzz {
@@ -73,6 +75,33 @@ void check_samples(const std::string& bytes) {
     check_error(error);
   }
   require(total <= bytes.size(), "samples hold no more than the file");
+}
+
+// What unpacks at all unpacks to the same bytes in large and in small pieces, within its bound.
+std::string unpack(const std::string& bytes, Packing packing, std::size_t step) {
+  MemorySource packed(bytes);
+  UnpackedSource source(packed, packing, "f");
+  std::string out, piece(step, '\0');
+  try {
+    while (const std::size_t got = source.read(piece.data(), step)) out.append(piece, 0, got);
+  } catch (const Error& error) {
+    check_error(error);
+    out += "!";
+    out += error.info().code;
+  }
+  require(out.size() <= source.size() + step + 20, "no more than the bound");
+  return out;
+}
+
+void check_packed(const std::string& bytes) {
+  for (const Packing packing : {Packing::kGzip, Packing::kZstd}) {
+    const std::string small = unpack(bytes, packing, 7), large = unpack(bytes, packing, 65536);
+    // An error drops the piece it falls into.
+    require(
+        large == small || (large.find('!') != std::string::npos && small.size() >= large.size()),
+        "pieces do not matter");
+    if (large == small) check_members(large);
+  }
 }
 
 // Blocks whose checksum is right: the headers.
@@ -174,6 +203,8 @@ std::vector<std::string> seeds() {
           .file("a.png", "2")
           .end(),
       TarText().header({.name = "b.jpg", .prefix = "some/folder"}, 2).data("xy").end(),
+      gzip_of(TarText().file("a.jpg", "picture").end()) + gzip_of(""),
+      zstd_of(TarText().file("a.jpg", "picture").end()) + std::string(8, '\0'),
   };
 }
 
@@ -189,6 +220,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string bytes(tessera::fuzz::as_text(data, size));
   tessera::fuzz::check_members(bytes);
   tessera::fuzz::check_samples(bytes);
+  tessera::fuzz::check_packed(bytes);
   return 0;
 }
 

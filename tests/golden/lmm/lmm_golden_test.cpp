@@ -4,15 +4,18 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/core/io.h"
+#include "engine/families/generation_defaults.h"
+#include "engine/sampling/sampling_settings.h"
 #include "tests/golden/lmm/parity.h"
 #include "tests/support/tiny_lmm.h"
 
 namespace tessera::lmm_golden_test {
 namespace {
 
-struct Prompt {
+struct LmmPrompt {
   std::string prefix;  // of its recordings
   int images;
   const PreprocessPolicy* policy = nullptr;  // of the images; null = of one alone
@@ -38,7 +41,7 @@ class Lmm : public ::testing::Test {
     expect_same_pixels(got, tiny.floats(prefix + "pixel_values"));
   }
 
-  static PromptRows build(const TinyLmm& tiny, const Prompt& prompt) {
+  static PromptRows build(const TinyLmm& tiny, const LmmPrompt& prompt) {
     std::vector<PreprocessedImage> prepared;
     std::vector<PromptImage> visual;
     const PreprocessPolicy& policy =
@@ -52,7 +55,7 @@ class Lmm : public ::testing::Test {
     return build_prompt(*tiny.text, ids, tiny.spec.describe->image_id, std::move(visual));
   }
 
-  static void expect_parity(const TinyLmm& tiny, const Prompt& prompt) {
+  static void expect_parity(const TinyLmm& tiny, const LmmPrompt& prompt) {
     SCOPED_TRACE(prompt.prefix.empty() ? "main" : prompt.prefix);
     PromptRows rows = build(tiny, prompt);
     expect_rows_parity(tiny, std::move(rows), prompt.prefix);
@@ -116,6 +119,36 @@ TEST_F(Lmm, SmolVlmWithoutTiles) {
   const DescribeSpec& single = *whole.describe;
   EXPECT_EQ(&single.policy_of(1), &single.policy_of(2));
   expect_parity(tiny, {"single.", 2, &single.policy});
+}
+
+// assets/recipes/fixtures_processors.py: generate() under configurations of logits processors, which
+// count the ids that stand for visual tokens.
+TEST_P(LmmFamily, WritesTheTextsOfLogitsProcessors) {
+  const std::filesystem::path path =
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/golden/processors/texts.json";
+  const Json golden = parse_json(read_file(path, 1 << 20), path.string());
+  const TinyLmm tiny(GetParam());
+  int texts = 0;
+  for (const Json& text : golden.at("texts")) {
+    if (text.at("family") != GetParam()) continue;
+    const auto prefix = text.at("prompt").get<std::string>();
+    const Json& config = text.at("config");
+    const SettingValues chosen = read_processors(JsonReader(config, "generation_config.json"),
+                                                 tiny.spec.model.vocab);
+    constexpr std::size_t kNewTokens = 12;
+    PromptRows rows = build(tiny, {prefix, prefix.empty() ? 2 : 0});
+    const auto written = greedy(*tiny.text, std::move(rows), kNewTokens, [&](Stream& stream) {
+      stream.dist = settle_dist({.temperature = 0}, chosen);
+      stream.stops = text.at("stops").get<std::vector<std::int32_t>>();
+      stream.processed = tiny.ints(prefix + "input_ids");
+    });
+    EXPECT_EQ(written, text.at("tokens").get<std::vector<std::int32_t>>())
+        << prefix << config.dump();
+    ++texts;
+  }
+  const std::set<std::string> recorded = {"llava-1.5", "llava-next", "qwen2-vl",
+                                          "qwen2.5-vl", "idefics3", "smolvlm"};
+  EXPECT_GE(texts, recorded.contains(GetParam()) ? 5 : 0);
 }
 
 // What the checks above would not see would not be checked.

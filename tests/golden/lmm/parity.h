@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "engine/decoding/method_parts.h"
 #include "tests/support/device_values.h"
@@ -44,19 +45,48 @@ inline void expect_same_pixels(const std::vector<float>& got, const std::vector<
   EXPECT_EQ(off, 0u) << "of " << want.size() << " numbers are off by more than one float";
 }
 
-inline std::vector<std::int32_t> greedy(const TinyLmm& tiny, PromptRows rows, std::size_t count) {
+inline std::vector<std::int32_t> greedy(const StreamModel& text, PromptRows rows, std::size_t count,
+                                        const std::function<void(Stream&)>& change = {}) {
   struct Keep final : StreamListener {
     std::vector<std::int32_t> tokens;
     void on_done(std::size_t, StreamResult&& result) override { tokens = result.tokens; }
   } keep;
   const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
-  StreamLoop loop(*tiny.text,
-                  text_limits(*tiny.text, 64, {.items = 1, .prompt_rows = 256, .budget = 64}),
+  StreamLoop loop(text, text_limits(text, 64, {.items = 1, .prompt_rows = 256, .budget = 64}),
                   parts.parts());
-  loop.add(greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place, nullptr,
-                       static_cast<std::int64_t>(count)));
+  Stream stream = greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place, nullptr,
+                              static_cast<std::int64_t>(count));
+  if (change) change(stream);
+  loop.add(std::move(stream));
   while (!loop.idle()) loop.step(keep);
   return keep.tokens;
+}
+
+// Hidden state of the last row and logits of the last four.
+struct LastRows {
+  std::vector<float> hidden, logits;
+};
+
+inline LastRows last_rows(Backend& backend, const StreamModel& text, const PromptRows& rows) {
+  const ModelConfig& config = text.config().transformer;
+  const auto total = static_cast<std::int64_t>(rows.places.size());
+  KvCache cache(backend, {config.layers, config.kv_heads, config.head_dim, total, 1});
+  Arena arena = make_arena(backend, text.scratch_bytes(total) + 4096);
+  Tensor hidden = backend.allocate(DType::kF32, rows.rows.shape());
+  std::vector<std::int64_t> positions;
+  for (const auto& place : rows.places) positions.push_back(place[0]);
+  const std::vector<std::int32_t> sequences(rows.places.size(), 0);
+  text.transformer().forward({.rows = rows.rows.view(),
+                              .sequences = sequences,
+                              .positions = positions,
+                              .places = rows.places},
+                             cache, arena, hidden.view());
+  const std::vector<float> all = from_device(backend, hidden.view());
+  Tensor logits = backend.allocate(DType::kF32, Shape{4, text.config().vocab});
+  text.logits({DType::kF32, Shape{4, config.width},
+               hidden.view().f32() + (total - 4) * config.width, backend.device()},
+              arena, logits.view());
+  return {{all.end() - config.width, all.end()}, from_device(backend, logits.view())};
 }
 
 // `at`: in front of the recorded names.
@@ -78,31 +108,11 @@ inline void expect_rows_parity(const TinyLmm& tiny, PromptRows rows, const std::
   if (tiny.has(at + "rope_delta")) {
     EXPECT_EQ(rows.next_place, static_cast<std::int64_t>(count) + tiny.ints(at + "rope_delta")[0]);
   }
-  // Hidden state of the last row and logits of the last four.
-  const ModelConfig& config = tiny.spec.model.transformer;
-  const auto total = static_cast<std::int64_t>(count);
-  KvCache cache(*tiny.backend, {config.layers, config.kv_heads, config.head_dim, total, 1});
-  Arena arena = make_arena(*tiny.backend, tiny.text->scratch_bytes(total) + 4096);
-  Tensor hidden = tiny.backend->allocate(DType::kF32, rows.rows.shape());
-  std::vector<std::int64_t> positions;
-  for (const auto& place : rows.places) positions.push_back(place[0]);
-  const std::vector<std::int32_t> sequences(count, 0);
-  tiny.text->transformer().forward({.rows = rows.rows.view(),
-                                    .sequences = sequences,
-                                    .positions = positions,
-                                    .places = rows.places},
-                                   cache, arena, hidden.view());
-  const std::vector<float> all = from_device(*tiny.backend, hidden.view());
-  EXPECT_LT(worst_relative({all.end() - config.width, all.end()}, tiny.floats(at + "hidden")),
-            1e-5);
-  Tensor logits = tiny.backend->allocate(DType::kF32, Shape{4, tiny.spec.model.vocab});
-  tiny.text->logits({DType::kF32, Shape{4, config.width},
-                     hidden.view().f32() + (total - 4) * config.width, tiny.backend->device()},
-                    arena, logits.view());
-  EXPECT_LT(worst_relative(from_device(*tiny.backend, logits.view()), tiny.floats(at + "logits")),
-            1e-5);
+  const LastRows last = last_rows(*tiny.backend, *tiny.text, rows);
+  EXPECT_LT(worst_relative(last.hidden, tiny.floats(at + "hidden")), 1e-5);
+  EXPECT_LT(worst_relative(last.logits, tiny.floats(at + "logits")), 1e-5);
   const std::vector<std::int32_t> want = tiny.ints(at + "greedy");
-  EXPECT_EQ(greedy(tiny, std::move(rows), want.size()), want);
+  EXPECT_EQ(greedy(*tiny.text, std::move(rows), want.size()), want);
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 
 #include "apps/captions/text_forms.h"
 #include "tests/support/fault_scope.h"
+#include "tests/support/packed.h"
 #include "tests/support/tar_builder.h"
 #include "tests/support/temp_folder.h"
 
@@ -133,6 +134,21 @@ TEST_F(Inputs, Shards) {
   list = items({shard, make("t.tar", tar)});
   EXPECT_EQ(list.at(0).key, "s/c/0");
   EXPECT_EQ(list.at(4).key, "t/c/0");
+}
+
+TEST_F(Inputs, CompressedShards) {
+  const std::string tar = TarText().file("c/0.jpg", "pic").file("1.png", "a").end();
+  const auto list = items({make("s.tar.gz", gzip_of(tar)), make("t.TGZ", gzip_of(tar)),
+                           make("u.1.tar.zst", zstd_of(tar)), make("v.tzst", gzip_of(tar))});
+  EXPECT_EQ(ids(list),
+            "s.tar.gz/c/0 s.tar.gz/1 t.TGZ/c/0 t.TGZ/1 u.1.tar.zst/c/0 u.1.tar.zst/1 "
+            "v.tzst!E_TAR_MAGIC");
+  EXPECT_EQ(list[0].image.bytes, "pic");
+  EXPECT_EQ(list[0].path, (folder_ / "s.tar.gz/c/0.jpg").string());
+  EXPECT_EQ(list[0].key, "s/c/0") << "as of s.tar";
+  EXPECT_EQ(list[1].directory, "s");
+  EXPECT_EQ(list[2].key, "t/c/0");
+  EXPECT_EQ(list[4].key, "u_1/c/0");
 }
 
 TEST_F(Inputs, ACutShardKeepsWhatIsWholeAndTheRestGoesOn) {

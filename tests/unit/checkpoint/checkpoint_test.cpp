@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include "engine/checkpoint/non_finite.h"
+#include "engine/checkpoint/tensor_kinds.h"
+#include "engine/core/storage.h"
 #include "tests/support/fault_scope.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
@@ -165,6 +168,43 @@ TEST(Checkpoint, ChoosesTheFileOfAFolder) {
   EXPECT_NE(Checkpoint::open(folder.path()).find("z"), nullptr);
 }
 
+TEST(Checkpoint, AGitLfsPointerIsNamed) {
+  const TempFolder folder;
+  for (const char* name : {"model.safetensors", "pytorch_model.bin"}) {
+    std::ofstream(folder / name) << "version https://git-lfs.github.com/spec/v1\n"
+                                 << "oid sha256:" << std::string(64, 'a') << "\nsize 4096\n";
+    try {
+      Checkpoint::open(folder / name);
+      ADD_FAILURE() << "read";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().code, "E_CKPT_POINTER");
+      EXPECT_NE(std::string(error.what()).find("git lfs pull"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Checkpoint, TensorsOfOtherToolsAreExplained) {
+  const auto explanation = [](const char* name) {
+    std::map<std::string, Tensor> tensors;
+    tensors.emplace(name, Tensor::host(DType::kF32, {1}));
+    tensors.emplace("model.norm.weight", Tensor::host(DType::kF32, {1}));
+    return explained(Checkpoint::from_tensors("made up", std::move(tensors)), "2 missing");
+  };
+  const std::string stem = "model.layers.0.self_attn.q_proj";
+  const std::pair<const char*, const char*> kinds[] = {
+      {".g_idx", "GPTQ"},           {".qzeros", "AWQ"},
+      {".SCB", "bitsandbytes"},     {".weight.quant_state.bitsandbytes__nf4", "4 bits"},
+      {".weight_scale_inv", "FP8"}, {".weight_packed", "compressed-tensors"},
+      {".lora_A.weight", "LoRA"}};
+  for (const auto& [leaf, kind] : kinds) {
+    const std::string text = explanation((stem + leaf).c_str());
+    EXPECT_NE(text.find(kind), std::string::npos) << text;
+    EXPECT_TRUE(text.ends_with(": 2 missing")) << text;
+  }
+  EXPECT_NE(explanation("module.model.a.weight").find("module."), std::string::npos);
+  EXPECT_EQ(explanation("model.a.weight"), "2 missing");
+}
+
 TEST(Checkpoint, NoticesAFileThatChangedWhileOpen) {
   TempFolder folder;
   const fs::path path = folder / "m.safetensors";
@@ -223,8 +263,15 @@ TEST(NonFinite, AgreesWithIsfinite) {
               !std::isfinite(bf16_to_float(half)));
     ASSERT_FALSE(find_non_finite({DType::kI16, {1}, &half, {}}));
   }
-  for (const double value : {0.0, 1e308, -1e-310, double{NAN}, double{INFINITY}}) {
-    EXPECT_EQ(find_non_finite({DType::kF64, {1}, &value, {}}).has_value(), !std::isfinite(value));
+  // f64 is read as f32.
+  constexpr double kMost = std::numeric_limits<float>::max();
+  for (const double value : {0.0, kMost, -kMost * (1 + 1e-9), -1e-310}) {
+    EXPECT_FALSE(find_non_finite({DType::kF64, {1}, &value, {}})) << value;
+    EXPECT_TRUE(std::isfinite(widened({DType::kF64, {1}, &value, {}}).f32()[0])) << value;
+  }
+  for (const double value : {1e308, kMost * (1 + 1e-7), double{NAN}, -double{INFINITY}}) {
+    EXPECT_TRUE(find_non_finite({DType::kF64, {1}, &value, {}})) << value;
+    EXPECT_FALSE(std::isfinite(widened({DType::kF64, {1}, &value, {}}).f32()[0])) << value;
   }
 }
 

@@ -76,8 +76,10 @@ TEST(Storage, StridesReadWhatLooseReadsDo) {
     // Any bits will do that are numbers: halves of small integers as 16 bits of each type.
     std::vector<std::uint16_t> halves;
     for (int i = 0; i < 60; ++i) halves.push_back(static_cast<std::uint16_t>(0x3c00 + 16 * i));
-    const void* memory = type.block_bytes == 4 ? static_cast<const void*>(given.data())
-                                               : static_cast<const void*>(halves.data());
+    const std::vector<double> wide(given.begin(), given.end());
+    const void* memory = type.block_bytes == 8   ? static_cast<const void*>(wide.data())
+                         : type.block_bytes == 4 ? static_cast<const void*>(given.data())
+                                                 : static_cast<const void*>(halves.data());
     const ConstTensorView view{type.dtype, {60}, memory, {}};
     for (const std::int64_t step : {1, 3, 9}) {
       std::vector<float> together(6), one(1);
@@ -95,7 +97,7 @@ TEST(Storage, StridesReadWhatLooseReadsDo) {
 TEST(StorageDeathTest, OtherTypesEndTheProgram) {
   EXPECT_FALSE(is_storage(DType::kI32));
   EXPECT_FALSE(is_storage(DType::kF16));
-  EXPECT_DEATH(storage_of(DType::kI32), "weights are f32, bf16 or f16");
+  EXPECT_DEATH(storage_of(DType::kI32), "weights are f32, f16, bf16 or f64");
   EXPECT_DEATH(kept_storage(DType::kF16), "weights are stored as f32 or bf16");
 }
 

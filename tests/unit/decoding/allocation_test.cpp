@@ -66,9 +66,10 @@ std::int64_t count_allocations(bool plant_one) {
 
 // The same with drafts of every kind that needs no table or model, under a controller.
 std::int64_t count_speculative_allocations(const DecodeMethod& method,
-                                           const char* model = "test:tiny") {
+                                           const char* model = "test:tiny",
+                                           bool processed = false) {
   const TinyRun tiny(2, model);
-  std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  std::vector<Stream> items = processed ? processed_items(tiny, 3) : first_items(tiny, 3);
   items[1].traced = true;
   const DecodeAids aids{.grammar = tiny.model.config().grammar()};
   const OwnedParts<float, KeyedRandom> owned(method, aids);
@@ -116,6 +117,16 @@ TEST(StreamLoop, NothingIsAllocatedBetweenPassesThatBranch) {
       method.tree = tree;
       method.rule = rule_of_tree(tree);
       EXPECT_EQ(count_speculative_allocations(method, model), 0) << tree << " on " << model;
+    }
+  }
+}
+
+TEST(StreamLoop, NothingIsAllocatedForLogitsProcessors) {
+  for (const char* model : {"test:tiny", "test:rows"}) {
+    const DecodeAids aids{.grammar = TinyRun(1, model).model.config().grammar()};
+    for (const char* name : {"plain", "gumbel", "sjd", "coupled", "tree", "gumbel-tree", "rows"}) {
+      const DecodeMethod method = settle_method(decode_method(name), aids, 64);
+      EXPECT_EQ(count_speculative_allocations(method, model, true), 0) << name << " on " << model;
     }
   }
 }

@@ -50,6 +50,77 @@ INSTANTIATE_TEST_SUITE_P(All, EveryRule,
                          ::testing::ValuesIn(rule_names().begin(), rule_names().end()),
                          [](const auto& rule) { return std::string(rule.param); });
 
+// Penalties, bans and forced tokens are functions of what stands before a position: no draft changes
+// what comes of them. Without the processors the images are others.
+template <typename Real>
+void expect_processed(double tolerance) {
+  int felt = 0;
+  double worst = 0;
+  for (unsigned number = 0; number < 20; ++number) {
+    TableModel<Real> model = processed_table<Real>(number);
+    model.total = model.vocabulary == 2 ? 5 : 4;
+    const DecodeAids aids = aids_for(model.vocabulary);
+    const auto truth = product_dist(model);
+    TableModel<Real> without = model;
+    without.dist = table<Real>(number).dist;
+    felt += total_variation(product_dist(without), truth) > 0.02 ? 1 : 0;
+    for (const std::string_view drafter : drafter_names()) {
+      for (const std::string_view redraft_policy : redraft_names()) {
+        for (const std::string_view rule : {"exact", "gumbel"}) {
+          if (drafter == "none" && redraft_policy != "drop") continue;
+          const std::int64_t window = 3 + number % 3;
+          const DecodeMethod method = combine(drafter, redraft_policy, rule, window);
+          const double gap = total_variation(output_dist(model, method, aids), truth);
+          worst = std::max(worst, gap);
+          ASSERT_LT(gap, tolerance) << "table " << number << ' ' << drafter << ' '
+                                    << redraft_policy << ' ' << rule << " window " << window;
+        }
+      }
+    }
+  }
+  EXPECT_GE(felt, 18) << "tables that feel their processors";
+  std::cout << "processors: worst total variation " << worst << '\n';
+}
+
+TEST(Enumeration, LogitsProcessorsKeepTheDistributionInDouble) { expect_processed<double>(1e-12); }
+TEST(Enumeration, LogitsProcessorsKeepTheDistributionInFloat) { expect_processed<float>(1e-6); }
+
+TEST(Enumeration, EveryLosslessRuleKeepsTheDistributionWithLogitsProcessors) {
+  for (unsigned number = 0; number < 20; number += 3) {
+    const TableModel<double> model = processed_table<double>(number);
+    const DecodeAids aids = aids_for(model.vocabulary);
+    const auto truth = product_dist(model);
+    for (const std::string_view rule : rule_names()) {
+      for (const std::string_view redraft_policy : redraft_names()) {
+        DecodeMethod method = combine("neighbour-law", redraft_policy, rule, 4);
+        set_lossless(method);
+        ASSERT_LT(total_variation(output_dist(model, method, aids), truth), 1e-12)
+            << "table " << number << ' ' << redraft_policy << ' ' << rule;
+      }
+    }
+  }
+}
+
+// Row ends count among what stands, and are none of the ids that processors change.
+TEST(Enumeration, LogitsProcessorsKeepTheDistributionOfRowsWithEnds) {
+  for (unsigned number = 0; number < 20; ++number) {
+    TableModel<double> model = processed_table<double>(number);
+    model.rows = VocabularyGrammar{
+        .codes = model.vocabulary, .rows = 2, .columns = 2, .row_end = true, .image_end = true};
+    const VocabularyGrammar grammar = model.grammar();
+    const auto truth = dist_with_ends(model, grammar.length(), [&](std::size_t position) {
+      return grammar.forced(position).value_or(-1);
+    });
+    for (const std::string_view drafter : {"uniform", "left", "neighbour-law"}) {
+      for (const std::string_view redraft_policy : redraft_names()) {
+        const DecodeMethod method = combine(drafter, redraft_policy, "exact", 4);
+        ASSERT_LT(total_variation(output_dist(model, method, aids_for(grammar)), truth), 1e-12)
+            << "table " << number << ' ' << drafter << ' ' << redraft_policy;
+      }
+    }
+  }
+}
+
 TEST(Drafters, DraftFromTheCodesThatWereWritten) {
   const std::vector<std::int32_t> codes = {1, 2, 3, 0, 2, 0, 1, 2};
   EXPECT_EQ(first_draft(combine("left", "drop", "exact", 2), codes), 2);

@@ -71,6 +71,21 @@ TEST_P(EqualityRule, IsPlainDecodingTokenForToken) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, EqualityRule, ::testing::Values(1, 2, 3));
 
+TEST(MethodEquality, LogitsProcessorsChangeNoDraftedImage) {
+  const TinyRun tiny;
+  const std::vector<Stream> items = processed_items(tiny, 3);
+  const std::vector<Tokens> truth = tokens_of(tiny.run(items));
+  EXPECT_NE(truth, tokens_of(tiny.run(first_items(tiny, 3)))) << "the processors change something";
+  EXPECT_EQ(truth[0][0], 3);
+  std::size_t turn = 0;
+  for (const Pair& pair : drafting_pairs()) {
+    const DecodeMethod method = combine(pair.drafter, pair.redraft_policy, "gumbel", 3 + turn++ % 9);
+    ASSERT_EQ(tokens_of(tiny.run_method(items, method)), truth) << named(method);
+    const std::size_t one = turn % items.size();
+    ASSERT_EQ(tiny.run_method({items[one]}, method)[0].tokens, truth[one]) << named(method);
+  }
+}
+
 // Draw for draw: the same tokens in the same passes with the same tests.
 TEST(MethodEquality, RulesSetToBeExactAreExact) {
   const TinyRun tiny;

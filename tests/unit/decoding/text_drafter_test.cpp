@@ -127,6 +127,50 @@ TEST(TextDrafts, TheTargetAsItsOwnDraftIsAlwaysRight) {
   }
 }
 
+// Processors that read prompt, stops and length, and a draft model that has them too.
+TEST(TextDrafts, LogitsProcessorsAreTheDraftModelsToo) {
+  const SmallText small = small_text();
+  const std::vector<Question> list = questions(small.model, 9);
+  const auto processed = [&](std::size_t i) {
+    Stream item = item_of(small.model, list[i]);
+    item.processed = list[i].prompt;
+    item.dist.repetition_penalty = 1.6;
+    item.dist.no_repeat_ngram = 3;
+    item.dist.min_new_tokens = 5;
+    item.dist.min_length = 20;
+    item.dist.bad_words = "3,9 4";  // 3 is a stop of some
+    item.dist.forced_eos = "25,17";
+    return item;
+  };
+  std::vector<Stream> items;
+  for (std::size_t i = 0; i < list.size(); ++i) items.push_back(processed(i));
+  const Results truth = write(small.model, items, small.model, [](std::size_t) { return std::nullopt; },
+                              {.window = 1});
+  EXPECT_NE(truth.at(0).tokens, plain(small.model, list).at(0).tokens);
+  for (const std::int64_t window : {2, 5, 9}) {
+    const auto told = [&](std::size_t i) {
+      const Stream item = processed(i);
+      DraftStreamItem out = draft_of(item, kVocab, static_cast<std::size_t>(item.max_tokens));
+      out.processed = item.processed;
+      return out;
+    };
+    for (const char* rule : {"gumbel", "exact"}) {
+      const Results done = write(small.model, items, small.model, told,
+                                 {.items = 2, .window = window, .rule = rule});
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        ASSERT_EQ(done.at(i).tokens, truth.at(i).tokens) << rule << ' ' << window << ' ' << i;
+        EXPECT_EQ(done.at(i).passes, fewest(truth.at(i).tokens.size(), window))
+            << rule << ", window " << window << ", text " << i;
+        const Tokens& text = done.at(i).tokens;
+        ASSERT_GE(text.size(), 5u);
+        if (static_cast<std::int64_t>(text.size()) == list[i].max_tokens) {
+          EXPECT_TRUE(text.back() == 25 || text.back() == 17) << i;
+        }
+      }
+    }
+  }
+}
+
 // How many passes a text takes whose drafts come of whole passes over the draft's prompt, what
 // stands and what is drafted, without any cache; `own` is the question as the draft is asked.
 std::int64_t passes_by_hand(const Tokens& text, const StreamModel& draft, const Question& own,

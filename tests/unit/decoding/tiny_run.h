@@ -84,6 +84,21 @@ inline std::vector<Stream> first_items(const TinyRun& tiny, int count) {
   return out;
 }
 
+// The same with logits processors.
+inline std::vector<Stream> processed_items(const TinyRun& tiny, int count) {
+  std::vector<Stream> out = first_items(tiny, count);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    DistributionSettings& dist = out[i].dist;
+    if (i % 3 != 2) dist.repetition_penalty = 1.3;
+    if (i % 3 != 1) dist.no_repeat_ngram = 2;
+    if (i % 3 == 1) dist.frequency_penalty = 0.4;
+    if (i % 3 == 2) dist.presence_penalty = 1.5;
+    dist.bad_words = "5,7 8";
+    dist.forced_tokens = "3";
+  }
+  return out;
+}
+
 inline std::vector<Tokens> tokens_of(const std::vector<StreamResult>& results) {
   std::vector<Tokens> out;
   for (const StreamResult& result : results) {

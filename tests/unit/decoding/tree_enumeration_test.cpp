@@ -84,6 +84,38 @@ class EveryTree : public ::testing::TestWithParam<std::string_view> {};
 TEST_P(EveryTree, KeepsTheDistributionInDouble) { expect_lossless<double>(GetParam(), 20, 1e-12); }
 TEST_P(EveryTree, KeepsTheDistributionInFloat) { expect_lossless<float>(GetParam(), 6, 1e-6); }
 
+// Each node has the prefix of its own path. Without a source the candidates are those of the last
+// pass; with one they come of rows that no processor changed.
+TEST_P(EveryTree, KeepsTheDistributionWithLogitsProcessors) {
+  Seen seen{std::string(GetParam()) + ", processed"};
+  std::size_t turn = 0;
+  for (unsigned number = 0; number < 20; ++number) {
+    TableModel<double> model = processed_table<double>(number);
+    if (many_paths(GetParam()) && number % 3 != 0) continue;
+    model.total = model.vocabulary == 2 && !many_paths(GetParam()) ? 5 : 4;
+    if (model.vocabulary == 3 && many_paths(GetParam())) model.total = 3;
+    const auto truth = product_dist(model);
+    for (const std::string_view redraft_policy : kKeepingRedrafts) {
+      const std::string_view drafter = ++turn % 2 == 0 ? "uniform" : "neighbour-law";
+      const DecodeMethod method = combine_tree(GetParam(), drafter, redraft_policy, {4, 2, 2});
+      const double own = total_variation(
+          tree_dist<double>(model, method, nullptr, {.watch = &seen.watch}), truth);
+      seen.gap(own);
+      ASSERT_LT(own, 1e-12) << "table " << number << ", " << named(method);
+    }
+    TableModel<double> guide = table<double>(number + 1);
+    guide.vocabulary = model.vocabulary;
+    guide.total = model.total;
+    guide.dist = {};
+    TableDistributions<double> source(guide, false);
+    const DecodeMethod method = combine_tree(GetParam(), "uniform", "drop", {4, 2, 2});
+    const double given = total_variation(
+        tree_dist<double>(model, method, &source, {.watch = &seen.watch}), truth);
+    seen.gap(given);
+    ASSERT_LT(given, 1e-12) << "table " << number << " with a source, " << named(method);
+  }
+}
+
 // Growth that looks at drafts deeper in the tree must not tell by the number of siblings what they
 // are: they stay for the next pass, and so does the noise they were drawn with.
 TEST_P(EveryTree, KeepsTheDistributionWhereDraftsStay) {

@@ -81,6 +81,21 @@ TEST_P(TreeEquality, IsPlainDecodingTokenForToken) {
   EXPECT_LT(fewest, most * 9 / 10) << "candidates were hardly ever right";
 }
 
+TEST(TreeEquality, LogitsProcessorsFollowEachNodesPath) {
+  const TinyRun tiny;
+  const std::vector<Stream> items = processed_items(tiny, 3);
+  const std::vector<Tokens> truth = tokens_of(tiny.run(items));
+  std::size_t turn = 0;
+  for (const std::int64_t width : {1, 2, 3}) {
+    for (const std::int64_t window : {5, 12}) {
+      const std::string_view drafter = drafter_names()[1 + turn % (drafter_names().size() - 1)];
+      const DecodeMethod method =
+          combine_tree("gumbel", drafter, kKeepingRedrafts[turn++ % 3], {window, width, 3});
+      ASSERT_EQ(tokens_of(run_tree(tiny, items, method)), truth) << named(method);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, TreeEquality, ::testing::Values(1, 2, 3));
 
 // --- a tree of one candidate is the chain -----------------------------------------------------

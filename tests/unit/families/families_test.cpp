@@ -91,10 +91,12 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"port", "/text_config/rms_norm_eps", "-1e-6", "rms_norm_eps"},
         Bad{"port", "/text_config/rope_theta", "0", "rope_theta"},
         Bad{"port", "/text_config/rope_scaling", R"({"rope_type": "yarn"})", "rope_scaling"},
-        Bad{"port", "/text_config/rope_parameters", R"({"rope_type": "yarn"})", "rope_type"},
+        Bad{"port", "/text_config/rope_parameters", R"({"rope_type": "ntk"})", "rope_type"},
         Bad{"port", "/text_config/rope_parameters", R"({"rope_type": "llama3"})", "factor"},
         Bad{"port", "/text_config/hidden_act", R"("gelu")", "hidden_act"},
-        Bad{"port", "/text_config/attention_bias", "true", "attention_bias"},
+        Bad{"port", "/text_config/attention_bias", "7", "attention_bias"},
+        Bad{"port", "/text_config/mlp_bias", "1", "mlp_bias"},
+        Bad{"port", "/quantization_config", R"({"quant_method": "gptq"})", "quantization_config"},
         Bad{"port", "/text_config/model_type", R"("qwen2")", "text_config.model_type"},
         Bad{"port", "/text_config/max_position_embeddings", "64", "num_patches"},
         Bad{"port", "/vq_config/num_embeddings", "1048577", "num_embeddings"},
@@ -312,6 +314,45 @@ TEST(Families, TheModelCardNamesTheLicence) {
     put_file(folder / "README.md", text);
     EXPECT_EQ(load_model_spec(folder.path()).licence, plain) << text;
   }
+}
+
+// Folders that other tools made of a model, under either use.
+TEST(Families, QuantisedFoldersAndAdaptersAreNamed) {
+  const auto refused = [](const TempFolder& folder, ModelUse use) {
+    try {
+      load_model_spec(folder.path(), {.use = use});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 4);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  for (const ModelUse use : {ModelUse::kGenerate, ModelUse::kDescribe, ModelUse::kAll}) {
+    const TempFolder quantised, adapter;
+    Json config = port_config();
+    config["vision_config"] = Json::object();
+    config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}};
+    put_file(quantised / "config.json", config.dump());
+    EXPECT_NE(refused(quantised, use).find("quantised by awq, 4 bits"), std::string::npos)
+        << refused(quantised, use);
+    put_file(adapter / "adapter_config.json", R"({"base_model_name_or_path": "some/model"})");
+    EXPECT_NE(refused(adapter, use).find("a LoRA adapter of some/model"), std::string::npos)
+        << refused(adapter, use);
+  }
+}
+
+// What makes a bias is the class: Mistral reads neither key.
+TEST(Families, BiasesAreTensorsWhereTheConfigurationAsksForThem) {
+  Json config = port_config();
+  const std::size_t plain = parse_family_config(config.dump(), "c").tensors.size();
+  const auto layers = static_cast<std::size_t>(
+      parse_family_config(config.dump(), "c").model.transformer.layers);
+  config["text_config"]["attention_bias"] = true;
+  EXPECT_EQ(parse_family_config(config.dump(), "c").tensors.size(), plain + 4 * layers);
+  config["text_config"]["mlp_bias"] = true;
+  const ModelSpec spec = parse_family_config(config.dump(), "c");
+  EXPECT_EQ(spec.tensors.size(), plain + 7 * layers);
+  EXPECT_TRUE(spec.model.transformer.out_bias && spec.model.transformer.ffn_bias);
 }
 
 TEST(Families, PromptForms) {

@@ -70,6 +70,27 @@ TEST_F(Sidecar, Policies) {
   }
 }
 
+TEST_F(Sidecar, AnImageThatRepeatsAnotherHasNoTextAndItsNameIsFree) {
+  const CaptionItem item = item_of(folder_ / "b.jpg");
+  {
+    SidecarOutput output(folder_ / "j", kJob, {});
+    ASSERT_EQ(output.wants(item, false), Wanted::kYes);
+    output.repeat(item, "a.jpg");
+    const CaptionItem twin = item_of(folder_ / "b.png");
+    ASSERT_EQ(output.wants(twin, false), Wanted::kYes);
+    output.write(twin, "of the twin");
+    output.finish();
+  }
+  int heard = 0;
+  SidecarOutput output(folder_ / "j", kJob, {.notes = [&](const Json& record) {
+                         if (record.value("repeats", std::string()) == "a.jpg") ++heard;
+                       }});
+  EXPECT_EQ(heard, 1);
+  EXPECT_EQ(output.wants(item, true), Wanted::kNo);
+  EXPECT_EQ(output.journal().totals().repeats, 1u);
+  EXPECT_EQ(text("b.txt"), "of the twin");
+}
+
 TEST_F(Sidecar, Extension) {
   EXPECT_EQ(run({"a.b.jpg"}, kSkip, "caption"), "");
   EXPECT_EQ(text("a.b.caption"), "new a.b");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "apps/jobs/job_fields.h"
 #include "apps/jobs/records.h"
 #include "engine/core/io.h"
 #include "engine/core/io_watch.h"
@@ -125,9 +126,15 @@ TEST(Settle, AJobIsOfOneKind) {
   a.kind.reset();
   EXPECT_EQ(refused({}, "{id}.png"), "E_JOB_KIND line 2, column 1") << "an image has no container";
   b.container.reset();
-  b.kind = kImageKind;
-  const auto images = settle_items(std::vector{a, b}, {}, OutputTemplate("{id}.png"), "j");
-  EXPECT_EQ(job_line(images[1].item).find("kind"), std::string::npos) << "as in older jobs";
+  for (const char* kind : {kImageKind, kOldImageKind}) {
+    const FieldProblem problem = set_job_field(b, *find_job_field("kind"), kind);
+    EXPECT_EQ(problem.expected, "") << kind;
+    const auto images = settle_items(std::vector{a, b}, {}, OutputTemplate("{id}.png"), "j");
+    EXPECT_EQ(job_line(images[1].item).find("kind"), std::string::npos) << kind;
+  }
+  EXPECT_EQ(set_job_field(b, *find_job_field("kind"), "film").expected,
+            "kind as one of image, video")
+      << "the old name is not shown";
 }
 
 TEST(Settle, NamesMustDiffer) {

@@ -111,6 +111,61 @@ TEST_F(Streamed, WebDataset) {
   EXPECT_EQ(b->others[0].bytes, "one");
 }
 
+TEST_F(Streamed, ImagesThatRepeatOthersAreRecordedWithoutACaption) {
+  const Json facts = {{"path", "b.jpg"}, {"repeats", "a.jpg"}, {"distance", 2}};
+  for (const auto form : {OutputForm::kJsonLines, OutputForm::kCsv, OutputForm::kTar}) {
+    const std::string name = form == OutputForm::kTar ? "o.tar" : "o";
+    const StreamOptions options{.form = form, .columns = {"path", "caption", "repeats"}};
+    CaptionResult second = result("b.jpg");
+    second.others = {{"txt", "mine"}, {"caption.json", "{}"}};
+    {
+      StreamedOutput output(folder_ / name, kJob, options);
+      add(output, "a.jpg", "x");
+      output.repeat(second, facts);
+      output.commit();
+    }
+    StreamedOutput output(folder_ / name, kJob, options);
+    EXPECT_FALSE(output.wants(second.id, true));
+    EXPECT_EQ(output.journal().totals().repeats, 1u);
+    EXPECT_EQ(output.journal().totals().skipped, 0u);
+    output.finish();
+    if (form == OutputForm::kJsonLines) {
+      EXPECT_NE(text(name).find("\n" + facts.dump() + "\n"), std::string::npos);
+    }
+    if (form == OutputForm::kCsv) {
+      EXPECT_NE(text(name).find("\nb.jpg,,a.jpg\r\n"), std::string::npos) << text(name);
+    }
+    if (form == OutputForm::kTar) {
+      MemorySource source(text(name));
+      SampleReader reader(source, name, Carry::kEverything);
+      reader.next();
+      const auto sample = reader.next();
+      ASSERT_TRUE(sample);
+      EXPECT_EQ(sample->image.bytes, second.image.bytes);
+      ASSERT_EQ(sample->others.size(), 2u);
+      EXPECT_EQ(sample->others[0].bytes, "mine");
+      EXPECT_EQ(Json::parse(sample->others[1].bytes), facts);
+    }
+    fs::remove(folder_ / name);
+    fs::remove(folder_ / (name + ".journal"));
+  }
+}
+
+TEST_F(Streamed, RecordsOfEarlierRunsAreHeard) {
+  {
+    StreamedOutput output(folder_ / "o", kJob, {});
+    output.note({{"ev", "seen"}, {"at", 3}});
+    add(output, "a.jpg", "x");
+    output.commit();
+  }
+  int seen = 0;
+  StreamedOutput output(folder_ / "o", kJob, {.notes = [&](const Json& record) {
+                          if (record.value("ev", std::string()) == "seen") seen += record["at"].get<int>();
+                        }});
+  EXPECT_EQ(seen, 3);
+  EXPECT_FALSE(output.wants("a.jpg", true));
+}
+
 TEST_F(Streamed, KeysThatCannotBeAreFailedItems) {
   StreamedOutput output(folder_ / "o.tar", kJob, {.form = OutputForm::kTar});
   add(output, "a.jpg", "x");

@@ -156,5 +156,25 @@ INSTANTIATE_TEST_SUITE_P(All, CacheSlide,
                                   (one.param.storage == DType::kF32 ? "F32" : "Bf16");
                          });
 
+// YaRN's tables are scaled; what turns a cached key from one place to another is not.
+TEST(TurnsOfScaledTables, HaveLengthOne) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  RopeSpec spec{.positions = 40};
+  spec.stretch = {.kind = RopeKind::kYarn, .factor = 4.0, .original = 16, .scale = 1.25};
+  const RopeTable scaled = make_rope_table(*backend, spec, 8);
+  spec.stretch.scale = 1.0;
+  const RopeTable plain = make_rope_table(*backend, spec, 8);
+  const std::vector<std::int64_t> from = {3, 39, 17}, to = {1, 2, 17};
+  std::vector<float> cos(12), sin(12), plain_cos(12), plain_sin(12);
+  fill_turns(*backend, scaled, from, to, cos.data(), sin.data());
+  fill_turns(*backend, plain, from, to, plain_cos.data(), plain_sin.data());
+  for (std::size_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(std::hypot(cos[i], sin[i]), 1.0, 1e-6);
+    EXPECT_NEAR(cos[i], plain_cos[i], 1e-6);
+    EXPECT_NEAR(sin[i], plain_sin[i], 1e-6);
+  }
+  EXPECT_NEAR(std::hypot(scaled.cos.f32()[9], scaled.sin.f32()[9]), 1.25, 1e-6);
+}
+
 }  // namespace
 }  // namespace tessera::cache_slide_test

@@ -126,6 +126,9 @@ std::vector<SettingValue> values_for(const Setting& row) {
     return out;
   }
   if (row.kind == SettingKind::kText) return {{0, "a text"}};
+  if (row.kind == SettingKind::kIds) {
+    return {{0, "0"}, {0, row.high == 1 ? "7,1073741823" : "5,6 7,3"}};
+  }
   if (row.kind == SettingKind::kSwitch) return {{1}};
   const double middle = row.low + (row.high - row.low) / 3;
   out = {{row.low}, {row.high}, {row.kind == SettingKind::kInteger ? std::floor(middle) : middle}};
@@ -296,6 +299,44 @@ TEST(SettingsWalk, EveryValueIsTheSameAfterEveryDoor) {
   EXPECT_GT(fields, 25);
   EXPECT_GT(texts, 20);
   EXPECT_GT(refused, 60);
+}
+
+// Lists of ids are read whole or not at all, wherever they come from.
+TEST(SettingsWalk, ListsThatAreNoneAreRefusedAtEveryDoor) {
+  int refused = 0;
+  for (const Setting* row : sampling_group().rows) {
+    if (row->kind != SettingKind::kIds) continue;
+    for (const std::string text : {"5,", "a", "1073741824", "-1", "1.5"}) {
+      const ErrorInfo flag = error_of([&] { Flags({flag_of(*row), text}, row); });
+      EXPECT_EQ(flag.code, "E_FLAG_VALUE") << row->name << ' ' << text;
+      EXPECT_EQ(flag.expected, expected_of(*row));
+      if (row->doors.has(Door::kField)) {
+        MemorySource source("{\"prompt\":\"p\",\"" + std::string(row->name) + "\":\"" + text + "\"}");
+        const JobList list = read_job(source, "job.jsonl", JobForm::kJsonLines);
+        ASSERT_FALSE(list.errors.empty()) << row->name << ' ' << text;
+        EXPECT_EQ(list.errors.front().expected, std::string(row->name) + " as " + expected_of(*row));
+      }
+      if (row->doors.has(Door::kRecord)) {
+        Json json = facts_json(facts_with({}, {}));
+        json[std::string(row->record)] = text;
+        const ErrorInfo info =
+            error_of([&] { parse_facts(json.dump(), "a.png", ErrorKind::kGeneral); });
+        EXPECT_NE(info.where.find(row->record), std::string::npos) << format_error(info);
+      }
+      ++refused;
+    }
+  }
+  EXPECT_EQ(refused, 25);
+}
+
+// What older records lack stands in new ones only where it changes something.
+TEST(SettingsWalk, RecordsWithoutProcessorsAreAsTheyWere) {
+  const Json json = facts_json(facts_with({}, {}));
+  for (const Setting* row : sampling_group().rows) {
+    EXPECT_FALSE(row->late && json.contains(std::string(row->record))) << row->name;
+  }
+  EXPECT_EQ(values_of(parse_facts(json.dump(), "a.png", ErrorKind::kGeneral).dist),
+            values_of(DistributionSettings{}));
 }
 
 // The viewer generated with it when flags and records did not take it.

@@ -19,6 +19,18 @@ TEST(TextTokenizerGolden, EveryRecordedStringAgrees) {
   }
 }
 
+// SentencePiece models and vocab.json with merges.txt, as the reference converts them.
+TEST(TextTokenizerGolden, EveryFolderWithoutTokenizerJsonAgrees) {
+  const auto folders = replay_folders(kGolden + "_folders");
+  ASSERT_GE(folders.size(), 10u);
+  for (const auto& folder : folders) {
+    const ReplayResult result = replay_folder(folder);
+    EXPECT_GE(result.strings, 60u) << folder;
+    EXPECT_EQ(result.disagreement_count, 0u) << folder;
+    for (const std::string& line : result.disagreements) ADD_FAILURE() << folder << ": " << line;
+  }
+}
+
 TEST(TextTokenizerGolden, EveryPreTokenizerCutsTheSameWords) {
   const ReplayResult result = replay_words(kGolden + "/words.jsonl");
   EXPECT_GE(result.strings, 1500u);

@@ -79,6 +79,43 @@ TEST(TextTokenizer, SkipsSpecialTokensThatTheNormalizerChanges) {
   EXPECT_EQ(tokenizer.decode(Ids{5, 4}, false), "c<s>abc");
 }
 
+// Batches of the reference are cut and filled up; one text whole is not.
+TEST(TextTokenizer, TruncationAndPaddingAreReadAndChangeNothing) {
+  json file = json::parse(good_tokenizer_json());
+  file["truncation"] = {{"max_length", 2}, {"strategy", "LongestFirst"}};
+  file["padding"] = {{"strategy", {{"Fixed", 9}}}, {"pad_id", 0}};
+  const TextTokenizer tokenizer = TextTokenizer::from_json(file.dump(), "set.json");
+  EXPECT_EQ(tokenizer.encode("abc hug"), good().encode("abc hug"));
+  const auto unused = tokenizer.without_effect();
+  EXPECT_EQ(std::vector<std::string>(unused.begin(), unused.end()),
+            (std::vector<std::string>{"truncation", "padding"}));
+  EXPECT_TRUE(good().without_effect().empty());
+}
+
+TEST(TextTokenizer, StretchesAreOneText) {
+  const TextTokenizer first = golden("metaspace");
+  const std::vector<TextStretch> stretches = {{"<pad>", SpecialText::kControl},
+                                              {"  red <s> cube", SpecialText::kPlain}};
+  auto ids = first.encode(stretches, false);
+  const std::int32_t begin = first.id_of("<s>").value();
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), begin), 0) << "a special token in plain text";
+  // The token takes the white space after it, and the first word of the text is no longer first.
+  EXPECT_EQ(first.decode(ids, false), "<pad>red <s> cube");
+  EXPECT_EQ(first.encode("<pad>  red cube", false),
+            first.encode(std::vector<TextStretch>{stretches[0], {"  red cube"}}, false));
+}
+
+// A token is found in one stretch or not at all.
+TEST(TextTokenizer, NoTokenLiesAcrossTheEdgeOfPlainText) {
+  const TextTokenizer tokenizer = good();
+  const std::vector<TextStretch> parts = {{"<", SpecialText::kPlain},
+                                          {"s><s>", SpecialText::kControl},
+                                          {"<s", SpecialText::kPlain},
+                                          {">", SpecialText::kControl}};
+  const auto ids = tokenizer.encode(parts, false);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 5), 1);
+}
+
 TEST(TextTokenizer, ManyThreadsEncodeAlike) {
   const TextTokenizer tokenizer = golden("qwen2");
   const std::string text = "a small re\u0301d cube, 42 个 立方体 <|im_start|>";
@@ -159,8 +196,8 @@ constexpr bool kSanitized = false;
 #else
 constexpr bool kSanitized = false;
 #endif
-// The guarantees in seconds are of the program as it ships on a machine of today, which takes a third
-// of them; a slow or crowded one is no defect. With sanitizers the texts are shorter.
+// The guarantees in seconds are of the program as it ships on a machine of today, which takes a
+// third of them; a slow or crowded one is no defect. With sanitizers the texts are shorter.
 constexpr double kSlower = kSanitized ? 60 : 6;
 constexpr std::size_t kShapeBytes = kSanitized ? std::size_t{1} << 16 : std::size_t{1} << 20;
 
@@ -235,6 +272,47 @@ TEST(TextTokenizerText, EvilPatternsSpendTheBudget) {
     }
   }
   EXPECT_GT(spent, 20) << "the patterns are meant to be evil";
+}
+
+// Every character of the text begins thousands of tokens that nest, or is mapped to a long text.
+TEST(TextTokenizerText, HostileModelsSpendTheBudget) {
+  json file = json::parse(good_tokenizer_json());
+  file.erase("pre_tokenizer");
+  file["added_tokens"] = json::array();
+  file.erase("post_processor");
+  json vocab = json::array();
+  for (std::size_t n = 1; n <= 4000; ++n) vocab.push_back({std::string(n, 'a'), -1.0});
+  file["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", vocab}};
+  json pieces = json::object();
+  for (std::size_t n = 1; n <= 4000; ++n) pieces["##" + std::string(n, 'a')] = n - 1;
+  pieces["a"] = 4000;
+  const json word_piece = {{"type", "WordPiece"},
+                           {"unk_token", "a"},
+                           {"continuing_subword_prefix", "##"},
+                           {"max_input_chars_per_word", 1 << 20},
+                           {"vocab", pieces}};
+  for (const bool unigram : {true, false}) {
+    if (!unigram) file["model"] = word_piece;
+    const TextTokenizer tokenizer = TextTokenizer::from_json(file.dump(), "nested.json");
+    const double start = cpu_seconds();
+    const ErrorInfo info = error_of([&] { tokenizer.encode(std::string(kShapeBytes, 'a')); });
+    EXPECT_TRUE(info.code == "E_TOK_BUDGET" || !unigram) << info.code;
+    EXPECT_LT(cpu_seconds() - start, 1.0 * kSlower) << (unigram ? "Unigram" : "WordPiece");
+  }
+}
+
+TEST(TextTokenizerText, AUnigramFileWithoutUnknownTokenFailsTheItem) {
+  json file = json::parse(good_tokenizer_json());
+  for (const char* key : {"normalizer", "pre_tokenizer", "post_processor", "decoder"})
+    file.erase(key);
+  file["added_tokens"] = json::array();
+  file["model"] = json::parse(
+      R"({"type": "Unigram", "unk_id": null, "vocab": [["a", -1.0], ["ab", -1.5], ["b", -3]]})");
+  const TextTokenizer tokenizer = TextTokenizer::from_json(file.dump(), "no_unk.json");
+  EXPECT_EQ(tokenizer.encode("aba"), (Ids{1, 0}));
+  const ErrorInfo info = error_of([&] { tokenizer.encode("abc"); });
+  EXPECT_EQ(info.code, "E_TOK_NO_UNKNOWN");
+  EXPECT_EQ(info.file, "no_unk.json");
 }
 
 // A hostile vocabulary: every position of the text nearly matches a long added token.

@@ -1,0 +1,28 @@
+#include "apps/cli/folder_keys.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/families/folder_files.h"
+
+namespace tessera {
+
+void warn_of_keys(const Session& session, const DescribeSpec& spec) {
+  if (spec.account == nullptr) return;
+  for (const std::string& line : spec.account->warnings()) warn(session, line);
+}
+
+void print_keys(const Session& session, const DescribeSpec& spec) {
+  if (spec.account == nullptr) return;
+  for (const KeyAccount& key : spec.account->keys) {
+    const std::string_view use = key_use_name(key.use);
+    if (session.json) {
+      print_json_line({{"file", key.file}, {"key", key.key}, {"use", use}, {"why", key.why}});
+      continue;
+    }
+    std::string line = key.file + "  " + key.key + ": " + std::string(use);
+    if (!key.why.empty()) line += " (" + std::string(key.why) + ")";
+    print_line(escape_for_terminal(line));
+  }
+}
+
+}  // namespace tessera

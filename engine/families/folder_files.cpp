@@ -1,0 +1,156 @@
+// Reads the files of a folder and accounts for their keys.
+#include "engine/families/folder_files.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace {
+
+// tokenizer_config.json of large vocabularies lists every added token.
+constexpr std::size_t kFolderFileBytes = std::size_t{8} << 20;
+constexpr std::size_t kListedKeys = 12;
+
+const Json& empty_object() {
+  static const Json kEmpty = Json::object();
+  return kEmpty;
+}
+
+// Walks objects down to what is no object; lists are values.
+class AccountWalk {
+ public:
+  AccountWalk(FolderFile file, const KeysRead& read, FolderAccount& out)
+      : file_(file), read_(&read), out_(&out) {}
+
+  void walk(const Json& object, const std::string& path) {
+    for (const auto& [name, value] : object.items()) {
+      const std::string key = path.empty() ? name : path + "." + name;
+      const KnownKey* row = known_key(file_, key);
+      const bool nested = value.is_object() && !value.empty();
+      // A row that speaks of the whole object answers for what is inside, unless it was opened.
+      if (nested && (row == nullptr || read_->contains(key))) {
+        walk(value, key);
+        continue;
+      }
+      note(key, value, row);
+    }
+  }
+
+ private:
+  void note(const std::string& key, const Json& value, const KnownKey* row) {
+    KeyAccount out{
+        .file = std::string(folder_file_name(file_)), .key = key, .use = KeyUse::kUsed, .why = {}};
+    if (!read_->contains(key)) {
+      out.use = row == nullptr ? KeyUse::kUnknown : row->use;
+      if (row != nullptr) out.why = row->why;
+      if (row != nullptr && !row->neutral.empty()) {
+        out.use = is_neutral(*row, value) ? KeyUse::kWithoutEffect : KeyUse::kNotFollowed;
+      }
+    }
+    out_->keys.push_back(std::move(out));
+  }
+
+  FolderFile file_;
+  const KeysRead* read_;
+  FolderAccount* out_;
+};
+
+}  // namespace
+
+std::string_view folder_file_name(FolderFile file) {
+  static constexpr std::array<std::string_view, kFolderFiles> kNames = {
+      "config.json",
+      "processor_config.json",
+      "preprocessor_config.json",
+      "video_preprocessor_config.json",
+      "generation_config.json",
+      "tokenizer_config.json",
+      "special_tokens_map.json",
+      "added_tokens.json",
+      "chat_template.json"};
+  return kNames[static_cast<std::size_t>(file)];
+}
+
+std::string_view key_use_name(KeyUse use) {
+  switch (use) {
+    case KeyUse::kUsed:
+      return "used";
+    case KeyUse::kWithoutEffect:
+      return "without effect";
+    case KeyUse::kNotFollowed:
+      return "not followed";
+    case KeyUse::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::vector<std::string> FolderAccount::warnings() const {
+  std::vector<std::string> out;
+  std::string_view file;
+  const auto lines_of = [&](KeyUse use, std::string_view what) {
+    std::size_t count = 0;
+    std::string names;
+    for (const KeyAccount& key : keys) {
+      if (key.file != file || key.use != use) continue;
+      if (++count <= kListedKeys) names += (names.empty() ? "" : ", ") + key.key;
+    }
+    if (count == 0) return;
+    out.push_back(std::to_string(count) + (count == 1 ? " key of " : " keys of ") +
+                  std::string(file) + (count == 1 ? " is " : " are ") + std::string(what) + ": " +
+                  names + (count > kListedKeys ? ", ..." : ""));
+  };
+  for (const KeyAccount& key : keys) {
+    if (key.file == file) continue;
+    file = key.file;
+    lines_of(KeyUse::kUnknown, "not known");
+    lines_of(KeyUse::kNotFollowed, "not followed");
+  }
+  return out;
+}
+
+FolderFiles::FolderFiles(std::filesystem::path folder, std::shared_ptr<const Json> config)
+    : folder_(std::move(folder)) {
+  set(FolderFile::kConfig, std::move(config));
+}
+
+FolderFiles FolderFiles::read(std::filesystem::path folder, std::shared_ptr<const Json> config) {
+  FolderFiles out(std::move(folder), std::move(config));
+  for (std::size_t i = index(FolderFile::kProcessor); i < kFolderFiles; ++i) {
+    const auto file = static_cast<FolderFile>(i);
+    const std::string path = out.path_of(file);
+    if (!file_exists(path)) continue;
+    out.set(file, std::make_shared<const Json>(
+                      parse_json(read_file(path, kFolderFileBytes), path,
+                                 {.max_bytes = kFolderFileBytes, .large_integers = true})));
+    out.reader(file);  // refuses what is no object
+  }
+  return out;
+}
+
+const Json& FolderFiles::value(FolderFile file) const {
+  const std::shared_ptr<const Json>& value = values_[index(file)];
+  return value != nullptr ? *value : empty_object();
+}
+
+JsonReader FolderFiles::reader(FolderFile file) {
+  return JsonReader(value(file), path_of(file), "", ErrorKind::kModel, &read_[index(file)]);
+}
+
+std::string FolderFiles::path_of(FolderFile file) const {
+  return (folder_ / folder_file_name(file)).string();
+}
+
+FolderAccount FolderFiles::account() const {
+  FolderAccount out;
+  for (std::size_t i = 0; i < kFolderFiles; ++i) {
+    const auto file = static_cast<FolderFile>(i);
+    if (!has(file) || !value(file).is_object()) continue;
+    AccountWalk(file, read_[i], out).walk(value(file), "");
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+// The JSON files next to a describing model's weights, and the account of their keys: which were
+// read, which are known to change nothing here, which nobody knows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/json.h"
+
+namespace tessera {
+
+enum class FolderFile : std::uint8_t {
+  kConfig,
+  kProcessor,
+  kPreprocessor,
+  kVideoPreprocessor,
+  kGeneration,
+  kTokenizerConfig,
+  kSpecialTokens,
+  kAddedTokens,
+  kChatTemplate,
+};
+inline constexpr std::size_t kFolderFiles = 9;
+
+// "config.json", "processor_config.json", ...
+std::string_view folder_file_name(FolderFile file);
+
+enum class KeyUse : std::uint8_t {
+  kUsed,
+  kWithoutEffect,  // whatever its value, or with this value, the output is the same
+  kNotFollowed,    // known, would change the output, and is not done here
+  kUnknown,
+};
+std::string_view key_use_name(KeyUse use);  // "used", "without effect", "not followed", "unknown"
+
+struct KeyAccount {
+  std::string file;  // name within the folder
+  std::string key;   // path: "vision_config.patch_size"
+  KeyUse use = KeyUse::kUnknown;
+  std::string_view why;  // of kWithoutEffect and kNotFollowed
+};
+
+// Every key of every file, in the order of the files.
+struct FolderAccount {
+  std::vector<KeyAccount> keys;
+
+  // One line a file and kind: keys that are not known, keys that are not followed.
+  std::vector<std::string> warnings() const;
+};
+
+// What of a folder's files there is. Readers note in it which keys they asked for, so it outlives
+// them.
+class FolderFiles {
+ public:
+  FolderFiles(std::filesystem::path folder, std::shared_ptr<const Json> config);
+  // Reads those that exist. Error kModel for one that is no object or no JSON.
+  static FolderFiles read(std::filesystem::path folder, std::shared_ptr<const Json> config);
+
+  void set(FolderFile file, std::shared_ptr<const Json> value) {
+    values_[index(file)] = std::move(value);
+  }
+  bool has(FolderFile file) const { return values_[index(file)] != nullptr; }
+  // Of the whole file; of an empty object where there is no such file.
+  JsonReader reader(FolderFile file);
+  const std::shared_ptr<const Json>& config() const { return values_[index(FolderFile::kConfig)]; }
+  std::string path_of(FolderFile file) const;
+
+  // After all was read. What readers elsewhere use of these files is in the tables of known keys.
+  FolderAccount account() const;
+
+ private:
+  static std::size_t index(FolderFile file) { return static_cast<std::size_t>(file); }
+  const Json& value(FolderFile file) const;
+
+  std::filesystem::path folder_;
+  std::array<std::shared_ptr<const Json>, kFolderFiles> values_;  // null: no such file
+  std::array<KeysRead, kFolderFiles> read_;
+};
+
+// A row of the tables of known keys. `path` is a whole path, or "*.leaf" for a leaf below any
+// object or at the top, or "stem.*" for all below.
+struct KnownKey {
+  std::string_view path;
+  KeyUse use = KeyUse::kWithoutEffect;
+  std::string_view why;
+  // The values (JSON, separated by '|') for which it changes nothing; others are not followed.
+  // Empty: any.
+  std::string_view neutral = {};
+};
+
+// The row of a key with this value, or null.
+const KnownKey* known_key(FolderFile file, std::string_view path);
+// Whether the value is among the row's neutral ones.
+bool is_neutral(const KnownKey& row, const Json& value);
+
+}  // namespace tessera

@@ -1,0 +1,404 @@
+// Keys of folders' files that no reader here asks for, with what is known of them. Sources: the
+// configuration, processor and tokenizer classes of Hugging Face transformers 4.57 and 5.24, and
+// the files that were published with them.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "engine/families/folder_files.h"
+#include "engine/sampling/processors.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr KeyUse kUsed = KeyUse::kUsed;
+constexpr KeyUse kNone = KeyUse::kWithoutEffect;
+constexpr KeyUse kIgnored = KeyUse::kNotFollowed;
+
+constexpr std::string_view kBookkeeping = "bookkeeping";
+constexpr std::string_view kTraining = "of training";
+constexpr std::string_view kReturn = "what the reference's calls return";
+constexpr std::string_view kFlags = "sampling is set by flags";
+constexpr std::string_view kBeams = "texts have one beam";
+constexpr std::string_view kStored = "the weights' own element types decide";
+constexpr std::string_view kTokenizer = "tokenizer.json says it";
+constexpr std::string_view kGenerating = "of image generation";
+constexpr std::string_view kUnread = "the reference does not read it";
+constexpr std::string_view kNotOfClass = "the folder's processor class has no such step";
+constexpr std::string_view kFrames = "frames are chosen by --fps and --video-frames";
+constexpr std::string_view kDecoder = "there is no encoder-decoder here";
+
+// config.json
+constexpr KnownKey kConfigKeys[] = {
+    {"*.model_type", kUsed, "chooses the family"},
+    {"*.eos_token_id", kUsed, "ends texts"},
+    {"*.architectures", kNone, "model_type decides"},
+    {"auto_map", kNone, "code of a folder is never run"},
+    {"*._name_or_path", kNone, kBookkeeping},
+    {"*._attn_implementation", kNone, kBookkeeping},
+    {"*._attn_implementation_autoset", kNone, kBookkeeping},
+    {"*.attn_implementation", kNone, kBookkeeping},
+    {"*._flash_attn_2_enabled", kNone, kBookkeeping},
+    {"*._commit_hash", kNone, kBookkeeping},
+    {"*.transformers_version", kNone, kBookkeeping},
+    {"*.transformers.js_config", kNone, kBookkeeping},
+    {"*.id2label", kNone, kBookkeeping},
+    {"*.label2id", kNone, kBookkeeping},
+    {"*.problem_type", kNone, kBookkeeping},
+    {"*.finetuning_task", kNone, kBookkeeping},
+    {"*.task_specific_params", kNone, kBookkeeping},
+    {"*.tokenizer_class", kNone, kTokenizer},
+    {"*.prefix", kNone, kUnread},
+    {"*.dtype", kNone, kStored},
+    {"*.torch_dtype", kNone, kStored},
+    {"*.use_bfloat16", kNone, kStored},
+    {"*.torchscript", kNone, kReturn},
+    {"*.tf_legacy_loss", kNone, kTraining},
+    {"*.attention_dropout", kNone, kTraining},
+    {"*.dropout", kNone, kTraining},
+    {"*.hidden_dropout_rate", kNone, kTraining},
+    {"*.projection_dropout", kNone, kTraining},
+    {"*.initializer_range", kNone, kTraining},
+    {"*.initializer_factor", kNone, kTraining},
+    {"*.ignore_index", kNone, kTraining},
+    {"*.neftune_noise_alpha", kNone, kTraining},
+    {"*.use_reentrant_checkpointing", kNone, kTraining},
+    {"*.chunk_size_feed_forward", kNone, "of memory"},
+    {"*.use_cache", kNone, "of memory"},
+    {"*.output_attentions", kNone, kReturn},
+    {"*.output_hidden_states", kNone, kReturn},
+    {"*.output_scores", kNone, kReturn},
+    {"*.return_dict", kNone, kReturn},
+    {"*.return_dict_in_generate", kNone, kReturn},
+    {"*.remove_invalid_values", kNone, kReturn},
+    {"*.num_return_sequences", kNone, kReturn},
+    {"*.is_encoder_decoder", kIgnored, kDecoder, "false"},
+    {"*.is_decoder", kNone, kDecoder},
+    {"*.tie_encoder_decoder", kNone, kDecoder},
+    {"*.add_cross_attention", kIgnored, kDecoder, "false"},
+    {"*.cross_attention_hidden_size", kNone, kDecoder},
+    {"*.decoder_start_token_id", kNone, kDecoder},
+    {"*.encoder_no_repeat_ngram_size", kNone, kDecoder},
+    {"*.pruned_heads", kIgnored, "heads are not removed", "{}|null"},
+    {"*.bos_token_id", kNone, "the chat form begins prompts"},
+    {"*.pad_token_id", kNone, "prompts are not padded"},
+    {"*._pad_token_id", kNone, "prompts are not padded"},
+    {"*.sep_token_id", kNone, kUnread},
+    {"*.do_sample", kNone, kFlags},
+    {"*.temperature", kNone, kFlags},
+    {"*.top_k", kNone, kFlags},
+    {"*.top_p", kNone, kFlags},
+    {"*.typical_p", kNone, kFlags},
+    {"*.max_length", kNone, "--max-tokens"},
+    {"*.min_length", kIgnored, "of texts' length", "0"},
+    {"*.num_beams", kIgnored, kBeams, "1"},
+    {"*.num_beam_groups", kIgnored, kBeams, "1"},
+    {"*.diversity_penalty", kNone, kBeams},
+    {"*.early_stopping", kNone, kBeams},
+    {"*.length_penalty", kNone, kBeams},
+    {"*.exponential_decay_length_penalty", kIgnored, kBeams, "null"},
+    {"*.repetition_penalty", kIgnored, "of texts", "1"},
+    {"*.no_repeat_ngram_size", kIgnored, "of texts", "0"},
+    {"*.bad_words_ids", kIgnored, "of texts", "null"},
+    {"*.suppress_tokens", kIgnored, "of texts", "null|[]"},
+    {"*.begin_suppress_tokens", kIgnored, "of texts", "null|[]"},
+    {"*.forced_bos_token_id", kIgnored, "of texts", "null"},
+    {"*.forced_eos_token_id", kIgnored, "of texts", "null"},
+    // Language models.
+    {"*.pretraining_tp", kNone, "sums in another order"},
+    {"*.layer_types", kNone, "sliding_window decides"},
+    {"*.max_window_layers", kNone, "sliding_window decides"},
+    {"*.use_sliding_window", kNone, "there is no sliding_window"},
+    {"*.tie_word_embeddings", kNone, "the model's own decides"},
+    {"*.rope_interleaved", kNone, kUnread},
+    {"*.long_factor", kNone, "texts end before it"},
+    {"*.rope_parameters", kNone, "rope_scaling comes before it"},
+    {"*.is_llama_config", kNone, kUnread},
+    {"*.perceiver_config", kNone, kUnread},
+    {"*.pixel_shuffle_factor", kNone, kUnread},
+    {"*.qk_layer_norms", kNone, kUnread},
+    {"*.use_resampler", kNone, kUnread},
+    {"*.use_base_siglip", kNone, kUnread},
+    // LLaVA's authors'.
+    {"mm_patch_merge_type", kNone, "of tiles"},
+    {"mm_use_im_patch_token", kNone, "prompts have no such token"},
+    {"mm_projector_lr", kNone, kTraining},
+    {"mm_vision_tower_lr", kNone, kTraining},
+    {"tune_mm_mlp_adapter", kNone, kTraining},
+    {"tune_mm_vision_resampler", kNone, kTraining},
+    {"freeze_mm_mlp_adapter", kNone, kTraining},
+    {"freeze_mm_vision_resampler", kNone, kTraining},
+    {"unfreeze_mm_vision_tower", kNone, kTraining},
+    {"pretrain_mm_mlp_adapter", kNone, kTraining},
+    {"mm_resampler_type", kIgnored, "of a resampler", "null"},
+    {"image_crop_resolution", kNone, kUnread},
+    {"image_split_resolution", kNone, kUnread},
+    {"tokenizer_padding_side", kNone, "prompts are not padded"},
+    {"tokenizer_model_max_length", kNone, "prompts are not cut"},
+    {"vocab_size", kNone, "the language model's own decides"},
+    {"hidden_size", kNone, "the language model's own decides"},
+    // Image encoders.
+    {"vision_config.num_channels", kIgnored, "images have three channels", "3"},
+    {"vision_config.in_channels", kIgnored, "images have three channels", "3"},
+    {"vision_config.in_chans", kIgnored, "images have three channels", "3"},
+    {"vision_config.projection_dim", kNone, "of a head that nothing asks"},
+    {"vision_config.vision_use_head", kNone, "of a head that nothing asks"},
+    {"vision_config.vocab_size", kNone, "of a text encoder"},
+    {"vision_config.num_image_tokens", kNone, "counted"},
+    {"vision_config.intermediate_size", kNone, "mlp_ratio decides"},
+    {"vision_config.max_image_size", kNone, "the processor's decides"},
+    {"vision_config.size", kNone, "the processor's decides"},
+    {"vision_config.spatial_patch_size", kNone, "patch_size decides"},
+    {"vision_config.layer_norm_eps", kNone, "the class has its own"},
+    {"vision_config.cls", kNone, "model_name decides"},
+    {"vision_config.params.select_feature", kNone, "there is no class token"},
+    {"vision_config.params.width", kNone, "model_name decides"},
+    {"aligner_config.cls", kNone, "projector_type decides"},
+    {"aligner_config.params.input_dim", kNone, "the encoder's width"},
+    {"aligner_config.params.projector_hidden_act", kNone, "projector_type decides"},
+    {"vq_config", kNone, kGenerating},
+    {"gen_vision_config", kNone, kGenerating},
+    {"gen_aligner_config", kNone, kGenerating},
+    {"gen_head_config", kNone, kGenerating},
+    // The authors' own LLaVA.
+    {"mm_resampler_type", kIgnored, "there is no resampler", "null"},
+    {"mm_use_im_patch_token", kNone, kTokenizer},
+    {"mm_patch_merge_type", kNone, "image_aspect_ratio cuts no tiles"},
+    {"mm_projector_lr", kNone, kTraining},
+    {"mm_vision_tower_lr", kNone, kTraining},
+    {"freeze_mm_mlp_adapter", kNone, kTraining},
+    {"freeze_mm_vision_resampler", kNone, kTraining},
+    {"tune_mm_mlp_adapter", kNone, kTraining},
+    {"tune_mm_vision_resampler", kNone, kTraining},
+    {"unfreeze_mm_vision_tower", kNone, kTraining},
+    {"use_mm_proj", kNone, kTraining},
+    {"vision_tower", kNone, "mm_vision_tower decides"},
+    {"image_crop_resolution", kNone, kUnread},
+    {"image_split_resolution", kNone, kUnread},
+    {"tokenizer_model_max_length", kNone, "prompts are not cut"},
+    {"tokenizer_padding_side", kNone, "prompts are not padded"},
+    // Whole models.
+    {"image_seq_length", kNone, "counted"},
+    {"vision_start_token_id", kNone, "the chat form writes it"},
+    {"vision_end_token_id", kNone, "the chat form writes it"},
+    {"vision_token_id", kNone, kUnread},
+    {"video_token_id", kNone, "videos are shown as images"},
+    {"video_token_index", kNone, "videos are shown as images"},
+    {"use_image_newline_parameter", kNone, kUnread},
+    {"image_grid_pinpoints", kNone, "this family cuts no tiles"},
+    {"vision_feature_select_strategy", kNone, kUnread},
+    {"vision_feature_layer", kNone, kUnread},
+};
+
+// processor_config.json, preprocessor_config.json, video_preprocessor_config.json: the same leaves
+// at the top of a file and inside image_processor or video_processor.
+constexpr KnownKey kProcessorKeys[] = {
+    {"chat_template", kUsed, "of the chat form"},
+    {"processor_class", kNone, "model_type decides"},
+    {"*.processor_class", kNone, "model_type decides"},
+    {"*.auto_map", kNone, "code of a folder is never run"},
+    {"use_default_system_prompt", kNone, "the chat form has it"},
+    {"sft_format", kNone, "the chat form has it"},
+    {"system_prompt", kNone, "the chat form has it"},
+    {"add_special_token", kNone, kTokenizer},
+    {"ignore_id", kNone, kTraining},
+    {"mask_prompt", kNone, kTraining},
+    {"image_tag", kNone, "the chat form has it"},
+    {"video_token", kNone, "the chat form has it"},
+    {"image_token.*", kNone, kTokenizer},
+    {"num_image_tokens", kNone, "counted"},
+    {"*._valid_processor_keys", kNone, kBookkeeping},
+    {"*.image_processor_type", kUsed, ""},
+    {"*.feature_extractor_type", kNone, "image_processor_type decides"},
+    {"*.video_processor_type", kNone, "model_type decides"},
+    {"*.do_convert_rgb", kNone, "images are read as RGB"},
+    {"*.do_pad", kNone, "fills up batches"},
+    {"*.pad_size", kIgnored, "views have the size of the encoder", "null"},
+    {"*.return_row_col_info", kNone, kReturn},
+    {"*.return_metadata", kNone, kReturn},
+    {"*.return_tensors", kNone, kReturn},
+    {"*.data_format", kNone, kReturn},
+    {"*.input_data_format", kNone, "images are files"},
+    {"*.device", kNone, "--device"},
+    {"*.disable_grouping", kNone, "of speed"},
+    {"*.default_to_square", kNone, "size says it"},
+    {"*.image_seq_length", kNone, "counted"},
+    {"*.aspect_ratio_setting", kNone, kUnread},
+    {"*.size_divisor", kNone, kNotOfClass},
+    {"*.size.min_pixels", kNone, "min_pixels decides"},
+    {"*.size.max_pixels", kNone, "max_pixels decides"},
+    {"*.size", kNone, kNotOfClass},
+    {"*.crop_size", kNone, kNotOfClass},
+    {"*.do_center_crop", kNone, kNotOfClass},
+    {"*.do_resize", kNone, kNotOfClass},
+    {"*.min_size", kNone, kNotOfClass},
+    {"*.image_size", kNone, kNotOfClass},
+    {"*.patch_size", kNone, kNotOfClass},
+    {"*.merge_size", kNone, kNotOfClass},
+    {"*.temporal_patch_size", kNone, kNotOfClass},
+    {"*.min_pixels", kNone, kNotOfClass},
+    {"*.max_pixels", kNone, kNotOfClass},
+    {"*.max_image_size", kNone, kNotOfClass},
+    {"*.do_image_splitting", kNone, kNotOfClass},
+    {"*.image_grid_pinpoints", kNone, kNotOfClass},
+    {"*.background_color", kNone, "the mean decides"},
+    {"*.fps", kNone, kFrames},
+    {"*.num_frames", kNone, kFrames},
+    {"*.min_frames", kNone, kFrames},
+    {"*.max_frames", kNone, kFrames},
+    {"*.do_sample_frames", kNone, kFrames},
+    {"*.video_sampling", kNone, kFrames},
+    {"*.video_metadata", kNone, kFrames},
+};
+// Videos are prepared as images are, where their own file does not say otherwise.
+constexpr KnownKey kVideoKeys[] = {
+    {"*.do_rescale", kIgnored, "frames are prepared as images are", "true|null"},
+    {"*.do_normalize", kIgnored, "frames are prepared as images are", "true|null"},
+};
+
+// generation_config.json; what is used is read where texts are written.
+constexpr KnownKey kGenerationKeys[] = {
+    {"eos_token_id", kUsed, "ends texts"},
+    {"*.transformers_version", kNone, kBookkeeping},
+    {"_from_model_config", kNone, kBookkeeping},
+    {"_commit_hash", kNone, kBookkeeping},
+    {"bos_token_id", kNone, "the chat form begins prompts"},
+    {"pad_token_id", kNone, "prompts are not padded"},
+    {"decoder_start_token_id", kNone, kDecoder},
+    {"do_sample", kNone, kFlags},
+    {"temperature", kNone, kFlags},
+    {"top_k", kNone, kFlags},
+    {"top_p", kNone, kFlags},
+    {"top_h", kNone, kFlags},
+    {"min_p", kNone, kFlags},
+    {"typical_p", kNone, kFlags},
+    {"epsilon_cutoff", kNone, kFlags},
+    {"eta_cutoff", kNone, kFlags},
+    {"generation_kwargs", kNone, kGenerating},
+    {"draft_model", kNone, kGenerating},
+    {"negative_prompt", kNone, kGenerating},
+    {"max_length", kNone, "--max-tokens"},
+    {"max_new_tokens", kNone, "--max-tokens"},
+    {"max_time", kNone, "of speed"},
+    {"use_cache", kNone, "of memory"},
+    {"cache_implementation", kNone, "of memory"},
+    {"cache_config", kNone, "of memory"},
+    {"max_cache_len", kNone, "of memory"},
+    {"return_legacy_cache", kNone, kReturn},
+    {"prefill_chunk_size", kNone, "of memory"},
+    {"low_memory", kNone, "of memory"},
+    {"compile_config", kNone, "of speed"},
+    {"disable_compile", kNone, "of speed"},
+    {"continuous_batching_config", kNone, "of speed"},
+    {"output_attentions", kNone, kReturn},
+    {"output_hidden_states", kNone, kReturn},
+    {"output_scores", kNone, kReturn},
+    {"output_logits", kNone, kReturn},
+    {"return_dict_in_generate", kNone, kReturn},
+    {"num_return_sequences", kNone, kReturn},
+    {"remove_invalid_values", kNone, kReturn},
+    {"renormalize_logits", kNone, "the largest logit stays it"},
+    {"num_assistant_tokens", kNone, "of speed"},
+    {"num_assistant_tokens_schedule", kNone, "of speed"},
+    {"assistant_confidence_threshold", kNone, "of speed"},
+    {"assistant_early_exit", kNone, "of speed"},
+    {"assistant_lookbehind", kNone, "of speed"},
+    {"assistant_ensemble_weight", kNone, "of speed"},
+    {"target_lookbehind", kNone, "of speed"},
+    {"is_assistant", kNone, "of speed"},
+    {"speculation_type", kNone, "of speed"},
+    {"use_mtp", kNone, "of speed"},
+    {"prompt_lookup_num_tokens", kNone, "of speed"},
+    {"max_matching_ngram_size", kNone, "of speed"},
+    {"num_beams", kIgnored, kBeams, "1"},
+    {"num_beam_groups", kIgnored, kBeams, "1"},
+    {"diversity_penalty", kNone, kBeams},
+    {"early_stopping", kNone, kBeams},
+    {"length_penalty", kNone, kBeams},
+    {"constraints", kIgnored, kBeams, "null"},
+    {"force_words_ids", kIgnored, kBeams, "null"},
+    {"penalty_alpha", kIgnored, "of contrastive search", "null|0"},
+    {"dola_layers", kIgnored, "of contrasted layers", "null"},
+    {"watermarking_config", kIgnored, "of watermarks", "null"},
+    {"token_healing", kIgnored, "of texts", "false"},
+    {"guidance_scale", kIgnored, "--cfg-scale", "null|1"},
+    {"sequence_bias", kIgnored, "of texts", "null|{}"},
+    {"exponential_decay_length_penalty", kIgnored, "of texts", "null"},
+    {"stop_strings", kIgnored, "of texts", "null"},
+};
+
+// tokenizer_config.json
+constexpr KnownKey kTokenizerKeys[] = {
+    {"chat_template", kUsed, "of the chat form"},
+    {"add_eos_token", kIgnored, "prompts go on", "false"},
+    {"*", kNone, kTokenizer},
+};
+constexpr KnownKey kTokenLists[] = {{"*", kNone, kTokenizer}};
+constexpr KnownKey kChatKeys[] = {{"chat_template", kUsed, "of the chat form"}};
+
+bool matches(std::string_view pattern, std::string_view path) {
+  if (pattern == "*") return true;
+  if (pattern.ends_with(".*")) return path.starts_with(pattern.substr(0, pattern.size() - 1));
+  if (!pattern.starts_with("*.")) return pattern == path;
+  const std::string_view leaf = pattern.substr(2);
+  if (!path.ends_with(leaf)) return false;
+  return path.size() == leaf.size() || path[path.size() - leaf.size() - 1] == '.';
+}
+
+const KnownKey* find_row(std::span<const KnownKey> rows, std::string_view path) {
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [&](const KnownKey& row) { return matches(row.path, path); });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+const KnownKey* generation_row(std::string_view path) {
+  static constexpr KnownKey kProcessor = {"", kUsed, "of texts"};
+  const auto rows = logit_processors();
+  const bool processed = std::any_of(rows.begin(), rows.end(), [&](const LogitProcessor& row) {
+    return !row.config_key.empty() && row.config_key == path;
+  });
+  return processed ? &kProcessor : find_row(kGenerationKeys, path);
+}
+
+}  // namespace
+
+const KnownKey* known_key(FolderFile file, std::string_view path) {
+  switch (file) {
+    case FolderFile::kConfig:
+      return find_row(kConfigKeys, path);
+    case FolderFile::kVideoPreprocessor:
+      if (const KnownKey* row = find_row(kVideoKeys, path)) return row;
+      return find_row(kProcessorKeys, path);
+    case FolderFile::kProcessor:
+      if (path.starts_with("video_processor.")) {
+        if (const KnownKey* row = find_row(kVideoKeys, path)) return row;
+      }
+      return find_row(kProcessorKeys, path);
+    case FolderFile::kPreprocessor:
+      return find_row(kProcessorKeys, path);
+    case FolderFile::kGeneration:
+      return generation_row(path);
+    case FolderFile::kTokenizerConfig:
+      return find_row(kTokenizerKeys, path);
+    case FolderFile::kSpecialTokens:
+    case FolderFile::kAddedTokens:
+      return find_row(kTokenLists, path);
+    case FolderFile::kChatTemplate:
+      break;
+  }
+  return find_row(kChatKeys, path);
+}
+
+bool is_neutral(const KnownKey& row, const Json& value) {
+  if (value.is_null()) return true;
+  std::string_view rest = row.neutral;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('|'), rest.size());
+    if (Json::parse(rest.substr(0, end)) == value) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+}  // namespace tessera

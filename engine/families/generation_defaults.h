@@ -1,0 +1,15 @@
+// What a folder's generation_config.json says of how tokens are chosen, as settings.
+#pragma once
+
+#include "engine/core/json.h"
+#include "engine/core/setting.h"
+
+namespace tessera {
+
+// The logits processors that the file switches on, for a head of `codes` ids; absent keys and nulls
+// leave theirs off. Greedy stays greedy: do_sample, temperature and cuts are not read. Error as
+// JsonReader's: a wrong type, a value out of range, an id that the head lacks where transformers
+// refuses it.
+SettingValues read_processors(const JsonReader& config, std::int64_t codes);
+
+}  // namespace tessera

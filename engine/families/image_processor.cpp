@@ -1,0 +1,501 @@
+// Keys of image processors, class by class of the reference.
+#include "engine/families/image_processor.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/families/language.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kMaxSide = 16384;  // pixels
+constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxTiles = 64;  // of a pinpoint, a side
+
+// What absent keys mean to one class. `crop` 0: the class cuts nothing.
+struct ProcessorClass {
+  std::string_view name;
+  ResizeMode mode;
+  std::int64_t shortest = 0, height = 0, width = 0;  // of `size`: an edge, or both sides
+  std::int64_t crop = 0;
+  std::int64_t unit = 0;         // pixels a side of a tile of its default pinpoints
+  bool pads = false;             // do_pad pads to a square first
+  std::string_view policy = {};  // name, where it is not the family's own
+  ResampleFilter filter = ResampleFilter::kBicubic;
+  std::array<double, 3> mean = kClipMean, std = kClipStd;
+};
+
+constexpr std::array<double, 3> kHalf = {0.5, 0.5, 0.5};
+constexpr ProcessorClass kClasses[] = {
+    {.name = "CLIPImageProcessor", .mode = ResizeMode::kShortestSide, .shortest = 224, .crop = 224},
+    {.name = "LlavaImageProcessor",
+     .mode = ResizeMode::kShortestSide,
+     .shortest = 224,
+     .crop = 224,
+     .pads = true},
+    {.name = "SiglipImageProcessor",
+     .mode = ResizeMode::kStretch,
+     .height = 224,
+     .width = 224,
+     .policy = "siglip",
+     .mean = kHalf,
+     .std = kHalf},
+    {.name = "LlavaNextImageProcessor",
+     .mode = ResizeMode::kPinpoints,
+     .shortest = 224,
+     .crop = 224,
+     .unit = 336},
+    {.name = "LlavaOnevisionImageProcessor",
+     .mode = ResizeMode::kPinpoints,
+     .height = 384,
+     .width = 384,
+     .unit = 384},
+    {.name = "JanusImageProcessor", .mode = ResizeMode::kLongestSide, .height = 384, .width = 384},
+    {.name = "VLMImageProcessor", .mode = ResizeMode::kLongestSide},
+    {.name = "Qwen2VLImageProcessor", .mode = ResizeMode::kMultiples},
+    {.name = "Idefics3ImageProcessor",
+     .mode = ResizeMode::kTiles,
+     .filter = ResampleFilter::kLanczos,
+     .mean = kHalf,
+     .std = kHalf},
+    {.name = "SmolVLMImageProcessor",
+     .mode = ResizeMode::kTiles,
+     .filter = ResampleFilter::kLanczos,
+     .mean = kHalf,
+     .std = kHalf},
+};
+
+std::string joined(std::span<const std::string_view> names) {
+  std::string list;
+  for (const std::string_view name : names) list += (list.empty() ? "" : ", ") + std::string(name);
+  return list;
+}
+
+// image_processor_type, feature_extractor_type of older files, or the family's own class.
+const ProcessorClass& class_of(const Describer& row, const JsonReader& own) {
+  std::string key = "image_processor_type";
+  std::string name = own.string_or(key, "");
+  if (name.empty() && own.has("feature_extractor_type")) {
+    key = "feature_extractor_type";
+    name = own.string(key);
+    if (const std::size_t at = name.find("FeatureExtractor"); at != std::string::npos) {
+      name.replace(at, std::string_view("FeatureExtractor").size(), "ImageProcessor");
+    }
+  }
+  if (name.empty()) name = row.processors.front();
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  const auto found = std::find_if(std::begin(kClasses), std::end(kClasses),
+                                  [&](const ProcessorClass& one) { return one.name == name; });
+  if (found == std::end(kClasses) ||
+      std::find(row.processors.begin(), row.processors.end(), name) == row.processors.end()) {
+    own.fail(key, "one of " + joined(row.processors), name);
+  }
+  return *found;
+}
+
+std::array<double, 3> three(const JsonReader& reader, std::string_view key,
+                            const std::array<double, 3>& fallback) {
+  if (!reader.has(key)) return fallback;
+  const Json& list = reader.raw(key);
+  const bool one = list.is_number();
+  if (!one && (!list.is_array() || list.size() != 3))
+    reader.fail(key, "three numbers", list.dump());
+  std::array<double, 3> out{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Json& number = one ? list : list[i];
+    if (!number.is_number()) reader.fail(key, "three numbers", list.dump());
+    out[i] = number.get<double>();
+    if (!(std::abs(out[i]) < 1e3)) reader.fail(key, "numbers below 1000", list.dump());
+    if (key == "image_std" && out[i] <= 0) reader.fail(key, "numbers above 0", list.dump());
+  }
+  return out;
+}
+
+// [[height, width], ...] in pixels, as tiles of one side.
+std::vector<Tiling> read_pinpoints(const JsonReader& keys, std::int64_t side) {
+  const Json& list = keys.raw("image_grid_pinpoints");
+  std::vector<Tiling> out;
+  for (const Json& pair : list) {
+    const bool numbers = pair.is_array() && pair.size() == 2 && pair[0].is_number_integer() &&
+                         pair[1].is_number_integer();
+    const std::int64_t high = numbers ? pair[0].get<std::int64_t>() : 0;
+    const std::int64_t wide = numbers ? pair[1].get<std::int64_t>() : 0;
+    if (high < side || wide < side || high % side != 0 || wide % side != 0 || high > kMaxSide ||
+        wide > kMaxSide || high / side > kMaxTiles || wide / side > kMaxTiles ||
+        out.size() >= 256) {
+      keys.fail("image_grid_pinpoints", "at most 256 pairs of multiples of " + std::to_string(side),
+                pair.dump());
+    }
+    out.push_back({high / side, wide / side});
+  }
+  if (out.empty()) keys.fail("image_grid_pinpoints", "at least one pair", "none");
+  return out;
+}
+
+ResampleFilter filter_of(const JsonReader& reader, ResampleFilter fallback) {
+  switch (reader.integer_or("resample", -1, -1, 5)) {  // numbers of Pillow
+    case 1:
+      return ResampleFilter::kLanczos;
+    case 2:
+      return ResampleFilter::kBilinear;
+    case 3:
+      return ResampleFilter::kBicubic;
+    case 4:
+      return ResampleFilter::kBox;
+    case -1:
+      return fallback;
+    default:
+      reader.fail("resample", "1, 2, 3 or 4", "another filter");
+  }
+}
+
+// Colours are integers: the mean times 255, truncated.
+Rgb colour_of(const std::array<double, 3>& mean) {
+  Rgb out{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    out[i] = static_cast<std::uint8_t>(std::clamp(mean[i] * 255.0, 0.0, 255.0));
+  }
+  return out;
+}
+
+// Steps that are off count as factor 1, mean 0, deviation 1.
+void read_levels(const JsonReader& own, const ProcessorClass& kind, PreprocessPolicy& policy) {
+  policy.filter = filter_of(own, kind.filter);
+  policy.mean = three(own, "image_mean", kind.mean);
+  policy.std = three(own, "image_std", kind.std);
+  policy.background = {0, 0, 0};
+  if (policy.mode == ResizeMode::kLongestSide || policy.mode == ResizeMode::kPadToSquare) {
+    policy.background = colour_of(policy.mean);
+  }
+  policy.rescale = own.number_or("rescale_factor", 1.0 / 255.0, 1e-9, 1.0);
+  if (!own.boolean_or("do_rescale", true)) policy.rescale = 1.0;
+  if (!own.boolean_or("do_normalize", true)) {
+    policy.mean_colour = colour_of(policy.mean);
+    policy.mean = {0, 0, 0};
+    policy.std = {1, 1, 1};
+  }
+}
+
+void require_resize(const JsonReader& own) {
+  if (!own.boolean_or("do_resize", true)) {
+    own.fail("do_resize", "true, as the image encoder takes views of one size", "false");
+  }
+}
+
+// `size` and `crop_size` as the files spell them: a number, a pair [height, width], or an object.
+struct SizeKeys {
+  std::int64_t shortest = 0, height = 0, width = 0;
+};
+
+SizeKeys read_size(const JsonReader& own, std::string_view key, bool number_is_square,
+                   const SizeKeys& fallback) {
+  if (!own.has(key)) return fallback;
+  const Json& value = own.raw(key);
+  SizeKeys out;
+  if (value.is_number()) {
+    const std::int64_t number = own.integer(key, 1, kMaxSide);
+    const bool square = number_is_square || own.boolean_or("default_to_square", false);
+    if (square) return {.height = number, .width = number};
+    return {.shortest = number};
+  }
+  if (value.is_array()) {
+    const std::vector<std::int64_t> pair = own.integers(key, 1, kMaxSide, 2);
+    if (pair.size() != 2) own.fail(key, "height and width", value.dump());
+    return {.height = pair[0], .width = pair[1]};
+  }
+  const JsonReader sides = own.object(key);
+  if (sides.has("height") && sides.has("width") && value.size() == 2) {
+    out.height = sides.integer("height", 1, kMaxSide);
+    out.width = sides.integer("width", 1, kMaxSide);
+    return out;
+  }
+  if (!sides.has("shortest_edge") || value.size() != 1) {
+    own.fail(key, "height and width, or shortest_edge alone", value.dump());
+  }
+  out.shortest = sides.integer("shortest_edge", 1, kMaxSide);
+  return out;
+}
+
+void require_side(const JsonReader& own, std::string_view key, std::int64_t found,
+                  std::int64_t wanted) {
+  if (found == wanted) return;
+  own.fail(key, "views of " + std::to_string(wanted) + " pixels a side, as the image encoder takes",
+           std::to_string(found) + (own.has(key) ? "" : ", the default of its class"));
+}
+
+// CLIP's steps: pad to a square (LLaVA), resize, cut the centre.
+void read_single_view(const ProcessorClass& kind, const JsonReader& own, PreprocessPolicy& policy) {
+  policy.mode = kind.mode;
+  if (!kind.policy.empty()) policy.name = kind.policy;
+  if (kind.pads && own.boolean_or("do_pad", false)) {
+    policy.mode = ResizeMode::kPadToSquare;
+    policy.name = "llava-1.5";
+  }
+  require_resize(own);
+  const SizeKeys size = read_size(own, "size", false, {kind.shortest, kind.height, kind.width});
+  const SizeKeys cut = read_size(own, "crop_size", true, {0, kind.crop, kind.crop});
+  const bool crops = own.boolean_or("do_center_crop", kind.crop > 0);
+  if (crops && cut.height == 0) own.fail("crop_size", "a side in pixels", "none");
+  if (crops && cut.height != cut.width) {
+    own.fail("crop_size", "a square", own.raw("crop_size").dump());
+  }
+  if (size.shortest == 0 && policy.mode == ResizeMode::kShortestSide) {
+    policy.mode = ResizeMode::kStretch;
+  }
+  // A square stays a square.
+  if (size.shortest > 0 && policy.mode == ResizeMode::kShortestSide && !crops) {
+    own.fail("do_center_crop", "true, as the image encoder takes squares", "false");
+  }
+  policy.resize_height = size.shortest > 0 ? size.shortest : size.height;
+  policy.resize_width = size.shortest > 0 ? size.shortest : size.width;
+  if (crops) {
+    require_side(own, "crop_size", cut.height, policy.side);
+    return;
+  }
+  require_side(own, "size", policy.resize_height, policy.side);
+  require_side(own, "size", policy.resize_width, policy.side);
+}
+
+void read_anyres(const ProcessorClass& kind, const JsonReader& own, const JsonReader& config,
+                 PreprocessPolicy& policy) {
+  const SizeKeys size = read_size(own, "size", false, {kind.shortest, kind.height, kind.width});
+  const std::int64_t side = size.shortest > 0 ? size.shortest : size.height;
+  require_side(own, "size", side, policy.side);
+  require_side(own, "size", size.shortest > 0 ? side : size.width, policy.side);
+  if (kind.crop > 0 || own.has("crop_size")) {
+    const SizeKeys cut = read_size(own, "crop_size", true, {0, kind.crop, kind.crop});
+    require_side(own, "crop_size", cut.height, policy.side);
+    require_side(own, "crop_size", cut.width, policy.side);
+  }
+  own.boolean_or("do_center_crop", true);  // views have the size of the cut already
+  own.boolean_or("do_resize", true);       // and that of the resize
+  const bool named = own.has("image_grid_pinpoints");
+  // The defaults of processor and model are the same list, in pixels.
+  const bool both = named && config.has("image_grid_pinpoints");
+  for (Tiling& grid : policy.pinpoints) {
+    if (both) break;
+    if (kind.unit % policy.side != 0) {
+      (named ? config : own)
+          .fail("image_grid_pinpoints", "pairs of multiples of " + std::to_string(policy.side),
+                "none, which means those of its class");
+    }
+    grid.rows *= kind.unit / policy.side;
+    grid.cols *= kind.unit / policy.side;
+  }
+  const std::vector<Tiling> published = policy.pinpoints;
+  if (config.has("image_grid_pinpoints")) policy.pinpoints = read_pinpoints(config, policy.side);
+  if ((named ? read_pinpoints(own, policy.side) : published) != policy.pinpoints) {
+    own.fail("image_grid_pinpoints", "those of config.json, in their order",
+             named ? "others" : "none, which means those of its class");
+  }
+}
+
+void read_longest_side(const ProcessorClass& kind, const JsonReader& own,
+                       PreprocessPolicy& policy) {
+  require_resize(own);
+  policy.shortest = own.integer_or("min_size", 14, 1, policy.side);
+  if (!own.boolean_or("do_pad", true)) {
+    own.fail("do_pad", "true, as the image encoder takes squares", "false");
+  }
+  if (kind.height == 0) {  // the authors' files
+    require_side(own, "image_size", own.integer_or("image_size", policy.side, 1, kMaxSide),
+                 policy.side);
+    return;
+  }
+  const SizeKeys size = read_size(own, "size", true, {0, kind.height, kind.width});
+  require_side(own, "size", size.shortest > 0 ? size.shortest : size.height, policy.side);
+  require_side(own, "size", size.shortest > 0 ? size.shortest : size.width, policy.side);
+}
+
+void require_equal(const JsonReader& own, std::string_view key, std::int64_t fallback,
+                   std::int64_t wanted) {
+  const std::int64_t found = own.integer_or(key, fallback, 1, kMaxSide);
+  if (found == wanted) return;
+  own.fail(key, std::to_string(wanted) + ", as config.json says",
+           std::to_string(found) + (own.has(key) ? "" : ", the default of its class"));
+}
+
+void read_multiples(const JsonReader& own, const VisionTower& tower, PreprocessPolicy& policy) {
+  require_resize(own);
+  const JsonReader size = sub_config(own, "size");
+  for (const auto& [edge, older] :
+       {std::pair{"shortest_edge", "min_pixels"}, std::pair{"longest_edge", "max_pixels"}}) {
+    if (own.has("size") && !size.has(edge) && !own.has(older)) {
+      own.fail("size", std::string(edge) + " in it, or " + older, own.raw("size").dump());
+    }
+  }
+  policy.min_pixels = size.integer_or("shortest_edge", 56 * 56, 1, kMaxPixels);
+  policy.max_pixels = size.integer_or("longest_edge", 28 * 28 * 1280, 1, kMaxPixels);
+  // The older names win.
+  policy.min_pixels = own.integer_or("min_pixels", policy.min_pixels, 1, kMaxPixels);
+  policy.max_pixels = own.integer_or("max_pixels", policy.max_pixels, 1, kMaxPixels);
+  require_equal(own, "patch_size", 14, tower.vit.patch);
+  require_equal(own, "temporal_patch_size", 2, tower.vit.frames);
+  require_equal(own, "merge_size", 2, tower.projector.cell);
+}
+
+void read_tiles(const JsonReader& own, PreprocessPolicy& policy) {
+  constexpr std::int64_t kClassSide = 364;
+  policy.side =
+      sub_config(own, "max_image_size").integer_or("longest_edge", kClassSide, 1, kMaxSide);
+  policy.split = own.boolean_or("do_image_splitting", true);
+  policy.longest = 4 * kClassSide;
+  if (own.has("size")) {
+    const JsonReader size = own.object("size");
+    if (size.has("longest_edge")) {
+      policy.longest = size.integer("longest_edge", 1, kMaxSide);
+    } else {
+      policy.longest = 0;
+      policy.resize_height = size.integer("height", 1, kMaxSide);
+      policy.resize_width = size.integer("width", 1, kMaxSide);
+    }
+  }
+  if (!own.boolean_or("do_resize", true))
+    policy.longest = policy.resize_height = policy.resize_width = 0;
+  const std::int64_t cell = policy.patch * policy.merge;
+  if (policy.side % cell != 0) {
+    own.fail("max_image_size", "a multiple of " + std::to_string(cell) + " pixels",
+             std::to_string(policy.side));
+  }
+}
+
+// Where both files name a key, they must agree: the reference would follow one in silence.
+void require_agreement(const JsonReader& nested, const Json& inner, FolderFiles& files,
+                       FolderFile other_file) {
+  const JsonReader other = files.reader(other_file);
+  static constexpr std::string_view kNames[] = {"image_processor_type", "video_processor_type",
+                                                "processor_class", "feature_extractor_type"};
+  for (const auto& [key, value] : inner.items()) {
+    if (std::find(std::begin(kNames), std::end(kNames), key) != std::end(kNames)) continue;
+    if (!other.has(key) || value.is_null() || other.raw(key) == value) continue;
+    nested.fail(key, "the same as in " + other.file(), value.dump());
+  }
+}
+
+JsonReader processor_keys(FolderFiles& files, std::string_view nested, FolderFile own) {
+  const JsonReader processor = files.reader(FolderFile::kProcessor);
+  if (!processor.has(nested)) return files.reader(own);
+  const JsonReader inside = processor.object(nested);
+  if (files.has(own)) require_agreement(inside, processor.raw(nested), files, own);
+  return inside;
+}
+
+}  // namespace
+
+JsonReader image_processor_keys(FolderFiles& files) {
+  return processor_keys(files, "image_processor", FolderFile::kPreprocessor);
+}
+
+JsonReader video_processor_keys(FolderFiles& files) {
+  return processor_keys(files, "video_processor", FolderFile::kVideoPreprocessor);
+}
+
+bool has_image_processor(FolderFiles& files) {
+  return files.has(FolderFile::kPreprocessor) ||
+         files.reader(FolderFile::kProcessor).has("image_processor");
+}
+
+PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& config,
+                                   const VisionTower& tower, FolderFiles& files) {
+  PreprocessPolicy policy = row.policy();
+  policy.patch = tower.vit.patch;
+  policy.merge = tower.projector.cell;
+  if (policy.mode != ResizeMode::kMultiples) {
+    const JsonReader vision = sub_config(config, "vision_config");
+    const JsonReader sizes = row.size_key.empty() ? vision : sub_config(vision, row.size_key);
+    policy.side = sizes.integer_or("image_size", tower.vit.grid * tower.vit.patch, 1, kMaxSide);
+  }
+  if (row.processors.empty() || !has_image_processor(files)) {
+    if (policy.mode == ResizeMode::kPinpoints && config.has("image_grid_pinpoints")) {
+      policy.pinpoints = read_pinpoints(config, policy.side);
+    }
+    return policy;
+  }
+  const JsonReader own = image_processor_keys(files);
+  const ProcessorClass& kind = class_of(row, own);
+  switch (kind.mode) {
+    case ResizeMode::kStretch:
+    case ResizeMode::kShortestSide:
+    case ResizeMode::kPadToSquare:
+      read_single_view(kind, own, policy);
+      break;
+    case ResizeMode::kPinpoints:
+      read_anyres(kind, own, config, policy);
+      break;
+    case ResizeMode::kLongestSide:
+      read_longest_side(kind, own, policy);
+      break;
+    case ResizeMode::kMultiples:
+      read_multiples(own, tower, policy);
+      break;
+    case ResizeMode::kTiles:
+      read_tiles(own, policy);
+      break;
+  }
+  read_levels(own, kind, policy);
+  return policy;
+}
+
+VideoPolicy read_video_policy(const DescribeSpec& spec, FolderFiles& files) {
+  const JsonReader own = video_processor_keys(files);
+  VideoPolicy out;
+  out.frame = frame_policy(spec.policy);
+  PreprocessPolicy& frame = out.frame;
+  frame.mean = three(own, "image_mean", frame.mean);
+  frame.std = three(own, "image_std", frame.std);
+  frame.filter = filter_of(own, frame.filter);
+  frame.rescale = own.number_or("rescale_factor", frame.rescale, 1e-9, 1.0);
+  if (frame.mode != ResizeMode::kMultiples) return out;
+  const std::int64_t token = frame.patch * frame.merge * frame.patch * frame.merge;
+  const JsonReader size = sub_config(own, "size");
+  frame.min_pixels = size.integer_or("shortest_edge", 128 * token, 1, kMaxPixels);
+  frame.min_pixels = own.integer_or("min_pixels", frame.min_pixels, 1, kMaxPixels);
+  const std::int64_t most = std::max(768 * token, frame.min_pixels);
+  frame.max_pixels = size.integer_or("longest_edge", most, frame.min_pixels, kMaxPixels);
+  frame.max_pixels = own.integer_or("max_pixels", frame.max_pixels, frame.min_pixels, kMaxPixels);
+  if (own.has("patch_size")) require_equal(own, "patch_size", 14, frame.patch);
+  if (own.has("temporal_patch_size")) {
+    require_equal(own, "temporal_patch_size", 2, spec.tower.vit.frames);
+  }
+  if (own.has("merge_size")) require_equal(own, "merge_size", 2, frame.merge);
+  out.view_frames = spec.tower.vit.frames;
+  out.total_pixels = own.integer_or("max_video_tokens", 128000, 1, 1 << 24) * token * 9 / 10;
+  return out;
+}
+
+void check_processor(const DescribeSpec& spec, const JsonReader& config, FolderFiles& files) {
+  const JsonReader processor = files.reader(FolderFile::kProcessor);
+  const VitSpec& vit = spec.tower.vit;
+  const auto number = [&](std::string_view key, std::int64_t wanted) {
+    if (!processor.has(key)) return;
+    const std::int64_t found = processor.integer(key, 0, std::int64_t{1} << 24);
+    if (found != wanted) {
+      processor.fail(key, std::to_string(wanted) + ", as the image encoder of config.json has",
+                     std::to_string(found));
+    }
+  };
+  const auto text = [&](std::string_view key, const std::string& wanted) {
+    if (!processor.has(key)) return;
+    const Json& value = processor.raw(key);
+    const bool object = value.is_object() && value.contains("content");
+    const std::string found =
+        object ? processor.object(key).string("content") : processor.string(key);
+    if (found != wanted) processor.fail(key, "\"" + wanted + "\", as the model has", found);
+  };
+  number("patch_size", vit.patch);
+  number("num_additional_image_tokens", vit.class_token ? 1 : 0);
+  text("vision_feature_select_strategy",
+       vit.class_token && !vit.class_token_feature ? "default" : "full");
+  text("vision_aspect_ratio", config.string_or("vision_aspect_ratio", "anyres_max_9"));
+  text("image_token", spec.image_token);
+  const std::int64_t cell = spec.policy.patch * spec.policy.merge;
+  const std::int64_t tokens = (spec.policy.side / cell) * (spec.policy.side / cell);
+  number("num_image_tokens", tokens);
+  number("image_seq_len", tokens);
+}
+
+}  // namespace tessera

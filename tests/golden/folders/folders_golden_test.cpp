@@ -1,0 +1,180 @@
+// Folders drawn at random from the legal space of the reference's classes, in the layouts of
+// transformers 4 and 5: prompt, pixels and text are those of the reference, or the folder is
+// refused by the key that is not done here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "apps/runtime/caption_model.h"
+#include "apps/runtime/caption_prompt.h"
+#include "engine/decoding/method_parts.h"
+#include "engine/families/folder_files.h"
+#include "tests/support/folder_corpus.h"
+#include "tests/support/stream_run.h"
+#include "vision/image/preprocess.h"
+
+namespace tessera::folders_golden_test {
+namespace {
+
+// Keys that may refuse a folder, and why.
+const std::map<std::string_view, std::string_view> kMayRefuse = {
+    {"text_config.attention_bias", "biases of attention are not computed"},
+    {"text_config.mlp_bias", "biases of the MLP are not computed"},
+    {"text_config.rope_scaling.rope_type", "linear and dynamic rotary frequencies"},
+    {"text_config.rope_parameters.rope_type", "linear and dynamic rotary frequencies"},
+};
+
+const FolderCorpus& corpus() {
+  static const FolderCorpus corpus(std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" /
+                                   "folders");
+  return corpus;
+}
+
+std::vector<std::int32_t> expanded(const Json& runs) {
+  std::vector<std::int32_t> out;
+  for (const Json& run : runs) {
+    out.insert(out.end(), run[1].get<std::size_t>(), run[0].get<std::int32_t>());
+  }
+  return out;
+}
+
+std::vector<std::int32_t> greedy_tokens(const StreamModel& model, PromptRows rows,
+                                        std::size_t count) {
+  struct Keep final : StreamListener {
+    std::vector<std::int32_t> tokens;
+    void on_done(std::size_t, StreamResult&& result) override { tokens = result.tokens; }
+  } keep;
+  const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
+  const auto total = static_cast<std::int64_t>(rows.places.size());
+  StreamLoop loop(
+      model, text_limits(model, 64, {.items = 1, .prompt_rows = total + 64, .budget = total + 64}),
+      parts.parts());
+  loop.add(greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place, nullptr,
+                       static_cast<std::int64_t>(count)));
+  while (!loop.idle()) loop.step(keep);
+  return keep.tokens;
+}
+
+class Folder {
+ public:
+  Folder(const Json& row, const std::filesystem::path& path)
+      : row_(row), model_(CaptionModel::open(path)) {}
+
+  void expect_no_warnings() const {
+    ASSERT_NE(model_->describe().account, nullptr);
+    for (const std::string& line : model_->describe().account->warnings()) ADD_FAILURE() << line;
+  }
+
+  void expect_prompt_and_pixels() {
+    const DescribeSpec& describe = model_->describe();
+    const Json& images = row_["images"];
+    const PreprocessPolicy& policy = describe.policy_of(images.size());
+    std::vector<PreprocessPlan> plans;
+    std::vector<float> pixels;
+    for (const Json& image : images) {
+      prepared_.push_back(preprocess(
+          policy, corpus_image(image[0].get<std::int64_t>(), image[1].get<std::int64_t>(),
+                               image[2].get<std::int64_t>())));
+      plans.push_back(prepared_.back().plan);
+      for (const EncoderView& view : prepared_.back().views) {
+        const std::vector<float> values = policy.mode == ResizeMode::kMultiples
+                                              ? patch_rows(policy, view, describe.tower.vit.frames)
+                                              : view.values;
+        pixels.insert(pixels.end(), values.begin(), values.end());
+      }
+    }
+    EXPECT_EQ(pixels.size(), row_["numbers"].get<std::size_t>());
+    EXPECT_EQ(word_digest(pixels), row_["pixels"].get<std::string>());
+    ids_ = model_->prompt_ids(row_["question"].get<std::string>(), plans);
+    EXPECT_EQ(ids_, expanded(row_["ids"]));
+  }
+
+  void expect_text() {
+    const auto backend = make_backend("cpu", {.threads = 1});
+    const StreamModel text = model_->load_text(*backend, DType::kF32);
+    model_->load(*backend, DType::kF32, &text.space(TokenSpace::kText));
+    std::vector<PromptImage> visual;
+    for (const PreprocessedImage& image : prepared_) {
+      visual.push_back({model_->images().encode(image, model_->spec().three_axes(), nullptr)});
+    }
+    PromptRows rows =
+        build_prompt(model_->text(), ids_, model_->describe().image_id, std::move(visual));
+    const auto want = row_["greedy"].get<std::vector<std::int32_t>>();
+    EXPECT_EQ(greedy_tokens(text, std::move(rows), want.size()), want);
+  }
+
+ private:
+  const Json& row_;
+  std::unique_ptr<CaptionModel> model_;
+  std::vector<PreprocessedImage> prepared_;
+  std::vector<std::int32_t> ids_;
+};
+
+class FoldersOf : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThemOrRefused) {
+  int same = 0;
+  for (const Json& row : corpus().folders()) {
+    const auto name = row["name"].get<std::string>();
+    if (name.substr(0, name.find('-')) != GetParam()) continue;
+    SCOPED_TRACE(name);
+    const TempFolder folder;
+    corpus().write(row, folder.path());
+    try {
+      Folder one(row, folder.path());
+      one.expect_no_warnings();
+      one.expect_prompt_and_pixels();
+      if (!::testing::Test::HasFailure()) one.expect_text();
+      ++same;
+    } catch (const Error& error) {
+      EXPECT_TRUE(kMayRefuse.contains(error.info().where)) << error.what();
+    }
+  }
+  EXPECT_GE(same, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FoldersOf,
+                         ::testing::Values("llava", "llava_next", "llava_onevision", "qwen2_vl",
+                                         "qwen2_5_vl", "idefics3", "smolvlm", "janus"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// The reference adds tokens that tokenizer.json lacks; here the files must agree.
+TEST(Folders, TokensThatOtherFilesNameOtherwiseAreRefused) {
+  const auto row =
+      std::find_if(corpus().folders().begin(), corpus().folders().end(), [](const Json& one) {
+        return one["name"].get<std::string>().starts_with("qwen2_vl-") &&
+               one["files"].contains("tokenizer_config.json");
+      });
+  ASSERT_NE(row, corpus().folders().end());
+  for (const auto& [file, text, key] :
+       {std::tuple{"tokenizer_config.json",
+                   R"({"added_tokens_decoder": {"300": {"content": "<new>"}}})",
+                   "added_tokens_decoder.300"},
+        std::tuple{"added_tokens.json", R"({"<|image_pad|>": 7})", "<|image_pad|>"}}) {
+    const TempFolder folder;
+    corpus().write(*row, folder.path());
+    put_file(folder / file, text);
+    try {
+      CaptionModel::open(folder.path());
+      ADD_FAILURE() << file;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().where, key);
+      EXPECT_EQ(error.info().file, (folder / file).string());
+    }
+  }
+}
+
+TEST(Folders, AreOfBothLayoutsAndEnough) {
+  std::set<std::string> layouts;
+  for (const Json& row : corpus().folders()) {
+    const auto name = row["name"].get<std::string>();
+    layouts.insert(name.substr(name.rfind('-')));
+  }
+  EXPECT_EQ(layouts, (std::set<std::string>{"-v4", "-v5"}));
+  EXPECT_GE(corpus().folders().size(), 150u);
+}
+
+}  // namespace
+}  // namespace tessera::folders_golden_test

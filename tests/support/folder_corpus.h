@@ -1,0 +1,118 @@
+// Folders of describing models that the reference drew, saved and ran
+// (assets/recipes/fixtures_folders.py): their files, images and weights, made again here.
+#pragma once
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/io.h"
+#include "engine/core/json.h"
+#include "tests/support/hashed_weights.h"
+#include "tests/support/temp_folder.h"
+#include "vision/image/decoded_image.h"
+
+namespace tessera {
+
+// Matrices by their inputs, unlike hashed_weight() also those of patch embeddings.
+inline std::vector<float> folder_weight(const std::string& salt, const std::string& name,
+                                        const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1, inputs = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    count *= shape[i];
+    if (i > 0) inputs *= shape[i];
+  }
+  std::vector<float> values = hashed_values(salt + "/" + name, count);
+  float mean = 0.0f, scale = 1.0f;
+  if (shape.size() == 1) {
+    mean = name.ends_with(".weight") ? 1.0f : 0.0f;
+    scale = name.ends_with(".weight") ? 0.25f : 0.125f;
+  } else if (shape.size() > 2 || name.find("embed") == std::string::npos) {
+    scale = 2.0f;
+    for (; inputs >= 4; inputs /= 4) scale /= 2;
+  }
+  for (float& value : values) value = mean + scale * value;
+  return values;
+}
+
+// A safetensors file of f32 tensors. `shapes` is an object of names and shapes.
+inline std::string folder_weights_file(const std::string& salt, const Json& shapes) {
+  Json header = Json::object();
+  std::string data;
+  for (const auto& [name, shape] : shapes.items()) {
+    const auto values = folder_weight(salt, name, shape.get<std::vector<std::int64_t>>());
+    const std::size_t begin = data.size(), bytes = values.size() * sizeof(float);
+    data.resize(begin + bytes);
+    std::memcpy(data.data() + begin, values.data(), bytes);
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string out(8, '\0');
+  const std::uint64_t length = text.size();
+  std::memcpy(out.data(), &length, 8);
+  return out + text + data;
+}
+
+// Slopes of colours with noise, integers alone.
+inline DecodedImage corpus_image(std::int64_t width, std::int64_t height, std::int64_t seed) {
+  DecodedImage out(width, height, 3, "PNG");
+  const std::vector<float> noise =
+      hashed_values("image " + std::to_string(seed), width * height * 3);
+  std::size_t i = 0;
+  for (std::int64_t y = 0; y < height; ++y) {
+    for (std::int64_t x = 0; x < width; ++x) {
+      const std::int64_t slopes[] = {x * 200 / width, y * 190 / height, (x + 2 * y) * 4 % 230};
+      for (const std::int64_t slope : slopes) {
+        const auto bits = static_cast<std::int64_t>(noise[i] * 8388608.0f) + 8388608;
+        out.pixels[i++] =
+            static_cast<std::uint8_t>(std::min<std::int64_t>(slope + (bits >> 18), 255));
+      }
+    }
+  }
+  return out;
+}
+
+// FNV-1a over words of 32 bits.
+inline std::string word_digest(const std::vector<float>& values) {
+  std::uint64_t hash = 14695981039346656037ull;
+  for (const float value : values) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, &value, 4);
+    hash = (hash ^ word) * 1099511628211ull;
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+class FolderCorpus {
+ public:
+  explicit FolderCorpus(std::filesystem::path path) : path_(std::move(path)) {
+    const std::string file = (path_ / "folders.json").string();
+    constexpr std::size_t kBytes = std::size_t{16} << 20;
+    json_ = parse_json(read_file(file, kBytes), file, {.max_bytes = kBytes});
+  }
+
+  const Json& folders() const { return json_["folders"]; }
+
+  // The folder's files as the reference saved them.
+  void write(const Json& row, const std::filesystem::path& folder) const {
+    for (const auto& [name, key] : row["files"].items()) {
+      put_file(folder / name, json_["texts"][key.get<std::string>()].get<std::string>());
+    }
+    std::filesystem::copy_file(path_ / "tokenizer.json", folder / "tokenizer.json");
+    put_file(folder / "model.safetensors",
+             folder_weights_file(std::to_string(row["salt"].get<int>()),
+                                 json_["shapes"][row["shapes"].get<std::string>()]));
+  }
+
+ private:
+  std::filesystem::path path_;
+  Json json_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,104 @@
+// See tokenizer_folder.h.
+#include "tokenizers/text/tokenizer_folder.h"
+
+#include <array>
+
+#include "engine/core/io.h"
+#include "tokenizers/text/slow_tokenizers.h"
+#include "tokenizers/text/tokenizer.h"
+
+namespace tessera {
+
+namespace {
+
+using Path = std::filesystem::path;
+
+std::string read_whole(const Path& path) {
+  std::string text = read_file(path, TextTokenizer::kMaxFileBytes);
+  if (text.starts_with("version https://git-lfs")) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_TOK_POINTER",
+                 .file = path.string(),
+                 .expected = "the file itself",
+                 .found = "a git-lfs pointer to it",
+                 .hint = "fetch it: git lfs pull"});
+  }
+  return text;
+}
+
+// Llama 3's own tokenizer.model is a list of base64 words with ranks.
+void refuse_word_list(const Path& path, const std::string& text) {
+  const std::size_t line = std::min(text.find('\n'), text.size());
+  const std::size_t space = text.find(' ');
+  if (space >= line || line > 4096) return;
+  const auto is_base64 = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' ||
+           c == '/' || c == '=';
+  };
+  for (std::size_t i = 0; i < line; ++i) {
+    const bool digit = text[i] >= '0' && text[i] <= '9';
+    if (i == space || (i < space ? is_base64(text[i]) : digit)) continue;
+    return;
+  }
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_TOKENIZER_TIKTOKEN",
+               .file = path.string(),
+               .expected = "SentencePiece's model file",
+               .found = "a tiktoken word list, which is not read",
+               .hint = "copy the tokenizer.json of the Hugging Face port into this folder"});
+}
+
+constexpr const char* kMissing = "E_TOK_MISSING_FILE";
+
+[[noreturn]] void fail_missing(const Path& folder, const char* code, std::string found,
+                               std::string hint) {
+  throw Error({.kind = ErrorKind::kModel,
+               .code = code,
+               .file = (folder / "tokenizer.json").string(),
+               .expected = "this file, or tokenizer.model, or vocab.json with merges.txt",
+               .found = std::move(found),
+               .hint = std::move(hint)});
+}
+
+}  // namespace
+
+TokenizerParts read_tokenizer_folder(const Path& folder) {
+  const Path json = folder / "tokenizer.json";
+  if (file_exists(json)) return read_tokenizer_json(read_whole(json), json.string());
+  constexpr std::array<const char*, 2> kModels = {"tokenizer.model", "spiece.model"};
+  for (const char* name : kModels) {
+    const Path path = folder / name;
+    if (!file_exists(path)) continue;
+    const std::string bytes = read_whole(path);
+    refuse_word_list(path, bytes);
+    return convert_sentencepiece(read_sentencepiece(bytes, path.string()),
+                                 read_tokenizer_config(folder), path.string());
+  }
+  const Path vocab = folder / "vocab.json", merges = folder / "merges.txt";
+  const bool has_vocab = file_exists(vocab), has_merges = file_exists(merges);
+  if (has_vocab && has_merges) {
+    return convert_vocab_and_merges(
+        {read_whole(vocab), read_whole(merges), vocab.string(), merges.string()},
+        read_tokenizer_config(folder));
+  }
+  if (has_vocab || has_merges) {
+    const std::string here = has_vocab ? "vocab.json" : "merges.txt";
+    const std::string other = has_vocab ? "merges.txt" : "vocab.json";
+    fail_missing(folder, kMissing, here + " without " + other,
+                 "copy the model's " + other + " or its tokenizer.json into the folder");
+  }
+  for (const Path& path : list_folder(folder)) {
+    const std::string name = path.filename().string();
+    if (path.extension() == ".tiktoken") {
+      fail_missing(folder, "E_TOKENIZER_TIKTOKEN", "only " + name + ", which is not read",
+                   "copy tokenizer.json of the -hf repository into this folder");
+    }
+    if (name == "vocab.txt") {
+      fail_missing(folder, kMissing, "only " + name + ", which is not read",
+                   "copy the model's tokenizer.json into the folder");
+    }
+  }
+  fail_missing(folder, kMissing, "none of them", "copy the model's tokenizer files into the folder");
+}
+
+}  // namespace tessera
