@@ -112,7 +112,7 @@ class Folder {
   std::vector<std::int32_t> ids_;
 };
 
-class FoldersOf : public testing::TestWithParam<const char*> {};
+class FoldersOf : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThemOrRefused) {
   int same = 0;
@@ -126,7 +126,7 @@ TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThemOrRefused) {
       Folder one(row, folder.path());
       one.expect_no_warnings();
       one.expect_prompt_and_pixels();
-      if (!testing::Test::HasFailure()) one.expect_text();
+      if (!::testing::Test::HasFailure()) one.expect_text();
       ++same;
     } catch (const Error& error) {
       EXPECT_TRUE(kMayRefuse.contains(error.info().where)) << error.what();
@@ -136,7 +136,7 @@ TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThemOrRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FoldersOf,
-                         testing::Values("llava", "llava_next", "llava_onevision", "qwen2_vl",
+                         ::testing::Values("llava", "llava_next", "llava_onevision", "qwen2_vl",
                                          "qwen2_5_vl", "idefics3", "smolvlm", "janus"),
                          [](const auto& info) { return std::string(info.param); });
 

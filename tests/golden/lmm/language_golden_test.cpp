@@ -61,7 +61,7 @@ struct VariantModel {
   std::unique_ptr<StreamModel> text;
 };
 
-class LanguageVariant : public testing::TestWithParam<std::string> {
+class LanguageVariant : public ::testing::TestWithParam<std::string> {
  protected:
   static std::string name() { return GetParam(); }
   static const Json& config() { return variants().at(name()).at("config"); }
@@ -119,9 +119,9 @@ TEST_P(KeyedVariant, WithoutItsKeyIsAnotherModel) {
   EXPECT_GT(worst_relative(model.logits(prompt(model)), wanted_logits()), 1e-2);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LanguageVariant, testing::ValuesIn(variant_names()),
+INSTANTIATE_TEST_SUITE_P(All, LanguageVariant, ::testing::ValuesIn(variant_names()),
                          [](const auto& variant) { return test_name(variant.param); });
-INSTANTIATE_TEST_SUITE_P(Keyed, KeyedVariant, testing::ValuesIn(variant_names(true)),
+INSTANTIATE_TEST_SUITE_P(Keyed, KeyedVariant, ::testing::ValuesIn(variant_names(true)),
                          [](const auto& variant) { return test_name(variant.param); });
 
 // --- what ends a text
@@ -170,7 +170,7 @@ struct BadRope {
 };
 void PrintTo(const BadRope& bad, std::ostream* out) { *out << bad.text; }
 
-class RefusedRope : public testing::TestWithParam<BadRope> {};
+class RefusedRope : public ::testing::TestWithParam<BadRope> {};
 
 TEST_P(RefusedRope, NamesTheKey) {
   const Json config = changed("llama", "rope_scaling", parse_json(GetParam().text, ""));
@@ -185,7 +185,7 @@ TEST_P(RefusedRope, NamesTheKey) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedRope,
-    testing::Values(
+    ::testing::Values(
         BadRope{R"({"rope_type": "proportional", "factor": 2})", "rope_scaling.rope_type"},
         BadRope{R"({"type": "mrope", "mrope_section": [1, 1, 2]})", "rope_scaling.type"},
         BadRope{R"({"type": "linear"})", "rope_scaling.factor"},

@@ -103,7 +103,7 @@ fs::path recording(const std::string& family) {
   return TinyLmm::goldens() / family / "recorded.safetensors";
 }
 
-class FileLayout : public testing::TestWithParam<Layout> {};
+class FileLayout : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(FileLayout, IsReadAsThePublishedOne) {
   const auto& [family, unused, renames] = GetParam();
@@ -139,7 +139,7 @@ const Renames kIdeficsBare = {{"model.", ""}};
 
 INSTANTIATE_TEST_SUITE_P(
     All, FileLayout,
-    testing::Values(
+    ::testing::Values(
         Layout{"llava-1.5", "saved by 5", kSaved5}, Layout{"llava-1.5", "memory of 4", kMemory4},
         Layout{"llava-1.5", "memory of 5", kMemory5}, Layout{"llava-1.5", "bare", kBare},
         Layout{"llava-next", "saved by 5", kSaved5}, Layout{"llava-next", "memory of 4", kMemory4},
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
 // --- types of numbers
 // ------------------------------------------------------------------------------
 
-class NumberType : public testing::TestWithParam<const char*> {
+class NumberType : public ::testing::TestWithParam<const char*> {
  protected:
   static LastRows run_as(DType dtype, const fs::path& from, const TempFolder& folder) {
     write_folder(from, folder.path(), [&](const std::string& name, ConstTensorView view) {
@@ -175,7 +175,7 @@ TEST_P(NumberType, F16LosesNothing) {
   expect_same(got, run_as(DType::kF32, half.path(), wide));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, NumberType, testing::ValuesIn(kTinyFamilies),
+INSTANTIATE_TEST_SUITE_P(Families, NumberType, ::testing::ValuesIn(kTinyFamilies),
                          [](const auto& family) { return test_name(family.param); });
 
 // What a captioner's weights are kept as, unless somebody asks for something else.
@@ -215,7 +215,7 @@ TEST(StoredType, OnlyBf16IsKeptAsBf16) {
 
 // The tiny LLaVA-1.5 as the authors save one: its keys at the top, its encoder within the model's
 // file, or in CLIP's own folder inside the model's or next to it.
-class AuthorsLayout : public testing::Test {
+class AuthorsLayout : public ::testing::Test {
  protected:
   enum class Tower { kInside, kInFolder, kNextToIt };
 

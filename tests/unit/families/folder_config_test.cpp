@@ -31,7 +31,7 @@ constexpr const char* kIdefics = R"({"model_type": "idefics3", "scale_factor": 2
   "vision_config": {"hidden_size": 24, "intermediate_size": 12, "num_hidden_layers": 1,
     "num_attention_heads": 2, "image_size": 28, "patch_size": 7}})";
 
-class FolderConfig : public testing::Test {
+class FolderConfig : public ::testing::Test {
  protected:
   void put(const char* name, std::string_view text) { put_file(folder_ / name, text); }
   ModelSpec load() { return load_model_spec(folder_.path(), {.use = ModelUse::kDescribe}); }
