@@ -111,7 +111,7 @@ std::optional<IdLists> parse_ids(const Setting& row, std::string_view text) {
   constexpr std::int32_t kMaxId = (1 << 30) - 1;
   constexpr std::size_t kMaxSequences = 4096;
   IdLists out;
-  const auto most = static_cast<std::size_t>(row.high);
+  const auto most = truncate<std::size_t>(row.high);
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
     std::string_view sequence = text.substr(0, comma);
@@ -130,7 +130,7 @@ std::optional<IdLists> parse_ids(const Setting& row, std::string_view text) {
         return std::nullopt;
       }
       ids.push_back(id);
-      sequence.remove_prefix(static_cast<std::size_t>(rest - sequence.data()));
+      sequence.remove_prefix(to_size(rest - sequence.data()));
     }
     if (ids.empty()) return std::nullopt;
     if (comma == text.npos) return out;

@@ -5,8 +5,8 @@ namespace tessera {
 
 void add_edits(DeviceBatch& batch, std::size_t number, const RowEdits& edits) {
   VerifiedRow& row = batch.rows[number];
-  row.edits_begin = static_cast<std::int32_t>(batch.edits.size());
-  row.edits = static_cast<std::int32_t>(edits.edits.size());
+  row.edits_begin = narrow<std::int32_t>(batch.edits.size());
+  row.edits = narrow<std::int32_t>(edits.edits.size());
   row.only = edits.only ? 1 : 0;
   batch.edits.insert(batch.edits.end(), edits.edits.begin(), edits.edits.end());
 }

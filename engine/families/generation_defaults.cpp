@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/sampling/processors.h"
 
 namespace tessera {
@@ -42,8 +43,8 @@ SettingValue read_value(const JsonReader& config, const LogitProcessor& key, std
     return {0, text};
   }
   if (row.kind == SettingKind::kNumber) return {config.number(key.config_key, row.low, row.high)};
-  return {static_cast<double>(config.integer(key.config_key, static_cast<std::int64_t>(row.low),
-                                             static_cast<std::int64_t>(row.high)))};
+  return {to_double(config.integer(key.config_key, truncate<std::int64_t>(row.low),
+                                             truncate<std::int64_t>(row.high)))};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/sampling/processor_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -17,7 +18,7 @@ bool among(Ids ids, std::int32_t id) { return std::find(ids.begin(), ids.end(), 
 // Whether what stands ends with these ids. Unknown ids are like no other.
 bool ends_with(Ids prefix, Ids ids) {
   return prefix.size() >= ids.size() &&
-         std::equal(ids.begin(), ids.end(), prefix.end() - static_cast<std::ptrdiff_t>(ids.size()),
+         std::equal(ids.begin(), ids.end(), prefix.end() - to_index(ids.size()),
                     [](std::int32_t a, std::int32_t b) { return a == b && a >= 0; });
 }
 
@@ -69,13 +70,13 @@ void drop_ngrams(Ids text, Ids prefix, std::size_t size, EditList& edits) {
 
 void drop_own_ngrams(const DistributionSettings& settings, const IdLists&,
                      const ProcessedPosition& at, EditList& edits) {
-  drop_ngrams(at.prefix, at.prefix, static_cast<std::size_t>(settings.no_repeat_ngram), edits);
+  drop_ngrams(at.prefix, at.prefix, to_size(settings.no_repeat_ngram), edits);
 }
 
 void drop_prompt_ngrams(const DistributionSettings& settings, const IdLists&,
                         const ProcessedPosition& at, EditList& edits) {
   drop_ngrams(at.prefix.first(at.prompt), at.prefix,
-              static_cast<std::size_t>(settings.prompt_ngram), edits);
+              to_size(settings.prompt_ngram), edits);
 }
 
 // An id that ends the stream is no bad word by itself.
@@ -94,12 +95,12 @@ void drop_stops(const ProcessedPosition& at, EditList& edits) {
 void keep_length(const DistributionSettings& settings, const IdLists&, const ProcessedPosition& at,
                  EditList& edits) {
   const std::size_t standing = at.prompt + at.position;
-  if (standing < static_cast<std::size_t>(settings.min_length)) drop_stops(at, edits);
+  if (standing < to_size(settings.min_length)) drop_stops(at, edits);
 }
 
 void keep_new_tokens(const DistributionSettings& settings, const IdLists&,
                      const ProcessedPosition& at, EditList& edits) {
-  if (at.position < static_cast<std::size_t>(settings.min_new_tokens)) drop_stops(at, edits);
+  if (at.position < to_size(settings.min_new_tokens)) drop_stops(at, edits);
 }
 
 void force_first(const DistributionSettings&, const IdLists& ids, const ProcessedPosition& at,
@@ -109,7 +110,7 @@ void force_first(const DistributionSettings&, const IdLists& ids, const Processe
 
 void force_begin(const DistributionSettings& settings, const IdLists&, const ProcessedPosition& at,
                  EditList& edits) {
-  const auto id = static_cast<std::int32_t>(settings.forced_bos);
+  const auto id = narrow<std::int32_t>(settings.forced_bos);
   if (at.prompt + at.position == 1) edits.keep_only({&id, 1});
 }
 
@@ -181,26 +182,26 @@ void EditList::reserve(std::size_t codes, std::size_t capacity) {
 }
 
 void EditList::begin() {
-  for (const LogitEdit& edit : edits_) place_[static_cast<std::size_t>(edit.id)] = -1;
+  for (const LogitEdit& edit : edits_) place_[to_size(edit.id)] = -1;
   edits_.clear();
   dropped_ = 0;
   only_ = false;
 }
 
 LogitEdit* EditList::at(std::int32_t id) {
-  if (id < 0 || static_cast<std::size_t>(id) >= place_.size()) return nullptr;
-  std::int32_t& place = place_[static_cast<std::size_t>(id)];
+  if (id < 0 || to_size(id) >= place_.size()) return nullptr;
+  std::int32_t& place = place_[to_size(id)];
   if (place < 0) {
-    place = static_cast<std::int32_t>(edits_.size());
+    place = narrow<std::int32_t>(edits_.size());
     edits_.push_back({.id = id});
   }
-  return &edits_[static_cast<std::size_t>(place)];
+  return &edits_[to_size(place)];
 }
 
 void EditList::drop(std::int32_t id) {
-  if (id < 0 || static_cast<std::size_t>(id) >= place_.size()) return;
+  if (id < 0 || to_size(id) >= place_.size()) return;
   // Where few ids stay, the others are dropped already.
-  if (only_ && place_[static_cast<std::size_t>(id)] < 0) return;
+  if (only_ && place_[to_size(id)] < 0) return;
   LogitEdit* const edit = at(id);
   dropped_ += edit->kind == EditKind::kDrop ? 0 : 1;
   edit->kind = EditKind::kDrop;
