@@ -1,7 +1,8 @@
 """The tokenizer.json files of published models against the `tokenizers` package, and published SentencePiece
 models against `transformers` 4.57.
 
-  real_tokenizers.py record FOLDER KIND        KIND json or models: into tests/golden/text_real/digests.json (needs the references)
+  real_tokenizers.py record FOLDER KIND        tests/golden/text_real/digests.json; KIND json or models (needs that
+                                               reference)
   real_tokenizers.py check FOLDER PROGRAM      what text_tokenizer_replay makes of the same strings
 
 FOLDER keeps the downloaded packages and what is made from it. 3,000 strings for each file are made from a

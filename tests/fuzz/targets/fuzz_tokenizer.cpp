@@ -55,10 +55,27 @@ const std::string& seed_tokenizer() {
   return kText;
 }
 
+constexpr const char* kUnigram = R"({"added_tokens": [], "normalizer": {"type": "Sequence",
+  "normalizers": [{"type": "Precompiled", "precompiled_charsmap": "BAAAAAAAAABhAA=="}, {"type": "Nmt"}]},
+  "pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first", "split": true},
+  "post_processor": {"type": "BertProcessing", "sep": ["b", 2], "cls": ["a", 1]},
+  "decoder": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first", "split": true},
+  "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true,
+    "vocab": [["?", 0], ["a", -1], ["b", -2], ["ab", -2.5], ["_", -1], ["<0x21>", 0]]}})";
+constexpr const char* kWordPiece = R"({"added_tokens": [],
+  "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+    "strip_accents": null, "lowercase": true},
+  "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": null,
+  "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+  "model": {"type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 9, "vocab": {"?": 0, "a": 1, "##a": 2, "##b": 3, "##ab": 4, "!": 5}}})";
+
 std::vector<std::string> seeds() {
   const std::string zero(1, '\0');
   const std::string& tokenizer = seed_tokenizer();
-  return {tokenizer + zero + "abc ab 12 <s> d",
+  return {kUnigram + zero + "ab a!b? ab",
+          kWordPiece + zero + "aab ABA\xc3\xa4 \xe4\xb8\xad a!",
+          tokenizer + zero + "abc ab 12 <s> d",
           tokenizer + zero,
           tokenizer + zero + "\xc3\xa4 a",
           "Hello, world! 123",
@@ -103,8 +120,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     // Now and then from a good file again: most of what was kept is refused at its first fault.
     const std::string changed =
         mutate_json(choice.one_in(4) ? seed_tokenizer() : input.substr(0, cut), choice);
-    if (!changed.empty())
-      return release(changed + std::string(input.substr(cut)), data, max_size);
+    if (!changed.empty()) return release(changed + std::string(input.substr(cut)), data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);
 }
