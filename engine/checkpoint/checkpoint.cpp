@@ -256,7 +256,7 @@ void Checkpoint::add(Checkpoint other) {
     }
   }
   for (auto& [name, origin] : other.impl_->origins) {
-    Origin moved = origin;
+    Impl::Origin moved = origin;
     if (moved.file >= 0) moved.file += first;
     impl_->origins.emplace(name, moved);
   }

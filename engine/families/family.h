@@ -56,7 +56,8 @@ struct Describer {
   std::string_view language;  // its model_type, where the configuration does not say; or empty
   std::span<const LayoutNames> layouts;
   PolicyMaker policy = nullptr;
-  // Classes of image processors that its folders name; the first where they name none.
+  // Classes of image processors that its folders name; the first where they name none. Empty: its
+  // folders' processor files are not followed.
   std::span<const std::string_view> processors;
   std::string_view size_key;  // of image_size within vision_config; empty = at its top
   FrameSampling video_frames = {.rule = FrameRule::kRate};

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/families/folder_files.h"
+#include "engine/sampling/processors.h"
 
 namespace tessera {
 
@@ -109,7 +110,13 @@ constexpr KnownKey kConfigKeys[] = {
     {"*.layer_types", kNone, "sliding_window decides"},
     {"*.max_window_layers", kNone, "sliding_window decides"},
     {"*.use_sliding_window", kNone, "there is no sliding_window"},
+    {"*.sliding_window", kNone, "nothing asks for it"},
     {"*.tie_word_embeddings", kNone, "the model's own decides"},
+    {"*.attention_bias", kNone, "its class has none of its own"},
+    {"*.mlp_bias", kNone, "its class has none of its own"},
+    {"*.rope_parameters", kIgnored, "rope_scaling decides", "null|{}"},
+    {"*.rope_scaling.type", kNone, "rope_type decides"},
+    {"*.rope_parameters.type", kNone, "rope_type decides"},
     {"*.rope_interleaved", kNone, kUnread},
     {"*.is_llama_config", kNone, kUnread},
     {"*.perceiver_config", kNone, kUnread},
@@ -142,6 +149,23 @@ constexpr KnownKey kConfigKeys[] = {
     {"gen_vision_config", kNone, kGenerating},
     {"gen_aligner_config", kNone, kGenerating},
     {"gen_head_config", kNone, kGenerating},
+    // The authors' own LLaVA.
+    {"mm_resampler_type", kIgnored, "there is no resampler", "null"},
+    {"mm_use_im_patch_token", kNone, kTokenizer},
+    {"mm_patch_merge_type", kNone, "image_aspect_ratio cuts no tiles"},
+    {"mm_projector_lr", kNone, kTraining},
+    {"mm_vision_tower_lr", kNone, kTraining},
+    {"freeze_mm_mlp_adapter", kNone, kTraining},
+    {"freeze_mm_vision_resampler", kNone, kTraining},
+    {"tune_mm_mlp_adapter", kNone, kTraining},
+    {"tune_mm_vision_resampler", kNone, kTraining},
+    {"unfreeze_mm_vision_tower", kNone, kTraining},
+    {"use_mm_proj", kNone, kTraining},
+    {"vision_tower", kNone, "mm_vision_tower decides"},
+    {"image_crop_resolution", kNone, kUnread},
+    {"image_split_resolution", kNone, kUnread},
+    {"tokenizer_model_max_length", kNone, "prompts are not cut"},
+    {"tokenizer_padding_side", kNone, "prompts are not padded"},
     // Whole models.
     {"image_seq_length", kNone, "counted"},
     {"vision_start_token_id", kNone, "the chat form writes it"},
@@ -173,6 +197,7 @@ constexpr KnownKey kProcessorKeys[] = {
     {"image_token.*", kNone, kTokenizer},
     {"num_image_tokens", kNone, "counted"},
     {"*._valid_processor_keys", kNone, kBookkeeping},
+    {"*._processor_class", kNone, kBookkeeping},
     {"*.image_processor_type", kUsed, ""},
     {"*.feature_extractor_type", kNone, "image_processor_type decides"},
     {"*.video_processor_type", kNone, "model_type decides"},
@@ -217,6 +242,7 @@ constexpr KnownKey kProcessorKeys[] = {
 };
 // Videos are prepared as images are, where their own file does not say otherwise.
 constexpr KnownKey kVideoKeys[] = {
+    {"*.cap_pixels_per_frame", kIgnored, "pixels of frames are shared as by qwen-vl-utils", "null|true"},
     {"*.do_rescale", kIgnored, "frames are prepared as images are", "true|null"},
     {"*.do_normalize", kIgnored, "frames are prepared as images are", "true|null"},
 };
@@ -286,19 +312,8 @@ constexpr KnownKey kGenerationKeys[] = {
     {"dola_layers", kIgnored, "of contrasted layers", "null"},
     {"watermarking_config", kIgnored, "of watermarks", "null"},
     {"token_healing", kIgnored, "of texts", "false"},
-    {"encoder_repetition_penalty", kNone, kDecoder},
-    {"encoder_no_repeat_ngram_size", kNone, kDecoder},
     {"guidance_scale", kIgnored, "--cfg-scale", "null|1"},
-    {"min_length", kIgnored, "of texts", "0"},
-    {"min_new_tokens", kIgnored, "of texts", "null|0"},
-    {"repetition_penalty", kIgnored, "of texts", "1"},
-    {"no_repeat_ngram_size", kIgnored, "of texts", "0"},
-    {"bad_words_ids", kIgnored, "of texts", "null|[]"},
     {"sequence_bias", kIgnored, "of texts", "null|{}"},
-    {"suppress_tokens", kIgnored, "of texts", "null|[]"},
-    {"begin_suppress_tokens", kIgnored, "of texts", "null|[]"},
-    {"forced_bos_token_id", kIgnored, "of texts", "null"},
-    {"forced_eos_token_id", kIgnored, "of texts", "null"},
     {"exponential_decay_length_penalty", kIgnored, "of texts", "null"},
     {"stop_strings", kIgnored, "of texts", "null"},
 };
@@ -327,6 +342,15 @@ const KnownKey* find_row(std::span<const KnownKey> rows, std::string_view path) 
   return found == rows.end() ? nullptr : &*found;
 }
 
+const KnownKey* generation_row(std::string_view path) {
+  static constexpr KnownKey kProcessor = {"", kUsed, "of texts"};
+  const auto rows = logit_processors();
+  const bool processed = std::any_of(rows.begin(), rows.end(), [&](const LogitProcessor& row) {
+    return !row.config_key.empty() && row.config_key == path;
+  });
+  return processed ? &kProcessor : find_row(kGenerationKeys, path);
+}
+
 }  // namespace
 
 const KnownKey* known_key(FolderFile file, std::string_view path) {
@@ -344,7 +368,7 @@ const KnownKey* known_key(FolderFile file, std::string_view path) {
     case FolderFile::kPreprocessor:
       return find_row(kProcessorKeys, path);
     case FolderFile::kGeneration:
-      return find_row(kGenerationKeys, path);
+      return generation_row(path);
     case FolderFile::kTokenizerConfig:
       return find_row(kTokenizerKeys, path);
     case FolderFile::kSpecialTokens:

@@ -409,7 +409,7 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
     const JsonReader sizes = row.size_key.empty() ? vision : sub_config(vision, row.size_key);
     policy.side = sizes.integer_or("image_size", tower.vit.grid * tower.vit.patch, 1, kMaxSide);
   }
-  if (!has_image_processor(files)) {
+  if (row.processors.empty() || !has_image_processor(files)) {
     if (policy.mode == ResizeMode::kPinpoints && config.has("image_grid_pinpoints")) {
       policy.pinpoints = read_pinpoints(config, policy.side);
     }
