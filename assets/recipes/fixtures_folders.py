@@ -89,8 +89,11 @@ TEMPLATES = {
                 "Assistant:",
     "smolvlm": "<|im_start|>" + PARTS % ("User:", "<image>", "{{ '<end_of_utterance>\n' }}") +
                "Assistant:",
-    "janus": SYSTEM_JANUS + "{{ '\n\n' }}" +
-             PARTS % ("<|User|>: ", "{{ '<image_placeholder>\n' }}", "{{ '\n\n' }}") + "<|Assistant|>:",
+    # Line breaks around images, as published.
+    "janus": SYSTEM_JANUS + "{{ '\n\n' }}{% for m in messages %}<|User|>: {% for c in m['content'] %}"
+             "{% if c['type'] == 'image' %}{% if not loop.first %}{{ '\n' }}{% endif %}<image_placeholder>"
+             "{{ '\n' }}{% else %}{{ c['text'] }}{% endif %}{% endfor %}{{ '\n\n' }}{% endfor %}"
+             "<|Assistant|>:",
 }
 
 
@@ -310,7 +313,7 @@ def run_one(folder):
             "greedy": tokens, "shapes": shapes}
 
 
-FILES = ("config.json", "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
+FILES = ("config.json", "tokenizer.json", "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
          "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
          "chat_template.json", "chat_template.jinja")
 
@@ -344,8 +347,6 @@ def run(scratch):
         lists[key] = row["shapes"]
         row["shapes"] = key
         rows.append(row)
-        (OUT / "tokenizer.json").write_text(json.dumps(json.loads((folder / "tokenizer.json").read_text()),
-                                                       ensure_ascii=False, separators=(",", ":")))
     dump = {"transformers": transformers.__version__, "texts": texts, "shapes": lists, "folders": rows}
     (OUT / "folders.json").write_text("{\n" + ",\n".join(
         json.dumps(k) + ":" + (json.dumps(v) if isinstance(v, str) else spread(v)) for k, v in dump.items()) + "\n}\n")

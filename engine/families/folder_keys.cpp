@@ -110,7 +110,13 @@ constexpr KnownKey kConfigKeys[] = {
     {"*.layer_types", kNone, "sliding_window decides"},
     {"*.max_window_layers", kNone, "sliding_window decides"},
     {"*.use_sliding_window", kNone, "there is no sliding_window"},
+    {"*.sliding_window", kNone, "nothing asks for it"},
     {"*.tie_word_embeddings", kNone, "the model's own decides"},
+    {"*.attention_bias", kNone, "its class has none of its own"},
+    {"*.mlp_bias", kNone, "its class has none of its own"},
+    {"*.rope_parameters", kIgnored, "rope_scaling decides", "null|{}"},
+    {"*.rope_scaling.type", kNone, "rope_type decides"},
+    {"*.rope_parameters.type", kNone, "rope_type decides"},
     {"*.rope_interleaved", kNone, kUnread},
     {"*.long_factor", kNone, "texts end before it"},
     {"*.rope_parameters", kNone, "rope_scaling comes before it"},
@@ -209,6 +215,7 @@ constexpr KnownKey kProcessorKeys[] = {
     {"image_token.*", kNone, kTokenizer},
     {"num_image_tokens", kNone, "counted"},
     {"*._valid_processor_keys", kNone, kBookkeeping},
+    {"*._processor_class", kNone, kBookkeeping},
     {"*.image_processor_type", kUsed, ""},
     {"*.feature_extractor_type", kNone, "image_processor_type decides"},
     {"*.video_processor_type", kNone, "model_type decides"},
@@ -253,6 +260,7 @@ constexpr KnownKey kProcessorKeys[] = {
 };
 // Videos are prepared as images are, where their own file does not say otherwise.
 constexpr KnownKey kVideoKeys[] = {
+    {"*.cap_pixels_per_frame", kIgnored, "pixels of frames are shared as by qwen-vl-utils", "null|true"},
     {"*.do_rescale", kIgnored, "frames are prepared as images are", "true|null"},
     {"*.do_normalize", kIgnored, "frames are prepared as images are", "true|null"},
 };

@@ -104,7 +104,6 @@ class FolderCorpus {
     for (const auto& [name, key] : row["files"].items()) {
       put_file(folder / name, json_["texts"][key.get<std::string>()].get<std::string>());
     }
-    std::filesystem::copy_file(path_ / "tokenizer.json", folder / "tokenizer.json");
     put_file(folder / "model.safetensors",
              folder_weights_file(std::to_string(row["salt"].get<int>()),
                                  json_["shapes"][row["shapes"].get<std::string>()]));

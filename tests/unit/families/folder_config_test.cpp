@@ -52,7 +52,8 @@ class FolderConfig : public ::testing::Test {
     EXPECT_EQ(std::filesystem::path(info.file).filename(), file);
   }
   KeyUse use_of(std::string_view file, std::string_view key) {
-    for (const KeyAccount& one : load().describe->account->keys) {
+    const ModelSpec spec = load();
+    for (const KeyAccount& one : spec.describe->account->keys) {
       if (one.file == file && one.key == key) return one.use;
     }
     ADD_FAILURE() << "no account of " << key;
@@ -210,6 +211,7 @@ TEST_F(FolderConfig, ThePublishedTokenBudgetOfOneVisionIsRead) {
   Json config = parse_json(kLlava, "");
   config["model_type"] = "llava_onevision";
   config["text_config"]["model_type"] = "qwen2";
+  config["text_config"]["num_key_value_heads"] = 1;
   config["vision_config"]["model_type"] = "siglip_vision_model";
   config["vision_feature_select_strategy"] = "full";
   config["vision_aspect_ratio"] = "anyres_max_4";
