@@ -204,7 +204,7 @@ constexpr KnownKey kProcessorKeys[] = {
     {"processor_class", kNone, "model_type decides"},
     {"*.processor_class", kNone, "model_type decides"},
     {"*.auto_map", kNone, "code of a folder is never run"},
-    {"use_default_system_prompt", kNone, "the chat form has it"},
+    {"use_default_system_prompt", kUsed, "Janus: a system sentence with the template"},
     {"sft_format", kNone, "the chat form has it"},
     {"system_prompt", kNone, "the chat form has it"},
     {"add_special_token", kNone, kTokenizer},
