@@ -20,6 +20,9 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 # Device code has its own flags (cuda.cmake).
 add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers;-ffp-contract=off;-fno-math-errno;-fstack-protector-strong;-fstack-clash-protection;-fcf-protection>"
                     "$<$<AND:$<CONFIG:Release>,$<NOT:$<COMPILE_LANGUAGE:CUDA>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+# What the product's folders add: no conversion that loses a value or a sign without being written out
+# (engine/core/index.h). Device code and tests go without.
+set(TESSERA_PRODUCT_WARNINGS "$<$<COMPILE_LANGUAGE:CXX>:-Wconversion;-Wsign-conversion>")
 add_compile_definitions(_GLIBCXX_ASSERTIONS)
 add_link_options(-Wl,-z,relro,-z,now)
 

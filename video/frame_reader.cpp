@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/core/file_stream.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "vision/image/image_wire.h"
 
@@ -49,7 +50,7 @@ struct FrameReader::State {
     process.end_answer();
   }
 
-  double seconds_of_file() const { return static_cast<double>(file.size()) / kSlowestBytes; }
+  double seconds_of_file() const { return to_double(file.size()) / kSlowestBytes; }
 
   // The answer to a question; what the process needs of the file until then is given to it.
   vw::Message answer() {
@@ -89,7 +90,7 @@ struct FrameReader::State {
             .codec = escape_for_terminal(texts[1], 32),
             .width = fixed.width,
             .height = fixed.height,
-            .turned = static_cast<int>(fixed.turned),
+            .turned = narrow<int>(fixed.turned),
             .tick = {fixed.tick_num, fixed.tick_den},
             .rate = {fixed.rate_num, fixed.rate_den}};
     for (std::size_t i = 2; i < texts.size() && i < 2 + kMaxNotes; ++i) {
@@ -98,9 +99,9 @@ struct FrameReader::State {
   }
 
   bool fits(std::int64_t width, std::int64_t height) const {
-    const auto side = static_cast<std::int64_t>(options.limits.side);
+    const auto side = to_index(options.limits.side);
     return width >= 1 && height >= 1 && width <= side && height <= side &&
-           static_cast<std::uint64_t>(width * height) <= options.limits.pixels;
+           low_bits<std::uint64_t>(width * height) <= options.limits.pixels;
   }
 
   bool is_rate(std::int64_t num, std::int64_t den) const {
@@ -120,11 +121,11 @@ struct FrameReader::State {
                    static_cast<std::int64_t>(message.b & 0xffffffff),
                    {}};
     if (message.kind != Kind::kFrame || out.width != info.width || out.height != info.height ||
-        message.bytes != static_cast<std::uint64_t>(out.width * out.height * 3) ||
-        out.ticks <= last || ++frames > options.limits.frames) {
+        message.bytes != low_bits<std::uint64_t>(out.width * out.height * 3) || out.ticks <= last ||
+        ++frames > options.limits.frames) {
       process.fail_nonsense("frame");
     }
-    pixels += static_cast<std::uint64_t>(out.width * out.height);
+    pixels += low_bits<std::uint64_t>(out.width * out.height);
     if (pixels > options.limits.decoded_pixels) process.fail_nonsense("number of frames");
     out.rgb.resize(message.bytes);
     process.receive_payload(out.rgb.data(), out.rgb.size());
@@ -201,7 +202,7 @@ std::optional<VideoFrame> FrameReader::frame_at(std::int64_t ticks) {
   State& state = *state_;
   state.leave_place();
   return state.guarded([&] {
-    state.process.ask(Kind::kFrameAt, static_cast<std::uint64_t>(ticks), nullptr, 0,
+    state.process.ask(Kind::kFrameAt, low_bits<std::uint64_t>(ticks), nullptr, 0,
                       state.seconds_of_file());
     return state.frame();
   });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -16,10 +17,10 @@ namespace {
 std::vector<std::size_t> evenly_truncated(std::size_t total, std::size_t count) {
   std::vector<std::size_t> out(count, 0);
   if (count < 2) return out;
-  const double last = static_cast<double>(total - 1);
-  const double step = last / static_cast<double>(count - 1);
+  const double last = to_double(total - 1);
+  const double step = last / to_double(count - 1);
   for (std::size_t i = 0; i + 1 < count; ++i) {
-    out[i] = static_cast<std::size_t>(static_cast<double>(i) * step);
+    out[i] = truncate<std::size_t>(to_double(i) * step);
   }
   out.back() = total - 1;
   return out;
@@ -30,24 +31,23 @@ std::vector<std::size_t> evenly_truncated(std::size_t total, std::size_t count) 
 std::vector<std::size_t> evenly_rounded(std::size_t total, std::size_t count) {
   std::vector<std::size_t> out(count, 0);
   if (count < 2) return out;
-  const auto last = static_cast<float>(total - 1);
-  const float step = last / static_cast<float>(count - 1);
+  const auto last = to_float(total - 1);
+  const float step = last / to_float(count - 1);
   for (std::size_t i = 0; i < count; ++i) {
-    const float at = i < count / 2 ? step * static_cast<float>(i)
-                                   : last - step * static_cast<float>(count - 1 - i);
-    out[i] = static_cast<std::size_t>(std::nearbyint(at));
+    const float at = i < count / 2 ? step * to_float(i) : last - step * to_float(count - 1 - i);
+    out[i] = truncate<std::size_t>(std::nearbyint(at));
   }
   return out;
 }
 
 double seconds_between(std::int64_t from, std::int64_t to, const VideoInfo& info) {
-  return (static_cast<double>(to) - static_cast<double>(from)) * info.tick.value();
+  return (to_double(to) - to_double(from)) * info.tick.value();
 }
 
 double rate_of(std::span<const std::int64_t> times, const VideoInfo& info) {
   if (info.rate.num > 0) return info.rate.value();
   if (times.size() < 2) return 1.0;
-  return static_cast<double>(times.size() - 1) / seconds_between(times.front(), times.back(), info);
+  return to_double(times.size() - 1) / seconds_between(times.front(), times.back(), info);
 }
 
 [[noreturn]] void fail_count(std::string found) {
@@ -66,18 +66,17 @@ std::size_t moments_until(double end, double rate) {
     fail_count(std::to_string(rate) + " a second of " + std::to_string(end) + " s");
   }
   // The product may be rounded over a moment or under it: the moments decide.
-  auto i = static_cast<std::size_t>(draft);
-  while (i > 0 && static_cast<double>(i) / rate > end) --i;
-  while (static_cast<double>(i + 1) / rate <= end) ++i;
+  auto i = truncate<std::size_t>(draft);
+  while (i > 0 && to_double(i) / rate > end) --i;
+  while (to_double(i + 1) / rate <= end) ++i;
   return i + 1;
 }
 
 std::vector<std::size_t> by_rate(const FrameSampling& sampling, std::span<const std::int64_t> times,
                                  const VideoInfo& info) {
   const double tick = info.tick.value();
-  const std::size_t moments =
-      moments_until(static_cast<double>(times.back()) * tick, sampling.rate);
-  const auto most = static_cast<std::size_t>(sampling.frames);
+  const std::size_t moments = moments_until(to_double(times.back()) * tick, sampling.rate);
+  const auto most = to_size(sampling.frames);
   if (std::min(moments, most) > kMaxSamples) fail_count(std::to_string(std::min(moments, most)));
   std::vector<std::size_t> out;
   if (moments > most) {
@@ -88,11 +87,11 @@ std::vector<std::size_t> by_rate(const FrameSampling& sampling, std::span<const 
   }
   for (std::size_t& i : out) {
     // A frame that begins within a billionth of the moment is on the screen.
-    const double moment = static_cast<double>(i) / sampling.rate + 1e-9;
+    const double moment = to_double(i) / sampling.rate + 1e-9;
     const auto later = std::partition_point(times.begin() + 1, times.end(), [&](std::int64_t time) {
-      return static_cast<double>(time) * tick <= moment;
+      return to_double(time) * tick <= moment;
     });
-    i = static_cast<std::size_t>(later - times.begin()) - 1;
+    i = to_size(later - times.begin()) - 1;
   }
   return out;
 }
@@ -101,8 +100,8 @@ std::vector<std::size_t> by_rate(const FrameSampling& sampling, std::span<const 
 // cap, not more than there are, made even by leaving one out.
 std::vector<std::size_t> by_qwen(const FrameSampling& sampling, std::span<const std::int64_t> times,
                                  const VideoInfo& info) {
-  const auto total = static_cast<double>(times.size());
-  const double cap = std::floor(std::min(static_cast<double>(sampling.frames), total) / 2.0) * 2.0;
+  const auto total = to_double(times.size());
+  const double cap = std::floor(std::min(to_double(sampling.frames), total) / 2.0) * 2.0;
   double count = total / rate_of(times, info) * sampling.rate;
   count = std::min(std::min(std::max(count, 4.0), cap), total);
   count = std::floor(count / 2.0) * 2.0;
@@ -121,10 +120,10 @@ std::vector<std::size_t> sample_frames(const FrameSampling& sampling,
   if (!std::isfinite(sampling.rate)) fail_count("an endless rate");
   switch (sampling.rule) {
     case FrameRule::kUniform:
-      if (sampling.frames > static_cast<std::int64_t>(kMaxSamples)) {
+      if (sampling.frames > to_index(kMaxSamples)) {
         fail_count(std::to_string(sampling.frames));
       }
-      return evenly_truncated(times.size(), static_cast<std::size_t>(sampling.frames));
+      return evenly_truncated(times.size(), to_size(sampling.frames));
     case FrameRule::kRate:
       return by_rate(sampling, times, info);
     case FrameRule::kQwen:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/core/draft_file.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -127,7 +128,7 @@ struct FrameWriter::State {
 
   std::uint64_t answer_to(Kind kind, std::int64_t ticks, std::span<const std::uint8_t> payload) {
     try {
-      process.ask(kind, static_cast<std::uint64_t>(ticks), payload.data(), payload.size());
+      process.ask(kind, low_bits<std::uint64_t>(ticks), payload.data(), payload.size());
       return done();
     } catch (const Error& error) {
       process.give_up(error.info());
@@ -161,7 +162,7 @@ FrameWriter& FrameWriter::operator=(FrameWriter&&) noexcept = default;
 VideoCodec FrameWriter::codec() const { return state_->codec; }
 
 void FrameWriter::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
-  expects(rgb.size() == static_cast<std::size_t>(state_->format.width * state_->format.height * 3),
+  expects(rgb.size() == to_size(state_->format.width * state_->format.height * 3),
           "a frame of the video's size");
   State& state = *state_;
   expects(!state.ended, "a video that is not finished");

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
 
@@ -29,7 +30,7 @@ bool parse_pattern(const std::string& text, SequenceName& out) {
   static_assert(kMaxDigits == 9);
   out.before = text.substr(0, begin);
   out.after = text.substr(end + 1);
-  out.digits = padded ? static_cast<std::size_t>(width[1] - '0') : 1;
+  out.digits = padded ? to_size(width[1] - '0') : 1;
   return true;
 }
 
@@ -88,8 +89,7 @@ std::string PngSequence::time_of(std::int64_t ticks) const {
 }
 
 void PngSequence::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
-  expects(rgb.size() == static_cast<std::size_t>(format_.width * format_.height * 3),
-          "a frame of the video's size");
+  expects(rgb.size() == to_size(format_.width * format_.height * 3), "a frame of the video's size");
   expects(!ended_, "a video that is not finished");
   if (failure_) throw Error(*failure_);
   try {

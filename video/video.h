@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -16,7 +17,7 @@ struct Rational {
   std::int64_t num = 0;
   std::int64_t den = 1;
   bool operator==(const Rational&) const = default;
-  double value() const { return static_cast<double>(num) / static_cast<double>(den); }
+  double value() const { return to_double(num) / to_double(den); }
 };
 
 // What a video may ask for. Checked before anything is allocated.

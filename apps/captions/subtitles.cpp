@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "apps/captions/text_forms.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -58,7 +59,7 @@ bool is_video_extension(std::string_view extension) {
   static constexpr std::array<std::string_view, 6> kEndings = {"mp4", "m4v",  "mov",
                                                                "mkv", "webm", "avi"};
   std::string lower(extension);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? char_of(c - 'A' + 'a') : c;
   return std::find(kEndings.begin(), kEndings.end(), lower) != kEndings.end();
 }
 

@@ -8,6 +8,7 @@
 
 #include "apps/captions/tar_format.h"
 #include "apps/captions/text_forms.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -109,7 +110,7 @@ std::string TarReader::read_bytes(std::uint64_t size) {
 void TarReader::skip_bytes(std::uint64_t size) {
   std::string buffer;
   while (size > 0) {
-    buffer.resize(static_cast<std::size_t>(std::min<std::uint64_t>(size, 1 << 16)));
+    buffer.resize(std::min<std::uint64_t>(size, 1 << 16));
     const std::size_t got = source_->read(buffer.data(), buffer.size());
     at_ += got;
     size -= got;
@@ -134,13 +135,13 @@ void TarReader::check_sum(std::string_view block) const {
 
 // Octal digits with spaces before and spaces or NULs after, or base 256 when the top bit is set.
 std::uint64_t TarReader::number(std::string_view text, const char* what) const {
-  const auto first = static_cast<unsigned char>(text.front());
+  const auto first = byte_of(text.front());
   if ((first & 0x80) != 0) {
     if ((first & 0x40) != 0) fail("E_TAR_NUMBER", std::string("a ") + what, "a negative number");
     std::uint64_t value = first & 0x3f;
     for (const char c : text.substr(1)) {
       if (value >> 55 != 0) fail("E_TAR_NUMBER", std::string("a ") + what, "2^63 or more");
-      value = value << 8 | static_cast<unsigned char>(c);
+      value = value << 8 | byte_of(c);
     }
     return value;
   }
@@ -149,7 +150,7 @@ std::uint64_t TarReader::number(std::string_view text, const char* what) const {
   std::uint64_t value = 0;
   const auto [end, status] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, 8);
-  const std::string_view after(end, static_cast<std::size_t>(digits.data() + digits.size() - end));
+  const std::string_view after(end, to_size(digits.data() + digits.size() - end));
   const bool clean = after.find_first_not_of(std::string_view("\0 ", 2)) == std::string_view::npos;
   if (status != std::errc{} || !clean) {
     fail("E_TAR_NUMBER", std::string("a ") + what + " in octal digits",
@@ -198,7 +199,7 @@ void TarReader::read_pax(std::string_view text, bool global, Extras& extras) {
   while (!text.empty()) {
     std::size_t length = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), length);
-    const auto digits = static_cast<std::size_t>(end - text.data());
+    const auto digits = to_size(end - text.data());
     if (status != std::errc{} || digits >= text.size() || *end != ' ' || length > text.size() ||
         length < digits + 4 || text[length - 1] != '\n') {
       fail("E_TAR_PAX", "records of the form \"length key=value\"", "something else");

@@ -2,6 +2,7 @@
 #include "apps/captions/tar_writer.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "apps/captions/tar_format.h"
 #include "apps/captions/tar_reader.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -21,7 +23,7 @@ void put(std::string& block, tar::Field field, std::string_view text) {
 
 std::string octal(std::uint64_t value, int digits) {
   char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%0*llo", digits, static_cast<unsigned long long>(value));
+  std::snprintf(buffer, sizeof buffer, "%0*" PRIo64, digits, value);
   return buffer;
 }
 
@@ -47,7 +49,7 @@ std::string header(std::string_view prefix, std::string_view name, char type, st
   put(block, tar::kType, std::string_view(&type, 1));
   put(block, tar::kMagic, tar::kPosixMagic);
   put(block, tar::kPrefix, prefix);
-  const auto sum = static_cast<std::uint64_t>(tar::header_sum<unsigned char>(block));
+  const auto sum = narrow<std::uint64_t>(tar::header_sum<unsigned char>(block));
   put(block, tar::kSum, octal(sum, 6) + std::string("\0 ", 2));
   return block;
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -14,7 +15,7 @@ namespace tessera {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) { return c >= 'A' && c <= 'Z' ? char_of(c - 'A' + 'a') : c; }
 
 // Characters that move the cursor, turn the writing direction or cannot be seen.
 bool is_unseen(char32_t c) {
@@ -57,8 +58,8 @@ bool natural_less(std::string_view a, std::string_view b) {
       if (left != right) return left < right;
       continue;
     }
-    const auto left = static_cast<unsigned char>(lower(a[i++]));
-    const auto right = static_cast<unsigned char>(lower(b[j++]));
+    const auto left = byte_of(lower(a[i++]));
+    const auto right = byte_of(lower(b[j++]));
     if (left != right) return left < right;
   }
   if ((i < a.size()) != (j < b.size())) return j < b.size();
@@ -78,7 +79,7 @@ std::string stable_text(std::string_view name) {
   if (is_printable(name) && !name.starts_with(kRaw)) return std::string(name);
   std::string out(kRaw);
   for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
+    const auto byte = byte_of(c);
     const bool plain = byte > 0x20 && byte < 0x7f && c != '%';
     out += plain ? std::string(1, c) : hex_text("%%%02X", byte);
   }
@@ -93,7 +94,7 @@ std::string name_of_stable(std::string_view text) {
     const bool escape =
         text[at] == '%' && at + 2 < text.size() &&
         std::from_chars(text.data() + at + 1, text.data() + at + 3, value, 16).ec == std::errc{};
-    out += escape ? static_cast<char>(value) : text[at];
+    out += escape ? char_of(value) : text[at];
     if (escape) at += 2;
   }
   return out;
@@ -162,7 +163,7 @@ std::string csv_row(std::span<const CsvCell> cells, bool formula_safe) {
 
 void ContentHash::add(std::string_view bytes) {
   for (const char c : bytes) {
-    state_ = (state_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    state_ = (state_ ^ byte_of(c)) * 0x100000001b3;
   }
 }
 
@@ -185,7 +186,7 @@ std::uint32_t crc32c(std::string_view bytes) {
     return table;
   }();
   std::uint32_t sum = ~0u;
-  for (const char c : bytes) sum = (sum >> 8) ^ kTable[(sum ^ static_cast<unsigned char>(c)) & 255];
+  for (const char c : bytes) sum = (sum >> 8) ^ kTable[(sum ^ byte_of(c)) & 255];
   return ~sum;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/captions/text_forms.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -124,7 +125,7 @@ void SampleReader::finish(TarSample& sample) {
     return;
   }
   sample.image = std::move(sample.others[candidates[0]]);
-  sample.others.erase(sample.others.begin() + static_cast<std::ptrdiff_t>(candidates[0]));
+  sample.others.erase(sample.others.begin() + to_index(candidates[0]));
 }
 
 std::optional<TarSample> SampleReader::next() {

@@ -3,10 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/batch_videos.h"
 #include "apps/cli/batch_job.h"
 #include "apps/cli/batch_reporter.h"
 #include "apps/cli/batch_reports.h"
+#include "apps/cli/batch_videos.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/preview_flags.h"
@@ -17,6 +17,7 @@
 #include "apps/jobs/job_check.h"
 #include "apps/jobs/job_folder.h"
 #include "apps/jobs/sheet.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -64,11 +65,11 @@ int dry_run(const Session& session, const BatchFlags& flags, const GenerateTask&
              .weight_bytes = plan.weights,
              .tokens = task.spec().model.image_tokens(),
              .batch_size = flags.batch_size,
-             .threads = static_cast<int>(flags.device.threads)};
+             .threads = narrow<int>(flags.device.threads)};
   if (describer != nullptr) {
     run.captions = {.look_bytes = memory.captions->tower,
                     .pass_bytes = memory.captions->language,
-                    .methods = static_cast<std::int64_t>(describer->endings().size()),
+                    .methods = std::ssize(describer->endings()),
                     .max_tokens = describer->max_tokens()};
   }
   return print_dry_run(session, run);
@@ -106,7 +107,7 @@ JobEnd generate_wanted(const OpenJob& job, std::span<const std::size_t> wanted, 
        .room = room,
        .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll,
        .sidecar = flags.sidecar,
-       .max_retries = static_cast<int>(flags.max_retries)},
+       .max_retries = narrow<int>(flags.max_retries)},
       reporter);
   reporter.clear();
   if (const std::string why = job.task.window_report(); !why.empty()) note(job.session, why);

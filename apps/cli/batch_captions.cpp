@@ -12,6 +12,7 @@
 #include "apps/jobs/item_files.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -73,9 +74,9 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
   options.model = flags.captioner.value_or("");
   options.device = device.device;
   options.cuda = cuda_choice(device);
-  options.threads = static_cast<int>(device.threads);
+  options.threads = narrow<int>(device.threads);
   options.batch_size = batch_size;
-  options.max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+  options.max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
   options.method = text_method(setting::kTextDecode.text_fallback);
   return std::make_unique<CaptionDescriber>(
       options, caption_methods_of(flags),

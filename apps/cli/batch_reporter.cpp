@@ -1,6 +1,7 @@
 // Lines of a job's items and what happens to them.
 #include "apps/cli/batch_reporter.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -28,9 +29,9 @@ void BatchReporter::on_done(const SettledItem& item, const ItemRecord& record,
   const std::string path = (job_.folder / item.name).string();
   if (!session_.json) {
     char rest[120];
-    std::snprintf(rest, sizeof rest, "  seed %llu  %.2f s, %lld passes, %.2f tokens a pass",
-                  static_cast<unsigned long long>(facts.seed), image.seconds,
-                  static_cast<long long>(facts.passes), facts.tokens_per_pass());
+    std::snprintf(rest, sizeof rest,
+                  "  seed %" PRIu64 "  %.2f s, %" PRId64 " passes, %.2f tokens a pass", facts.seed,
+                  image.seconds, facts.passes, facts.tokens_per_pass());
     print_line(escape_for_terminal(path) + rest);
     if (!described.texts.empty()) print_line("  " + escape_for_terminal(described.texts.front()));
     return;

@@ -1,6 +1,7 @@
 // Reports of whole jobs.
 #include "apps/cli/batch_reports.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "apps/jobs/records.h"
 #include "apps/jobs/sheet.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/read_probe.h"
 #include "engine/core/thread_pool.h"
@@ -143,8 +145,7 @@ double reading_rate(int number_of_threads) {
 
 int print_video_dry_run(const Session& session, const VideoDryRun& run) {
   const double rate = reading_rate(run.threads);
-  const double seconds =
-      static_cast<double>(run.weight_bytes) * static_cast<double>(run.passes) / rate;
+  const double seconds = to_double(run.weight_bytes) * to_double(run.passes) / rate;
   if (session.json) {
     print_json_line({{"items", run.items},
                      {"wanted", run.wanted},
@@ -156,11 +157,11 @@ int print_video_dry_run(const Session& session, const VideoDryRun& run) {
   }
   char text[240];
   std::snprintf(text, sizeof text,
-                "%zu videos, %zu to generate; memory %s; at least %.3g s (%lld passes of plain "
+                "%zu videos, %zu to generate; memory %s; at least %.3g s (%" PRId64
+                " passes of plain "
                 "decoding, %s of weights each at %.1f GB/s)",
-                run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), seconds,
-                static_cast<long long>(run.passes), format_bytes(run.weight_bytes).c_str(),
-                rate / 1e9);
+                run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), seconds, run.passes,
+                format_bytes(run.weight_bytes).c_str(), rate / 1e9);
   print_line(text);
   return 0;
 }
@@ -168,16 +169,15 @@ int print_video_dry_run(const Session& session, const VideoDryRun& run) {
 int print_dry_run(const Session& session, const DryRun& run) {
   const double rate = reading_rate(run.threads);
   const auto seconds_of = [&](std::uint64_t bytes, std::int64_t reads) {
-    return static_cast<double>(bytes) * static_cast<double>(reads) / rate /
-           static_cast<double>(run.batch_size);
+    return to_double(bytes) * to_double(reads) / rate / to_double(run.batch_size);
   };
   const double image = seconds_of(run.weight_bytes, run.tokens);
-  const double seconds = image * static_cast<double>(run.wanted);
+  const double seconds = image * to_double(run.wanted);
   const DryCaptions& captions = run.captions;
   const auto captions_of = [&](std::int64_t passes) {
     return (seconds_of(captions.look_bytes, captions.methods) +
             seconds_of(captions.pass_bytes, captions.methods * passes)) *
-           static_cast<double>(run.wanted);
+           to_double(run.wanted);
   };
   const double least = captions_of(1), full = captions_of(captions.max_tokens);
   if (session.json) {
@@ -200,18 +200,18 @@ int print_dry_run(const Session& session, const DryRun& run) {
   char text[320];
   std::snprintf(
       text, sizeof text,
-      "%zu items, %zu to generate; memory %s%s; at least %.3g s, %.3g s an image (%lld passes "
-      "of plain decoding, %s of weights each at %.1f GB/s, %lld images at once)",
+      "%zu items, %zu to generate; memory %s%s; at least %.3g s, %.3g s an image (%" PRId64
+      " passes "
+      "of plain decoding, %s of weights each at %.1f GB/s, %" PRId64 " images at once)",
       run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), captioner.c_str(), seconds,
-      image, static_cast<long long>(run.tokens), format_bytes(run.weight_bytes).c_str(),
-      rate / 1e9, static_cast<long long>(run.batch_size));
+      image, run.tokens, format_bytes(run.weight_bytes).c_str(), rate / 1e9, run.batch_size);
   print_line(text);
   if (captions.methods == 0) return 0;
   std::snprintf(text, sizeof text,
-                "captions next to that: %.3g s (one pass a text) to %.3g s (%lld tokens a text, "
-                "plain), %lld texts an image, %s of weights a pass",
-                least, full, static_cast<long long>(captions.max_tokens),
-                static_cast<long long>(captions.methods),
+                "captions next to that: %.3g s (one pass a text) to %.3g s (%" PRId64
+                " tokens a text, "
+                "plain), %" PRId64 " texts an image, %s of weights a pass",
+                least, full, captions.max_tokens, captions.methods,
                 format_bytes(captions.pass_bytes).c_str());
   print_line(text);
   return 0;

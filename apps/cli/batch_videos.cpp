@@ -1,16 +1,18 @@
 // A job of videos: its check, its dry run, what it says while it runs.
 #include "apps/cli/batch_videos.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/batch_reports.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
-#include "apps/jobs/video_check.h"
 #include "apps/jobs/job_check.h"
 #include "apps/jobs/job_folder.h"
+#include "apps/jobs/video_check.h"
 #include "apps/jobs/video_job.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -66,7 +68,7 @@ class VideoJobReporter final : public VideoJobListener {
     ++done_;
     progress_.clear();
     const std::string path = (job_.folder / item.name).string();
-    const double duration = static_cast<double>(video.frames) / static_cast<double>(video.rate);
+    const double duration = to_double(video.frames) / to_double(video.rate);
     if (session_.json) {
       Json line =
           image_line(path, record.files.back().sha256, item.item.id, video.facts, video.seconds);
@@ -80,10 +82,10 @@ class VideoJobReporter final : public VideoJobListener {
       return print_json_line(line);
     }
     char rest[160];
-    std::snprintf(rest, sizeof rest, "  seed %llu  %lld frames, %.2f s, %s  %.2f s, %lld passes",
-                  static_cast<unsigned long long>(video.facts.seed),
-                  static_cast<long long>(video.frames), duration, video.codec.c_str(), video.seconds,
-                  static_cast<long long>(video.facts.passes));
+    std::snprintf(rest, sizeof rest,
+                  "  seed %" PRIu64 "  %" PRId64 " frames, %.2f s, %s  %.2f s, %" PRId64 " passes",
+                  video.facts.seed, video.frames, duration, video.codec.c_str(), video.seconds,
+                  video.facts.passes);
     print_line(escape_for_terminal(path) + rest);
   }
   void on_failed(const SettledItem& item, const ErrorInfo& error) override {
@@ -114,11 +116,11 @@ int dry_run_videos(const Session& session, const BatchFlags& flags, const BatchJ
                   const Shard& shard, const VideoTask& task, const VideoCheck& check) {
   const WantedItems wanted = wanted_items(flags.output_dir, shard, job.items, flags.retry_failed);
   VideoDryRun run{.items = wanted.items,
-                 .wanted = wanted.wanted.size(),
-                 .memory_bytes = check.plan.total(),
-                 .weight_bytes = check.plan.weights,
-                 .passes = 0,
-                 .threads = static_cast<int>(flags.device.threads)};
+                  .wanted = wanted.wanted.size(),
+                  .memory_bytes = check.plan.total(),
+                  .weight_bytes = check.plan.weights,
+                  .passes = 0,
+                  .threads = narrow<int>(flags.device.threads)};
   for (const std::size_t index : wanted.wanted) {
     const VideoCheck::Size& size = check.sizes[index];
     const auto standing = wanted.standing.find(job.items[index].item.id);
@@ -140,7 +142,7 @@ JobEnd generate_wanted_videos(const Session& session, const BatchFlags& flags, c
   options.at_once = flags.batch_size;
   options.needs = needs;
   options.folder = folder_of(job);
-  options.max_retries = static_cast<int>(flags.max_retries);
+  options.max_retries = narrow<int>(flags.max_retries);
   options.files.record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll;
   options.files.sidecar = flags.sidecar;
   options.files.quality = flags.quality;

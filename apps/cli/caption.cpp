@@ -12,7 +12,6 @@
 #include "apps/captions/text_forms.h"
 #include "apps/cli/caption_reporter.h"
 #include "apps/cli/caption_reports.h"
-#include "apps/cli/video_flags.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/draft_flags.h"
@@ -22,12 +21,15 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
+#include "apps/runtime/caption_dump.h"
+#include "apps/cli/video_flags.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/facts.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/model_digest.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
@@ -44,7 +46,7 @@ constexpr std::int64_t kMaxCaptionSeed = std::numeric_limits<std::int64_t>::max(
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
-  std::optional<std::string> model, prompt, negative_prompt, output, shard;
+  std::optional<std::string> model, chat_template, prompt, negative_prompt, output, shard, dump;
   std::vector<std::string> inputs, images;
   VideoInputFlags videos;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
@@ -54,7 +56,7 @@ struct CaptionFlags {
   std::string decode{setting::kTextDecode.text_fallback};
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, seed = 0;
-  std::int64_t max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+  std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
   SettingValues sampling;
   PruneFlags prune;
   TextDraftFlags draft;
@@ -74,19 +76,20 @@ bool draws(const CaptionFlags& flags) {
 
 // Drawn once for -1.
 std::uint64_t settle_seed(const CaptionFlags& flags) {
-  if (flags.seed >= 0) return static_cast<std::uint64_t>(flags.seed);
+  if (flags.seed >= 0) return narrow<std::uint64_t>(flags.seed);
   std::random_device device;
   const std::uint64_t high = device();
-  return (high << 32 | device()) & static_cast<std::uint64_t>(kMaxCaptionSeed);
+  return (high << 32 | device()) & narrow<std::uint64_t>(kMaxCaptionSeed);
 }
 
 DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
                                  std::uint64_t seed) {
   DescribeOptions options;
   options.model = flags.model.value_or("");
+  options.chat_template = flags.chat_template.value_or("");
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);
-  options.threads = static_cast<int>(flags.device.threads);
+  options.threads = narrow<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;
   options.max_tokens = flags.max_tokens;
@@ -164,6 +167,17 @@ class AnswerPrinter final : public DescribeListener {
   bool streamed_ = false, failed_ = false, finished_ = false;
 };
 
+// What the model computes instead of what it says.
+int dump(const CaptionFlags& flags, DescribeTask& task, const std::string& prompt) {
+  constexpr std::int64_t kMostSteps = 16;
+  task.load();
+  std::vector<DecodedImage> images;
+  ImageReader reader;
+  for (const std::string& image : flags.images) images.push_back(reader.read(image));
+  dump_caption(task.model(), prompt, images, std::min(flags.max_tokens, kMostSteps), *flags.dump);
+  return 0;
+}
+
 int answer(const Session& session, const CaptionFlags& flags) {
   DescribeRequest request;
   request.prompt = question_of(flags);
@@ -174,6 +188,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   DescribeTask task(runtime, describe_options(flags, 1, seed));
   warn_of_keys(session, task.model().describe());
   task.check_memory();
+  if (flags.dump) return dump(flags, task, request.prompt);
   for (const std::string& image : flags.images) {
     ImageSource& source = request.images.emplace_back();
     source.file = image;
@@ -426,6 +441,9 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   }
   check_helper();
   check_negative_prompt(flags);
+  if (flags.dump && flags.images.empty()) {
+    refuse_caption("E_FLAG_CONFLICT", "--dump", "--image, of which it is", "inputs");
+  }
   if (flags.images.empty()) return run_job(session, flags);
   check_question_flags(flags);
   return answer(session, flags);
@@ -469,10 +487,14 @@ void add_caption(CLI::App& root, Session& session) {
   add_video_flags(*app, flags->videos);
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
+  text_flag(*app, "--chat-template", flags->chat_template,
+            "a Jinja template in place of the model's own");
   text_flag(*app, "-p,--prompt", flags->prompt,
             "what is asked; {name} and {directory} stand for the image's");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt,
             "what guidance leads away from, asked without the image; default the prompt itself");
+  text_flag(*app, "--dump", flags->dump,
+            "with --image: features and the first logits to this .safetensors, and no text");
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxCaptionSeed,
                "of texts that are drawn; -1 = random, and recorded");

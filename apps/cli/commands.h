@@ -17,6 +17,8 @@ void add_caption(CLI::App& root, Session& session);
 void add_models(CLI::App& root, Session& session);
 void add_inspect(CLI::App& root, Session& session);
 void add_metadata(CLI::App& root, Session& session);
+void add_template(CLI::App& root, Session& session);
+void add_tokenize(CLI::App& root, Session& session);
 void add_doctor(CLI::App& root, Session& session);
 void add_settings(CLI::App& root, Session& session);
 void add_view(CLI::App& root, Session& session);

@@ -7,6 +7,7 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -26,7 +27,7 @@ GenerateOptions generation_options(const std::optional<std::string>& model, cons
   options.model = model.value_or("");
   options.device = device.device;
   options.cuda = cuda_choice(device);
-  options.threads = static_cast<int>(device.threads);
+  options.threads = narrow<int>(device.threads);
   options.storage = storage_choice(device);
   options.batch_size = batch_size;
   options.width = size.width.value_or(0);

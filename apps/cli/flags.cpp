@@ -12,13 +12,14 @@
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/output_settings.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr auto kMaxSide = static_cast<std::int64_t>(setting::kWidth.high);
+constexpr auto kMaxSide = truncate<std::int64_t>(setting::kWidth.high);
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
 std::string first_long_name(const std::string& names) {
@@ -340,7 +341,7 @@ void settle_size(SizeFlags& flags) {
 std::string environment_name(const std::string& long_name) {
   std::string out = "TESSERA_";
   for (const char c : long_name) {
-    out += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    out += c == '-' ? '_' : char_of(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   }
   return out;
 }

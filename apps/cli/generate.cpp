@@ -1,6 +1,7 @@
 // `tessera generate`: images from a prompt, a file of prompts, or the record of an earlier
 // image.
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +20,7 @@
 #include "apps/runtime/output_names.h"
 #include "apps/runtime/output_settings.h"
 #include "apps/studio/settings.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
 
@@ -29,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
-constexpr auto kMaxImages = static_cast<std::int64_t>(setting::kBatchCount.high);
+constexpr auto kMaxImages = truncate<std::int64_t>(setting::kBatchCount.high);
 constexpr std::int64_t kGenerateSheetGap = 4;  // pixels
 
 struct GenerateFlags {
@@ -79,7 +81,7 @@ void take_from_image(GenerateFlags& flags) {
   if (!flags.prompt_file) fill(flags.prompt, recorded.prompt);
   if (recorded.negative_prompt) fill(flags.negative_prompt, *recorded.negative_prompt);
   fill(flags.model, recorded.model);
-  fill(flags.seed, static_cast<std::int64_t>(recorded.seed));
+  fill(flags.seed, to_index(recorded.seed));
   fill(flags.size.width, recorded.width);
   fill(flags.size.height, recorded.height);
   flags.sampling.fill(recorded.sampling);
@@ -115,12 +117,12 @@ GenerateOptions generate_options(const GenerateFlags& flags) {
 std::vector<PreparedRequest> prepare_all(const GenerateTask& task, const GenerateFlags& flags,
                                          const std::vector<std::string>& prompts) {
   const std::int64_t wanted = flags.seed.value_or(-1);
-  const std::uint64_t seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted);
+  const std::uint64_t seed = wanted < 0 ? random_seed() : narrow<std::uint64_t>(wanted);
   std::vector<PreparedRequest> requests;
   for (const std::string& prompt : prompts) {
     for (std::int64_t i = 0; i < flags.batch_count; ++i) {
       // Seeds count up over all images and stay within what a flag can say.
-      const std::uint64_t own = (seed + requests.size()) & static_cast<std::uint64_t>(kMaxSeed);
+      const std::uint64_t own = (seed + requests.size()) & narrow<std::uint64_t>(kMaxSeed);
       requests.push_back(task.prepare({prompt, flags.negative_prompt, flags.sampling, own}));
     }
   }
@@ -176,7 +178,7 @@ class ImageReporter final : public SavedImageListener {
  private:
   static std::int64_t columns_of(std::size_t images) {
     std::int64_t columns = 1;
-    while (columns * columns < static_cast<std::int64_t>(images)) ++columns;
+    while (columns * columns < to_index(images)) ++columns;
     return columns;
   }
 
@@ -209,8 +211,8 @@ class ImageReporter final : public SavedImageListener {
     char seconds[64];
     std::snprintf(seconds, sizeof seconds, "%.2f s", image.seconds);
     if (facts.method.speculative()) {
-      std::snprintf(seconds, sizeof seconds, "%.2f s, %lld passes, %.2f tokens a pass",
-                    image.seconds, static_cast<long long>(facts.passes), facts.tokens_per_pass());
+      std::snprintf(seconds, sizeof seconds, "%.2f s, %" PRId64 " passes, %.2f tokens a pass",
+                    image.seconds, facts.passes, facts.tokens_per_pass());
     }
     print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(facts.seed) + "  " +
                std::to_string(facts.width) + "x" + std::to_string(facts.height) + "  " + seconds);
@@ -233,8 +235,8 @@ int run_generate(const Session& session, GenerateFlags flags) {
   settle_size(flags.size);
   take_from_image(flags);
   const std::vector<std::string> prompts = prompts_of(flags);
-  const auto count = prompts.size() * static_cast<std::size_t>(flags.batch_count);
-  if (count > static_cast<std::size_t>(kMaxImages)) {
+  const auto count = prompts.size() * to_size(flags.batch_count);
+  if (count > to_size(kMaxImages)) {
     refuse_generate("E_FLAG_VALUE", "--batch-count", "at most 100000 images in all",
                     std::to_string(count));
   }

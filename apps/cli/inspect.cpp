@@ -12,6 +12,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/families/registry.h"
 
 namespace tessera {
@@ -102,11 +103,10 @@ MemoryPlan plan_of(const GenerateTask& task, const InspectFlags& flags) {
   } else {
     constexpr std::int64_t kUsualPrompt = 32;
     request.item.dist = settle_sampling(flags.sampling, task.spec().sampling);
-    request.item.prompt.ids.resize(static_cast<std::size_t>(
-        std::min<std::int64_t>(kUsualPrompt, task.spec().model.max_prompt)));
+    request.item.prompt.ids.resize(
+        to_size(std::min<std::int64_t>(kUsualPrompt, task.spec().model.max_prompt)));
   }
-  return task.plan(
-      std::vector<PreparedRequest>(static_cast<std::size_t>(flags.batch_size), request));
+  return task.plan(std::vector<PreparedRequest>(to_size(flags.batch_size), request));
 }
 
 // What of the plan stands where: on the device that was asked for, or would on any other.

@@ -9,6 +9,7 @@
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_task.h"
+#include "engine/core/index.h"
 #include "engine/families/describe.h"
 #include "engine/families/linked_models.h"
 #include "engine/families/registry.h"
@@ -26,7 +27,7 @@ DescribeTask open_task(Runtime& runtime, const CaptionerQuestion& question) {
   options.model = question.model;
   options.device = question.device.device;
   options.cuda = cuda_choice(question.device);
-  options.threads = static_cast<int>(question.device.threads);
+  options.threads = narrow<int>(question.device.threads);
   options.storage = storage_choice(question.device);
   options.batch_size = question.batch_size;
   options.max_tokens = kUsualTokens;
@@ -74,7 +75,7 @@ Json captioner_json(const CaptionerQuestion& question) {
       plan_preprocess(spec.policy, question.width > 0 ? question.width : 640,
                       question.height > 0 ? question.height : 480);
   const std::string asked = question.prompt.value_or("Describe the picture.");
-  const auto prompt = static_cast<std::int64_t>(model.prompt_ids(asked, {&image, 1}).size());
+  const auto prompt = std::ssize(model.prompt_ids(asked, {&image, 1}));
   Json out = {
       {"model", task.model_name()},
       {"family", spec.type},
@@ -82,7 +83,9 @@ Json captioner_json(const CaptionerQuestion& question) {
       {"licence", whole.licence},
       {"parameters", describing_parameters(whole)},
       {"stored_as", dtype_name(task.storage())},
-      {"chat", model.chat().name},
+      {"chat", model.chat().form().name},
+      {"chat_template",
+       std::filesystem::path(model.chat().template_file()).filename().string()},
       {"preprocessing", spec.policy.name},
       {"picture", std::to_string(image.width) + "x" + std::to_string(image.height)},
       {"views", image.views},

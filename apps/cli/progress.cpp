@@ -2,12 +2,14 @@
 #include "apps/cli/progress.h"
 
 #include <unistd.h>
+#include <cinttypes>
 
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/process_use.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -21,17 +23,15 @@ constexpr int kBarWidth = 24;         // characters
 std::string clock_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(seconds + 0.5);
   char text[32];
-  std::snprintf(text, sizeof text, "%lld:%02d", static_cast<long long>(whole / 60),
-                static_cast<int>(whole % 60));
+  std::snprintf(text, sizeof text, "%" PRId64 ":%02d", whole / 60, narrow<int>(whole % 60));
   return text;
 }
 
 // Those that are over, and those at work as far as they are.
 double images_done(const GenerateProgress& progress) {
-  const double share = progress.tokens > 0 ? static_cast<double>(progress.tokens_done) /
-                                                 static_cast<double>(progress.tokens)
-                                           : 0;
-  return static_cast<double>(progress.first) + share * static_cast<double>(progress.images);
+  const double share =
+      progress.tokens > 0 ? to_double(progress.tokens_done) / to_double(progress.tokens) : 0;
+  return to_double(progress.first) + share * to_double(progress.images);
 }
 
 void clear_line() {
@@ -55,17 +55,15 @@ ProgressReporter::ProgressReporter(const Session& session, std::size_t images)
 
 ProgressReporter::Figures ProgressReporter::figures_of(const GenerateProgress& progress) const {
   Figures out;
-  const auto images = static_cast<double>(std::max<std::size_t>(progress.images, 1));
-  const auto run_tokens = static_cast<double>(progress.run_tokens);
+  const auto images = to_double(std::max<std::size_t>(progress.images, 1));
+  const auto run_tokens = to_double(progress.run_tokens);
   if (progress.seconds > 0) out.tokens_per_second = run_tokens / progress.seconds;
-  out.tokens_per_pass =
-      run_tokens / static_cast<double>(std::max<std::int64_t>(progress.image_passes, 1));
+  out.tokens_per_pass = run_tokens / to_double(std::max<std::int64_t>(progress.image_passes, 1));
   if (out.tokens_per_second > 0) {
     // Images still to come count like those at work.
-    const auto waiting =
-        static_cast<double>(images_ - std::min(images_, progress.first + progress.images));
-    const double missing = static_cast<double>(progress.tokens - progress.tokens_done) +
-                           waiting * static_cast<double>(progress.tokens) / images;
+    const auto waiting = to_double(images_ - std::min(images_, progress.first + progress.images));
+    const double missing = to_double(progress.tokens - progress.tokens_done) +
+                           waiting * to_double(progress.tokens) / images;
     out.eta_seconds = missing / out.tokens_per_second;
   }
   if (progress.first > 0) {
@@ -83,10 +81,10 @@ std::string ProgressReporter::describe(const GenerateProgress& progress) const {
     std::snprintf(hourly, sizeof hourly, "%.0f images/h  ", *figures.images_per_hour);
   }
   std::snprintf(text, sizeof text,
-                "image %zu/%zu  row %lld/%lld  %s%.1f tokens/s  %.2f tokens/pass  ETA %s",
-                std::min(progress.first + progress.images, images_), images_,
-                static_cast<long long>(progress.rows_done), static_cast<long long>(progress.rows),
-                hourly, figures.tokens_per_second, figures.tokens_per_pass,
+                "image %zu/%zu  row %" PRId64 "/%" PRId64
+                "  %s%.1f tokens/s  %.2f tokens/pass  ETA %s",
+                std::min(progress.first + progress.images, images_), images_, progress.rows_done,
+                progress.rows, hourly, figures.tokens_per_second, figures.tokens_per_pass,
                 figures.eta_seconds ? clock_text(*figures.eta_seconds).c_str() : "?");
   return text;
 }
@@ -146,9 +144,8 @@ void ProgressReporter::show(const GenerateProgress& progress, const std::optiona
     std::fprintf(stderr, "tessera: %s\n", describe(progress).c_str());
     return;
   }
-  const double share =
-      images_ > 0 ? std::min(1.0, images_done(progress) / static_cast<double>(images_)) : 0;
-  const int filled = static_cast<int>(share * kBarWidth);
+  const double share = images_ > 0 ? std::min(1.0, images_done(progress) / to_double(images_)) : 0;
+  const int filled = truncate<int>(share * kBarWidth);
   std::string bar;
   for (int i = 0; i < kBarWidth; ++i) bar += i < filled ? '#' : '.';
   const bool color = session_.color_on_stderr();
@@ -191,10 +188,10 @@ void VideoReporter::show(const VideoProgress& progress) {
   }
   char text[160];
   const std::string of = progress.frames > 0 ? "/" + std::to_string(progress.frames) : "";
-  std::snprintf(text, sizeof text, "frame %lld%s  token %lld/%lld of the window  %s",
-                static_cast<long long>(progress.frames_done), of.c_str(),
-                static_cast<long long>(progress.tokens_done),
-                static_cast<long long>(progress.tokens), clock_text(progress.seconds).c_str());
+  std::snprintf(text, sizeof text,
+                "frame %" PRId64 "%s  token %" PRId64 "/%" PRId64 " of the window  %s",
+                progress.frames_done, of.c_str(), progress.tokens_done, progress.tokens,
+                clock_text(progress.seconds).c_str());
   if (style_ == ProgressStyle::kLines) {
     std::fprintf(stderr, "tessera: %s\n", text);
     return;
@@ -232,9 +229,9 @@ void CountProgress::print(std::uint64_t done, std::uint64_t failed, double now) 
     return;
   }
   char text[120];
-  std::snprintf(text, sizeof text, "%llu described, %llu failed, %.1f images/s, %s",
-                static_cast<unsigned long long>(done), static_cast<unsigned long long>(failed),
-                seconds > 0 ? static_cast<double>(done) / seconds : 0, clock_text(seconds).c_str());
+  std::snprintf(text, sizeof text, "%" PRIu64 " described, %" PRIu64 " failed, %.1f images/s, %s",
+                done, failed, seconds > 0 ? to_double(done) / seconds : 0,
+                clock_text(seconds).c_str());
   if (style_ == ProgressStyle::kLines) {
     std::fprintf(stderr, "tessera: %s\n", text);
     return;

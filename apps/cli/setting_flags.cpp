@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -113,7 +114,7 @@ CLI::Option* setting_flag(CLI::App& app, const Setting& row, std::int64_t& targe
                           const FlagText& text) {
   return add(app, row, text,
              [&target](const SettingValue& value) {
-               target = static_cast<std::int64_t>(value.number);
+               target = truncate<std::int64_t>(value.number);
              })
       ->default_str(std::to_string(target));
 }
@@ -121,7 +122,7 @@ CLI::Option* setting_flag(CLI::App& app, const Setting& row, std::int64_t& targe
 CLI::Option* setting_flag(CLI::App& app, const Setting& row, std::optional<std::int64_t>& target,
                           const FlagText& text) {
   return add(app, row, text, [&target](const SettingValue& value) {
-    target = static_cast<std::int64_t>(value.number);
+    target = truncate<std::int64_t>(value.number);
   });
 }
 

@@ -1,5 +1,6 @@
 // `tessera video`: a video from a prompt, and from first frames.
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -13,7 +14,6 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/runtime/video_facts.h"
 #include "apps/runtime/first_frames.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/metadata.h"
@@ -21,8 +21,10 @@
 #include "apps/runtime/output_names.h"
 #include "apps/runtime/output_settings.h"
 #include "apps/runtime/sha256.h"
+#include "apps/runtime/video_facts.h"
 #include "apps/runtime/video_task.h"
 #include "apps/studio/settings.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "video/frame_sink.h"
 #include "video/frame_writer.h"
@@ -44,7 +46,7 @@ struct VideoFlags {
   std::optional<std::int64_t> seed, frames, fps;
   std::optional<std::string> preview;
   std::int64_t preview_interval = 1;
-  std::int64_t quality = static_cast<std::int64_t>(*setting::kQuality.fallback);
+  std::int64_t quality = truncate<std::int64_t>(*setting::kQuality.fallback);
   std::string output = "clip.mkv";
   std::string continuation{setting::kContinue.text_fallback};
   bool overwrite = false, endless = false, sidecar = false, disable_metadata = false;
@@ -115,7 +117,7 @@ std::string sum_of_output(const fs::path& path, std::int64_t frames) {
   if (!sequence) return sha256_of_file(path);
   std::string lines;
   for (std::int64_t i = 1; i <= frames; ++i) {
-    const std::string name = sequence->of(static_cast<std::uint64_t>(i));
+    const std::string name = sequence->of(narrow<std::uint64_t>(i));
     lines += sha256_of_file(sequence->folder / name) + "  " + name + "\n";
   }
   return sha256_hex(lines);
@@ -132,7 +134,7 @@ VideoRequest video_request_of(const VideoTask& task, const VideoFlags& flags, st
   VideoRequest request{.prompt = flags.prompt.value_or(""),
                        .negative_prompt = flags.negative_prompt,
                        .sampling = flags.sampling,
-                       .seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted),
+                       .seed = wanted < 0 ? random_seed() : narrow<std::uint64_t>(wanted),
                        .frames = flags.frames.value_or(0),
                        .endless = flags.endless,
                        .continuation = flags.continuation == "sinks" ? Continuation::kSinks
@@ -194,7 +196,7 @@ class VideoFile : public VideoListener {
 
 void report_video(const Session& session, const VideoFlags& flags, const GeneratedVideo& video,
                   const std::string& codec, std::int64_t rate) {
-  const double duration = static_cast<double>(video.frames) / static_cast<double>(rate);
+  const double duration = to_double(video.frames) / to_double(rate);
   const fs::path path = flags.output;
   nlohmann::ordered_json line;
   if (session.json || flags.sidecar) {
@@ -222,10 +224,10 @@ void report_video(const Session& session, const VideoFlags& flags, const Generat
     return print_json_line(line);
   }
   char text[160];
-  std::snprintf(text, sizeof text,
-                "%lld frames, %.2f s at %lld a second, %s  %.2f s, %.2f tokens a pass",
-                static_cast<long long>(video.frames), duration, static_cast<long long>(rate),
-                codec.c_str(), video.seconds, video.facts.tokens_per_pass());
+  std::snprintf(
+      text, sizeof text,
+      "%" PRId64 " frames, %.2f s at %" PRId64 " a second, %s  %.2f s, %.2f tokens a pass",
+      video.frames, duration, rate, codec.c_str(), video.seconds, video.facts.tokens_per_pass());
   print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(video.facts.seed) +
              "  " + std::to_string(video.facts.width) + "x" + std::to_string(video.facts.height) +
              "  " + text);
@@ -264,7 +266,7 @@ int run_video(const Session& session, const VideoFlags& flags) {
       open_frame_sink(flags.output, {.width = video.facts.width,
                                      .height = video.facts.height,
                                      .tick = {1, rate},
-                                     .quality = static_cast<int>(flags.quality),
+                                     .quality = narrow<int>(flags.quality),
                                      .comment = texts.comment});
   VideoFile file(session, flags, *sink);
   const GeneratedVideo made = generate_video(task, video, file);

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "vision/image/image_wire.h"
 
 namespace tessera {
@@ -82,14 +83,14 @@ class Filter {
   }
   bool install() {
     kill();
-    const sock_fprog program = {static_cast<unsigned short>(code_.size()), code_.data()};
+    const sock_fprog program = {narrow<unsigned short>(code_.size()), code_.data()};
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
   }
 
  private:
   // The low half of an argument; both architectures are little-endian.
   static std::uint32_t argument(unsigned n) {
-    return static_cast<std::uint32_t>(offsetof(seccomp_data, args)) + 8 * n;
+    return narrow<std::uint32_t>(offsetof(seccomp_data, args)) + 8 * n;
   }
   void load(std::size_t offset) {
     code_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)));
@@ -112,7 +113,7 @@ bool install_filter() {
   filter.allow_unless_executable(__NR_mprotect);
   for (const long call : {__NR_munmap, __NR_mremap, __NR_madvise, __NR_brk, __NR_futex,
                           __NR_clock_gettime, __NR_rt_sigreturn, __NR_exit, __NR_exit_group}) {
-    filter.allow(static_cast<std::uint32_t>(call));
+    filter.allow(narrow<std::uint32_t>(call));
   }
   return filter.install();
 }

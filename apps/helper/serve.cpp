@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "apps/helper/socket.h"
+#include "engine/core/index.h"
 #include "vision/image/image_wire.h"
 
 namespace tessera {
@@ -19,7 +20,7 @@ namespace {
 double cpu_seconds_used() {
   timespec now = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  return to_double(now.tv_sec) + 1e-9 * to_double(now.tv_nsec);
 }
 
 struct Answer {
@@ -60,9 +61,9 @@ bool send(const Answer& answer, bool retires, std::uint32_t number) {
   reply.text_bytes = text.size();
   reply.number = number;
   if (!failed) {
-    reply.width = static_cast<std::uint64_t>(image.width);
-    reply.height = static_cast<std::uint64_t>(image.height);
-    reply.channels = static_cast<std::uint32_t>(image.channels);
+    reply.width = narrow<std::uint64_t>(image.width);
+    reply.height = narrow<std::uint64_t>(image.height);
+    reply.channels = narrow<std::uint32_t>(image.channels);
     reply.pixel_bytes = image.pixels.size();
   }
   return socket::write_all(&reply, sizeof reply) && socket::write_all(text.data(), text.size()) &&
@@ -90,7 +91,7 @@ int serve_images(ImageDecoder decode, const SandboxLimits& limits) {
     } else if (!socket::skip(request.file_bytes)) {
       return 1;
     }
-    const bool retires = cpu_seconds_used() * 2 > static_cast<double>(limits.cpu_seconds);
+    const bool retires = cpu_seconds_used() * 2 > to_double(limits.cpu_seconds);
     if (!send(answer, retires, request.number)) return 1;
     if (retires) return 0;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/helper/socket.h"
+#include "engine/core/index.h"
 #include "video/codec/video_reader.h"
 #include "video/codec/video_writer.h"
 #include "video/video_wire.h"
@@ -150,8 +151,8 @@ class Service {
 
   static void give(const std::optional<VideoFrame>& frame) {
     if (!frame) return send(Kind::kEnd);
-    send(Kind::kFrame, static_cast<std::uint64_t>(frame->ticks),
-         static_cast<std::uint64_t>(frame->width) << 32 | static_cast<std::uint64_t>(frame->height),
+    send(Kind::kFrame, low_bits<std::uint64_t>(frame->ticks),
+         narrow<std::uint64_t>(frame->width) << 32 | narrow<std::uint64_t>(frame->height),
          frame->rgb.data(), frame->rgb.size());
   }
 
@@ -160,12 +161,12 @@ class Service {
     std::string comment(bytes - sizeof wanted, '\0');
     if (!socket::read_all(comment.data(), comment.size())) throw Closed{};
     writer_.emplace(sink_, VideoFormat{.container = static_cast<VideoContainer>(wanted.container),
-                                      .codec = static_cast<VideoCodec>(wanted.codec),
-                                      .width = wanted.width,
-                                      .height = wanted.height,
-                                      .tick = {wanted.tick_num, wanted.tick_den},
-                                      .quality = static_cast<int>(wanted.quality),
-                                      .comment = std::move(comment)});
+                                       .codec = static_cast<VideoCodec>(wanted.codec),
+                                       .width = wanted.width,
+                                       .height = wanted.height,
+                                       .tick = {wanted.tick_num, wanted.tick_den},
+                                       .quality = narrow<int>(wanted.quality),
+                                       .comment = std::move(comment)});
     send(Kind::kDone, static_cast<std::uint64_t>(writer_->codec()));
   }
 

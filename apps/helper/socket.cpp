@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "engine/core/index.h"
+
 namespace tessera::socket {
 
 namespace {
@@ -20,7 +22,7 @@ bool read_all(void* to, std::size_t count) {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     at += got;
-    count -= static_cast<std::size_t>(got);
+    count -= to_size(got);
   }
   return true;
 }
@@ -32,7 +34,7 @@ bool write_all(const void* from, std::size_t count) {
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return false;
     at += put;
-    count -= static_cast<std::size_t>(put);
+    count -= to_size(put);
   }
   return true;
 }
@@ -40,7 +42,7 @@ bool write_all(const void* from, std::size_t count) {
 bool skip(std::uint64_t count) {
   char buffer[4096];
   while (count > 0) {
-    const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(count, sizeof buffer));
+    const auto step = std::min<std::uint64_t>(count, sizeof buffer);
     if (!read_all(buffer, step)) return false;
     count -= step;
   }

@@ -103,7 +103,7 @@ class ShardOutputs {
     if (record.end <= record.begin) return {};
     std::unique_ptr<InputFile>& file = files_[item.shard];
     if (!file) file = open(*item.shard);
-    std::string bytes(static_cast<std::size_t>(record.end - record.begin), '\0');
+    std::string bytes(record.end - record.begin, '\0');
     file->seek(record.begin);
     bytes.resize(file->read(bytes.data(), bytes.size()));
     return bytes;

@@ -115,10 +115,13 @@ class CaptionTask final : public Task, public DescribeListener {
 
   // Reads the video through and puts its scenes in line; false when the run is to stop.
   bool begin_video(const CaptionItem& item, const DescribeRequest& request) {
+    const SimilarImages* similar = options_.items.similar;
     std::vector<VideoScene> scenes =
-        find_scenes(item.file, options_.videos.cuts, [&] { return run_->stopping(); });
+        find_scenes(item.file, options_.videos.cuts, [&] { return run_->stopping(); },
+                    similar != nullptr ? ScenePrints::kYes : ScenePrints::kNo);
     if (scenes.empty()) return false;
-    videos_.begin(item.id, std::move(scenes), request, options_.videos.frames);
+    videos_.begin(item.id, std::move(scenes), request, options_.videos.frames,
+                  similar != nullptr ? std::optional(similar->most()) : std::nullopt);
     return true;
   }
 

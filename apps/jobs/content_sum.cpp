@@ -2,6 +2,7 @@
 #include "apps/jobs/content_sum.h"
 
 #include <xxhash.h>
+#include <cinttypes>
 
 #include <cstdio>
 
@@ -11,8 +12,7 @@ namespace tessera {
 
 std::string xxh3_hex(std::string_view bytes) {
   char digits[20];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  std::snprintf(digits, sizeof digits, "%016" PRIx64, XXH3_64bits(bytes.data(), bytes.size()));
   return digits;
 }
 

@@ -8,6 +8,7 @@
 #include "apps/jobs/job_check.h"
 #include "apps/runtime/in_order.h"
 #include "apps/runtime/memory_attempt.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -25,7 +26,7 @@ class ImageTask final : public Task, public GenerateListener {
         store_(store),
         listener_(listener),
         room_(options.room),
-        texts_at_once_(static_cast<std::size_t>(options.batch_size)),
+        texts_at_once_(to_size(options.batch_size)),
         files_{.record = options.record, .sidecar = options.sidecar} {
     if (tools_.describer != nullptr) files_.endings = tools_.describer->endings();
   }
@@ -157,7 +158,7 @@ class ImageTask final : public Task, public GenerateListener {
       for (const Described& text : texts) {
         if (!missing && text.error && text.error->kind == ErrorKind::kMemory) missing = text.error;
       }
-      const auto lasted = static_cast<std::size_t>(tools_.describer->at_once());
+      const auto lasted = to_size(tools_.describer->at_once());
       const bool fewer = lasted < some.size();
       const bool turns = (missing || fewer) && take_turns();
       if (turns && missing) continue;
@@ -175,7 +176,7 @@ class ImageTask final : public Task, public GenerateListener {
   void write_fewer(std::size_t texts) {
     if (texts >= texts_at_once_) return;
     texts_at_once_ = texts;
-    listener_.on_fewer_texts(static_cast<std::int64_t>(texts));
+    listener_.on_fewer_texts(to_index(texts));
   }
 
   // From here on the generator holds no memory but its weights while the captioner works, nor the

@@ -6,6 +6,7 @@
 
 #include "apps/jobs/content_sum.h"
 #include "engine/core/file_stream.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -66,7 +67,7 @@ GenerateRequest request_of(const SettledItem& item) {
   const JobItem& own = item.item;
   GenerateRequest request{.prompt = own.prompt, .negative_prompt = own.negative_prompt};
   request.sampling = own.settings;
-  request.seed = static_cast<std::uint64_t>(own.seed.value());
+  request.seed = low_bits<std::uint64_t>(own.seed.value());
   return request;
 }
 
@@ -91,7 +92,7 @@ JobCheck check_items(const GenerateTask& task, std::span<const SettledItem> item
     }
   }
   if (longest) {
-    check.worst.assign(static_cast<std::size_t>(batch_size), *longest);
+    check.worst.assign(to_size(batch_size), *longest);
     check.worst.resize(std::min(check.worst.size(), items.size()), *longest);
     // Guidance takes a second row a slot, the longest prompt more places in one: in a batch of one,
     // whichever takes more memory.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/captions/line_reader.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -16,10 +17,8 @@ namespace {
 constexpr std::string_view kKinds[] = {kImageKind, kVideoKind};
 constexpr std::string_view kOldKinds[] = {kOldImageKind};
 
-inline constexpr Setting kSeedField{.name = "seed",
-                                    .kind = SettingKind::kInteger,
-                                    .low = 0,
-                                    .high = static_cast<double>(kMaxJobSeed)};
+inline constexpr Setting kSeedField{
+    .name = "seed", .kind = SettingKind::kInteger, .low = 0, .high = to_double(kMaxJobSeed)};
 
 constexpr JobField field_of(const Setting& row) {
   const bool integer = row.kind == SettingKind::kInteger;
@@ -139,7 +138,7 @@ FieldProblem set_job_field(JobItem& item, const JobField& field, std::string_vie
     return {"E_JOB_FIELD", name + " as " + expected_of(*field.setting), shown(text), 0};
   }
   if (field.integer != nullptr) {
-    item.*field.integer = static_cast<std::int64_t>(value->number);
+    item.*field.integer = truncate<std::int64_t>(value->number);
   } else {
     item.settings.set(*field.setting, *value);
   }

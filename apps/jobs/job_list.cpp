@@ -12,6 +12,7 @@
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/job_csv.h"
 #include "apps/jobs/job_fields.h"
+#include "engine/core/index.h"
 #include "engine/core/json_scan.h"
 
 namespace tessera {
@@ -229,7 +230,7 @@ std::string made_item_id(const JobItem& item) {
   static constexpr std::size_t kMaxWords = 32;  // characters
   std::string words;
   for (const char c : item.prompt) {
-    const char low = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const char low = c >= 'A' && c <= 'Z' ? char_of(c - 'A' + 'a') : c;
     const bool kept = (low >= 'a' && low <= 'z') || (low >= '0' && low <= '9');
     if (words.size() >= kMaxWords) break;
     if (kept) {

@@ -14,6 +14,7 @@
 #include "apps/runtime/output_settings.h"
 #include "engine/core/error.h"
 #include "engine/core/file_stream.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -45,7 +46,7 @@ struct JobItem {
 inline constexpr std::int64_t kMaxJobSeed = (std::int64_t{1} << 53) - 1;
 inline constexpr std::size_t kMaxJobPromptBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxJobItems = 1000000;
-inline constexpr std::int64_t kMaxVideoFrames = static_cast<std::int64_t>(setting::kFrames.high);
+inline constexpr std::int64_t kMaxVideoFrames = truncate<std::int64_t>(setting::kFrames.high);
 
 enum class JobForm : std::uint8_t { kText, kJsonLines, kCsv };
 // By the ending: .txt, .jsonl or .ndjson, .csv. Error kUsage, E_JOB_FORM.

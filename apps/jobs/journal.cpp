@@ -144,7 +144,7 @@ void Journal::forget() {
 }
 
 std::string Journal::read_all() const {
-  std::string text(static_cast<std::size_t>(file_->size()), '\0');
+  std::string text(file_->size(), '\0');
   InputFile source(file_->path(), ErrorKind::kStorage);
   text.resize(source.read(text.data(), text.size()));
   return text;
@@ -197,7 +197,7 @@ void Journal::mend(std::uint64_t end, const std::vector<Json>& after) {
   const fs::path path = file_->path();
   std::string text = read_all();
   mend_.kept_as = keep_copy(path, text).filename().string();
-  text.resize(static_cast<std::size_t>(end));
+  text.resize(end);
   const auto add_line = [&](const Json& fields) { text += seal_line(fields, count_++, last_sum_); };
   for (const Json& record : after) add_line(record);
   mend_.records = count_ - 1;  // but for the header

@@ -9,6 +9,7 @@
 #include "apps/jobs/segments.h"
 #include "apps/jobs/shard.h"
 #include "apps/runtime/sha256.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -191,9 +192,9 @@ std::optional<BegunJob> read_begun_job(const fs::path& folder) {
                               {.max_bytes = kMaxJobJson, .kind = ErrorKind::kUsage});
   const JsonReader reader(job, job_file.string(), "", ErrorKind::kUsage);
   reader.integer("schema", 1, 1);
-  begun.shards = static_cast<std::uint32_t>(reader.integer("shards", 1, kMaxShards));
+  begun.shards = narrow<std::uint32_t>(reader.integer("shards", 1, kMaxShards));
   const JsonReader items = reader.object("items");
-  const auto count = items.integer("count", 1, static_cast<std::int64_t>(kMaxJobItems));
+  const auto count = items.integer("count", 1, to_index(kMaxJobItems));
 
   const fs::path items_file = folder / kStateFolder / "items.jsonl";
   const std::string lines = read_file(items_file, kMaxItemsFile, ErrorKind::kUsage);
@@ -202,7 +203,7 @@ std::optional<BegunJob> read_begun_job(const fs::path& folder) {
   }
   JobList list = read_job_file(items_file);
   if (!list.errors.empty()) throw Error(list.errors.front());
-  if (list.items.size() != static_cast<std::size_t>(count)) {
+  if (list.items.size() != to_size(count)) {
     refuse_state(items_file, std::to_string(count) + " items", std::to_string(list.items.size()));
   }
   begun.items = std::move(list.items);
@@ -256,7 +257,7 @@ JobReport read_job_report(const fs::path& folder) {
       if (list.empty() || known == shard_of_id.end() || known->second != shard.shard) continue;
       const std::int64_t grids = list.back().first + list.back().grids;
       report.standing[id] = grids;
-      shard.standing_grids += static_cast<std::uint64_t>(grids);
+      shard.standing_grids += narrow<std::uint64_t>(grids);
     }
     report.records.merge(records);
   }

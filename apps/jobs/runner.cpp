@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "apps/runtime/memory_attempt.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -15,7 +16,7 @@ JobRun::JobRun(JobSource& source, Task& task, JobRecords& records, JobListener& 
       records_(records),
       listener_(listener),
       options_(options),
-      at_once_(static_cast<std::size_t>(options.at_once)) {}
+      at_once_(to_size(options.at_once)) {}
 
 JobEnd JobRun::run() {
   while (has_more()) {
@@ -136,11 +137,11 @@ void JobRun::shrink(const ErrorInfo& missing) {
   to.insert(to.begin(), open_.begin(), open_.end());
   open_.clear();
   if (less) return;
-  lasts_for(static_cast<std::int64_t>(together_ / 2));
+  lasts_for(to_index(together_ / 2));
 }
 
 void JobRun::lasts_for(std::int64_t items) {
-  at_once_ = static_cast<std::size_t>(items);
+  at_once_ = to_size(items);
   records_.note_at_once(items);
   listener_.on_fewer(items);
 }

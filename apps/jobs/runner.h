@@ -15,6 +15,7 @@
 #include "apps/jobs/equal_failures.h"
 #include "engine/core/error.h"
 #include "engine/core/function_ref.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -122,7 +123,7 @@ class JobRun {
   // Memory lasted for so many at once: no more go together from here on.
   void lasts_for(std::int64_t items);
   // How many go together now; 0 = as the task has room.
-  std::int64_t at_once() const { return static_cast<std::int64_t>(at_once_); }
+  std::int64_t at_once() const { return to_index(at_once_); }
   // Items that are taken and not ended, and those that are done or failed in this run.
   std::size_t open() const { return open_.size(); }
   std::size_t over() const { return over_; }

@@ -2,9 +2,12 @@
 #include "apps/jobs/segments.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -16,7 +19,7 @@ constexpr std::size_t kCodeBytes = 4;
 
 std::string video_file(const std::string& id, std::int64_t number, std::string_view ending) {
   char text[32];
-  std::snprintf(text, sizeof text, "-%06lld.", static_cast<long long>(number));
+  std::snprintf(text, sizeof text, "-%06" PRId64 ".", number);
   return std::string(kPrefix) + id + text + std::string(ending);
 }
 
@@ -93,9 +96,9 @@ std::string codes_text(std::span<const std::int32_t> codes) {
   std::string out(kCodesLine);
   out.reserve(out.size() + codes.size() * kCodeBytes);
   for (const std::int32_t code : codes) {
-    const auto bits = static_cast<std::uint32_t>(code);
+    const auto bits = low_bits<std::uint32_t>(code);
     for (unsigned byte = 0; byte < kCodeBytes; ++byte) {
-      out += static_cast<char>(bits >> (8 * byte) & 0xff);
+      out += char_of(bits >> (8 * byte) & 0xff);
     }
   }
   return out;
@@ -111,10 +114,10 @@ std::optional<std::vector<std::int32_t>> codes_in(std::string_view text, std::si
   for (std::size_t at = 0; at < text.size(); at += kCodeBytes) {
     std::uint32_t bits = 0;
     for (unsigned byte = 0; byte < kCodeBytes; ++byte) {
-      bits |= std::uint32_t{static_cast<unsigned char>(text[at + byte])} << (8 * byte);
+      bits |= std::uint32_t{byte_of(text[at + byte])} << (8 * byte);
     }
     if (std::int64_t{bits} >= codes) return std::nullopt;
-    out.push_back(static_cast<std::int32_t>(bits));
+    out.push_back(narrow<std::int32_t>(bits));
   }
   return out;
 }

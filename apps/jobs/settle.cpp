@@ -7,6 +7,7 @@
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/job_fields.h"
 #include "apps/jobs/shard.h"
+#include "engine/core/index.h"
 #include "engine/core/philox.h"
 
 namespace tessera {
@@ -96,9 +97,9 @@ std::string OutputTemplate::name(const JobItem& item) const {
 bool OutputTemplate::of_videos() const { return ending_ != "png"; }
 
 std::int64_t item_seed(std::int64_t base_seed, std::string_view id) {
-  const auto bits = philox_key(static_cast<std::uint64_t>(base_seed), id_number(id));
+  const auto bits = philox_key(low_bits<std::uint64_t>(base_seed), id_number(id));
   const std::uint64_t whole = std::uint64_t{bits[0]} << 32 | bits[1];
-  return static_cast<std::int64_t>(whole & static_cast<std::uint64_t>(kMaxJobSeed));
+  return to_index(whole & narrow<std::uint64_t>(kMaxJobSeed));
 }
 
 std::vector<SettledItem> settle_items(std::span<const JobItem> items, const JobDefaults& defaults,

@@ -6,6 +6,7 @@
 
 #include "apps/captions/text_forms.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/philox.h"
 
 namespace tessera {
@@ -62,7 +63,7 @@ Place place_in_array(const Environment& environment, std::uint32_t task) {
     refuse_shard("SLURM_ARRAY_TASK_ID on the steps from SLURM_ARRAY_TASK_MIN",
                  std::to_string(task));
   }
-  return {static_cast<std::uint32_t>((task - least) / step), count};
+  return {narrow<std::uint32_t>((task - least) / step), count};
 }
 
 Place place_of(const Environment& environment) {

@@ -77,7 +77,7 @@ bool sheet_is_there(const fs::path& sheet, bool overwrite) {
 void write_sheet(const fs::path& sheet, bool overwrite, std::span<const std::string> images) {
   if (images.empty()) return;
   std::int64_t columns = 1;
-  while (columns * columns < static_cast<std::int64_t>(images.size())) ++columns;
+  while (columns * columns < std::ssize(images)) ++columns;
   std::vector<Image> small;
   for (const std::string& name : images) {
     const fs::path file = sheet.parent_path() / name;

@@ -27,6 +27,7 @@ class SimilarImages {
                            const ImageFingerprint& print);
   // A record of an earlier run; other records change nothing.
   void replay(const Json& record);
+  int most() const { return most_; }
 
  private:
   int most_;

@@ -48,16 +48,40 @@ Json scene_fields(const VideoScene& scene, const Caption& caption, const std::st
           {"cut_short", caption.cut_short}};
 }
 
+// Of each scene the first one that it looks like and that has a caption of its own.
+std::vector<std::optional<std::size_t>> repeats_of(const std::vector<VideoScene>& scenes,
+                                                   std::optional<int> most) {
+  std::vector<std::optional<std::size_t>> out(scenes.size());
+  for (std::size_t i = 0; most && i < scenes.size(); ++i) {
+    for (std::size_t j = 0; j < i && !out[i]; ++j) {
+      if (out[j]) continue;
+      const auto distance = distance_of(scenes[i].print.value(), scenes[j].print.value());
+      if (distance && *distance <= *most) out[i] = j;
+    }
+  }
+  return out;
+}
+
+// A scene of that other one's caption cost nothing.
+Json repeated_fields(const VideoScene& scene, std::size_t other, const std::string& text) {
+  Json out = scene_fields(scene, {}, text);
+  out["repeats"] = other + 1;
+  return out;
+}
+
 }  // namespace
 
 void VideoCaptions::begin(const std::string& id, std::vector<VideoScene> scenes,
-                         const DescribeRequest& of_video, const VideoChoice& frames) {
+                          const DescribeRequest& of_video, const VideoChoice& frames,
+                          std::optional<int> most) {
   const std::lock_guard lock(mutex_);
   expects(!scenes.empty() && !at_work_.contains(id), "a video with scenes, once");
   Work& work = at_work_[id];
   work.captions.resize(scenes.size());
-  work.waiting = scenes.size();
+  work.repeats = repeats_of(scenes, most);
   for (std::size_t i = 0; i < scenes.size(); ++i) {
+    if (work.repeats[i]) continue;
+    ++work.waiting;
     DescribeRequest request;
     // No path holds a line break of this kind: paths are shown without control characters.
     request.id = id + '\n' + std::to_string(i);
@@ -121,14 +145,23 @@ std::optional<VideoCaption> VideoCaptions::add(Caption&& caption) {
   if (!done) return std::nullopt;
   Json scenes = Json::array();
   for (std::size_t i = 0; i < done->scenes.size(); ++i) {
-    if (!done->captions[i]) continue;  // never asked for: another scene failed
+    const VideoScene& scene = done->scenes[i];
+    const double start = scene.video->seconds_at(scene.first);
+    const double end = scene.video->seconds_at(scene.end);
+    if (const auto other = done->repeats[i]; other && done->captions[*other]) {
+      const std::string text = clean_caption(done->captions[*other]->text);
+      out.whole.text += "\n" + text;
+      out.cues.push_back({start, end, text});
+      scenes.push_back(repeated_fields(scene, *other, text));
+    }
+    if (!done->captions[i]) continue;  // a repeated one, or another scene failed
     const Caption& one = *done->captions[i];
     if (one.failed && !out.whole.failed) {
       out.whole.failed = true;
       out.whole.error = one.error;
-      const std::string scene = "scene " + std::to_string(i + 1);
+      const std::string number = "scene " + std::to_string(i + 1);
       std::string& where = out.whole.error.where;
-      where = where.empty() ? scene : scene + ", " + where;
+      where = where.empty() ? number : number + ", " + where;
     }
     add_up(out.whole, one);
     if (i == 0) {
@@ -137,9 +170,7 @@ std::optional<VideoCaption> VideoCaptions::add(Caption&& caption) {
     }
     const std::string text = clean_caption(one.text);
     out.whole.text += (i == 0 ? "" : "\n") + text;
-    const VideoScene& scene = done->scenes[i];
-    out.cues.push_back(
-        {scene.video->seconds_at(scene.first), scene.video->seconds_at(scene.end), text});
+    out.cues.push_back({start, end, text});
     scenes.push_back(scene_fields(scene, one, text));
   }
   out.scenes = std::make_shared<const Json>(std::move(scenes));

@@ -31,9 +31,10 @@ struct VideoCaption {
 // One thread asks for requests, another adds captions.
 class VideoCaptions {
  public:
-  // Takes a video's scenes; its requests are given by next().
+  // Takes a video's scenes; its requests are given by next(). `most`: a scene whose fingerprint
+  // differs from an earlier one's by so many bits, at most, has that one's caption.
   void begin(const std::string& id, std::vector<VideoScene> scenes, const DescribeRequest& of_video,
-             const VideoChoice& frames);
+             const VideoChoice& frames, std::optional<int> most = {});
   std::optional<DescribeRequest> next();
 
   // Whether the caption is a scene's.
@@ -45,6 +46,7 @@ class VideoCaptions {
  private:
   struct Work {
     std::vector<VideoScene> scenes;
+    std::vector<std::optional<std::size_t>> repeats;  // the scene that has the caption
     std::vector<std::optional<Caption>> captions;
     std::size_t waiting = 0;  // scenes whose captions are missing
   };

@@ -6,6 +6,7 @@
 #include "apps/jobs/job_check.h"
 #include "apps/runtime/first_frames.h"
 #include "apps/runtime/sha256.h"
+#include "engine/core/index.h"
 #include "video/frame_writer.h"
 
 namespace tessera {
@@ -66,7 +67,7 @@ VideoRequest video_request_of(const SettledItem& item, const VideoTask& task,
   VideoRequest request{.prompt = own.prompt,
                        .negative_prompt = own.negative_prompt,
                        .sampling = own.settings,
-                       .seed = static_cast<std::uint64_t>(own.seed.value()),
+                       .seed = low_bits<std::uint64_t>(own.seed.value()),
                        .frames = own.frames.value_or(0),
                        .endless = false,
                        .first_frames = {}};
@@ -107,7 +108,7 @@ VideoCheck check_videos(const VideoTask& task, std::span<const SettledItem> item
       if (check.errors.size() == kMaxJobErrors) return check;
     }
   }
-  check.needs.slots = std::clamp<std::int64_t>(static_cast<std::int64_t>(items.size()), 1, at_once);
+  check.needs.slots = std::clamp<std::int64_t>(std::ssize(items), 1, at_once);
   check.plan = task.plan(check.needs, encodes);
   return check;
 }

@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "apps/captions/text_forms.h"
-#include "apps/jobs/video_check.h"
 #include "apps/jobs/item_files.h"
-#include "apps/runtime/video_facts.h"
+#include "apps/jobs/video_check.h"
 #include "apps/runtime/sha256.h"
+#include "apps/runtime/video_facts.h"
 #include "engine/core/file_stream.h"
+#include "engine/core/index.h"
 #include "video/frame_writer.h"
 
 namespace tessera {
@@ -65,7 +66,7 @@ MuxedVideo mux_video(VideoTask& task, const SettledItem& item, const PreparedVid
                         .width = video.facts.width,
                         .height = video.facts.height,
                         .tick = {1, rate_of(item, task)},
-                        .quality = static_cast<int>(files.quality),
+                        .quality = narrow<int>(files.quality),
                         .comment = texts.comment},
                        files.process);
     out.codec = name_of(writer.codec());

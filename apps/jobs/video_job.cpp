@@ -6,8 +6,9 @@
 #include <memory>
 #include <optional>
 
-#include "apps/jobs/video_check.h"
 #include "apps/jobs/item_files.h"
+#include "apps/jobs/video_check.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -55,7 +56,7 @@ class VideoJob final : public Task {
         store_(store),
         options_(options),
         listener_(listener),
-        wanted_(static_cast<std::int64_t>(wanted)) {}
+        wanted_(to_index(wanted)) {}
 
   void work(JobRun& run) override {
     run_ = &run;
@@ -248,7 +249,7 @@ void VideoJob::finish(const SegmentWriter& writer) {
       mux_video(task_, item, video, committed.codes, options_.files, store_.video_draft(item));
   JobVideo made{.facts = video.facts,
                 .frames = video.frames,
-                .first_frames = static_cast<std::int64_t>(video.first_frames.size()),
+                .first_frames = std::ssize(video.first_frames),
                 .rate = rate_of(item, task_),
                 .segments = committed.segments,
                 .taken_over = writer.taken_over(),

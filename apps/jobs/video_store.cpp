@@ -7,6 +7,7 @@
 #include "apps/jobs/store.h"
 #include "engine/core/error.h"
 #include "engine/core/file_stream.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -42,7 +43,7 @@ std::optional<std::vector<std::int32_t>> BatchStore::segment_codes(const VideoSe
     if (file_type(path) != FileType::kFile) return std::nullopt;
     const std::string text = read_file_no_link(path, kMaxSegment);
     if (text.size() != segment.file.bytes || !is_recorded(segment.file, text)) return std::nullopt;
-    return codes_in(text, static_cast<std::size_t>(segment.grids) * grid_codes, codes);
+    return codes_in(text, to_size(segment.grids) * grid_codes, codes);
   } catch (const Error& error) {  // what cannot be read does not stand
     if (error.info().kind != ErrorKind::kGeneral) throw;
     return std::nullopt;
@@ -60,7 +61,7 @@ StandingVideo BatchStore::standing_video(const SettledItem& item, std::size_t gr
     out.passes += segment.passes;
     ++out.segments;
   }
-  segments_.cut(item.item.id, static_cast<std::size_t>(out.segments));
+  segments_.cut(item.item.id, to_size(out.segments));
   return out;
 }
 

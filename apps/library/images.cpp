@@ -4,6 +4,7 @@
 
 #include "apps/library/guard.h"
 #include "apps/runtime/facts.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kMaxSide = 16384;
 Image internal_image(const api::Image& image, const std::string& what) {
   const bool sides =
       image.width >= 1 && image.width <= kMaxSide && image.height >= 1 && image.height <= kMaxSide;
-  if (!sides || image.rgb.size() != static_cast<std::size_t>(image.width * image.height * 3)) {
+  if (!sides || image.rgb.size() != to_size(image.width * image.height * 3)) {
     throw Error(
         {.kind = ErrorKind::kUsage,
          .code = "E_IMAGE_SIZE",

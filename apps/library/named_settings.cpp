@@ -5,6 +5,7 @@
 #include "apps/library/guard.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -96,7 +97,7 @@ api::SettingInfo info_of(const SettingGroup& group, const Setting& row, Place pl
   out.name = row.name;
   out.group = group.title;
   out.of = group.of;
-  out.kind = kKinds[static_cast<std::size_t>(row.kind)];
+  out.kind = nth(kKinds, row.kind);
   out.low = row.low;
   out.high = row.high;
   out.zero_is_off = row.zero_is_off;

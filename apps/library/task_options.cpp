@@ -7,6 +7,7 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace tessera {
@@ -28,7 +29,7 @@ void OpenTask::refuse(const char* wanted) const {
                .code = "E_TASK",
                .file = model.name,
                .expected = std::string("a model that was opened so that it ") + wanted,
-               .found = std::string("one that ") + kDoes[static_cast<int>(model.task)],
+               .found = std::string("one that ") + nth(kDoes, model.task),
                .hint = "ModelRef::task says what a model is opened for"});
 }
 
@@ -55,7 +56,7 @@ std::optional<DType> storage_of(const std::string& dtype) {
 }
 
 void check_options(const api::OpenOptions& options) {
-  check_number(setting::kBatchSize, "slots", static_cast<double>(options.slots));
+  check_number(setting::kBatchSize, "slots", to_double(options.slots));
   if (options.threads < 0 || options.threads > kMaxThreads) {
     refuse_setting("threads", "an integer from 0 to " + std::to_string(kMaxThreads),
                    std::to_string(options.threads));

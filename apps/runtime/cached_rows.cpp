@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/dtype.h"
+#include "engine/core/index.h"
 #include "engine/ops/host_access.h"
 
 namespace tessera {
@@ -17,7 +18,7 @@ std::vector<float> cached_rows(Backend& backend, ConstTensorView table,
   table.shape = {end, table.shape[1], table.shape[2]};
   const HostView host(backend, table);
   std::vector<float> out;
-  out.reserve(rows.size() * static_cast<std::size_t>(width));
+  out.reserve(rows.size() * to_size(width));
   for (const std::int64_t row : rows) {
     for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
       out.push_back(table.dtype == DType::kF32 ? host.f32()[i]

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "apps/runtime/model_catalog.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -50,7 +51,7 @@ void check_same_tokens(const VerifierWatch& watch, const PromptRows& rows) {
   const std::vector<std::int64_t> wanted = watch.image_sizes();
   std::vector<std::int64_t> found;
   for (const auto& image : rows.image_rows) {
-    found.push_back(static_cast<std::int64_t>(image.size()));
+    found.push_back(std::ssize(image));
   }
   if (wanted == found) return;
   const auto sum = [](const std::vector<std::int64_t>& sizes) {
@@ -127,8 +128,7 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const DescribeQuestion& que
     stream.branches.push_back(
         prompt_without_images(*model_, *question.without_images, text.max_tokens));
   }
-  stream.grammar = VocabularyGrammar::line(static_cast<std::size_t>(logit_ids()),
-                                           static_cast<std::size_t>(text.max_tokens));
+  stream.grammar = VocabularyGrammar::line(to_size(logit_ids()), to_size(text.max_tokens));
   stream.dist = text.dist;
   stream.stops = text.stops;
   stream.processed = text.processed;

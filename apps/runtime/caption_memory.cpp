@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 #include "engine/families/language.h"
 #include "vision/encoder/vision_encoder.h"
 
@@ -15,13 +16,13 @@ namespace {
 // captioner, where it is what remains next to the plan's other parts.
 constexpr std::size_t kCaptionProgramBytes = std::size_t{13} << 20;
 
-std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
+std::size_t floats(std::int64_t count) { return to_size(count) * sizeof(float); }
 
 // Matrices of layers are packed for the backend, tables stay as they are stored, all else is f32.
 std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType storage) {
   const Shape& shape = tensor.shape;
   if (tensor.name.ends_with("embed_tokens.weight")) {
-    return static_cast<std::size_t>(shape.elements()) * dtype_size(storage);
+    return to_size(shape.elements()) * dtype_size(storage);
   }
   const bool positions = tensor.name.find("pos") != std::string::npos;
   if (shape.rank() < 2 || positions) return floats(shape.elements());
@@ -66,7 +67,7 @@ CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
                   floats(2 * image.tokens * width) + floats(2 * limits.prompt_rows * width);
   const std::int64_t ahead = std::max<std::int64_t>(limits.items, 2) + 1;
   plan.images = floats(ahead * image.views * 3 * image.view_width * image.view_height) +
-                  static_cast<std::size_t>(2 * 3 * image.width * image.height);
+                to_size(2 * 3 * image.width * image.height);
   plan.process = kCaptionProgramBytes;
   return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);
 }

@@ -6,6 +6,7 @@
 
 #include "apps/runtime/split_prompt.h"
 #include "apps/runtime/video_prompt.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
 #include "engine/families/describe.h"
@@ -85,6 +86,16 @@ std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& 
   return out;
 }
 
+const ChatForm& form_of(const DescribeSpec& describe, const TextTokenizer& tokenizer) {
+  for (const ChatChoice& choice : describe.chats) {
+    if (choice.requires_token.empty() || tokenizer.id_of(choice.requires_token)) {
+      return *choice.form;
+    }
+  }
+  expects(false, "the last form of a family asks for no token");
+  return *describe.chats.front().form;
+}
+
 std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what) {
   if (id >= 0 && id < spec.model.vocab) return id;
   refuse_file(spec.folder / "config.json", what,
@@ -125,7 +136,7 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
                    .hint = plan.video ? "show fewer frames: --video-frames" : ""});
     }
     if (plan.video) {
-      add_video(*chat_, plan, class_tokens, turn.parts, layouts);
+      add_video(chat_->form(), plan, class_tokens, turn.parts, layouts);
       continue;
     }
     turn.parts.push_back(ChatPart::image());
@@ -133,18 +144,17 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
     ImageLayout& layout = layouts.emplace_back();
     if (tiled) {
       layout.tokens = plan.view_rows * plan.view_cols;
-      layout.rows = static_cast<int>(plan.tiles.rows);
-      layout.columns = static_cast<int>(plan.tiles.cols);
+      layout.rows = narrow<int>(plan.tiles.rows);
+      layout.columns = narrow<int>(plan.tiles.cols);
     } else {
       layout.tokens = plan.tokens + class_tokens;
     }
   }
   turn.parts.push_back({false, question});
-  const Prompt prompt = chat_prompt(*chat_, {turn}, true);
-  const Prompt expanded = expand_images(*chat_, prompt, layouts);
   const bool token = describe().image_id < spec().model.vocab;
-  const auto ids = token ? encode_prompt(*tokenizer_, expanded)
-                         : encode_around_images(*tokenizer_, expanded, chat_->image,
+  const Prompt prompt = chat_->expanded({turn}, std::move(layouts));
+  const auto ids = token ? encode_prompt(*tokenizer_, prompt)
+                         : encode_around_images(*tokenizer_, prompt, chat_->form().image,
                                                 describe().image_id);
   std::int64_t placeholders = 0;
   for (const std::int32_t id : ids) {
@@ -159,14 +169,15 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   return ids;
 }
 
-std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
+std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
+                                                 const fs::path& chat_template) {
   std::unique_ptr<CaptionModel> out(new CaptionModel());
   if (const LinkedModels* made_up = source_with(folder.string())) {
     out->opened_ = made_up->open(folder.string(), {.use = ModelUse::kDescribe});
     out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
-    out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
+    out->tokenizer_.emplace(TextTokenizer::from_folder(folder));
     check_named_tokens(folder, *out->tokenizer_);
     out->opened_ = open_model(std::move(spec));
   }
@@ -182,17 +193,13 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
   describe.stops = read_stops(spec, tokenizer);
   describe.sampling = read_sampling_defaults(spec);
-  for (const ChatChoice& choice : describe.chats) {
-    if (!choice.requires_token.empty() && !tokenizer.id_of(choice.requires_token)) continue;
-    out->chat_ = choice.form;
-    break;
-  }
-  expects(out->chat_ != nullptr, "the last form of a family asks for no token");
-  const std::string_view placeholder = out->chat_->image;
+  const ChatForm& form = form_of(describe, tokenizer);
+  const std::string_view placeholder = form.image;
   if (!no_token && tokenizer.id_of(placeholder) != describe.image_id) {
     refuse_file(folder / "tokenizer.json", std::string(placeholder),
                 "this token at id " + std::to_string(describe.image_id), "another id or none");
   }
+  out->chat_.emplace(form, tokenizer, spec.folder, chat_template);
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/runtime/chat_prompter.h"
 #include "apps/runtime/visual_encoder.h"
 #include "engine/families/open_model.h"
 #include "tokenizers/text/chat_template.h"
@@ -18,8 +19,10 @@ namespace tessera {
 class CaptionModel {
  public:
   // Reads configuration, tokenizer, names and shapes of the weights.
+  // `chat_template`: a file in place of the folder's own chat template; empty = the folder's.
   // Error kModel; E_FAMILY for a model that describes no images.
-  static std::unique_ptr<CaptionModel> open(const std::filesystem::path& folder);
+  static std::unique_ptr<CaptionModel> open(const std::filesystem::path& folder,
+                                            const std::filesystem::path& chat_template = {});
 
   // The language model alone. Error kModel, kMemory.
   StreamModel load_text(Backend& backend, DType storage) const;
@@ -29,7 +32,7 @@ class CaptionModel {
 
   const ModelSpec& spec() const { return opened_.spec; }
   const DescribeSpec& describe() const { return *opened_.spec.describe; }
-  const ChatForm& chat() const { return *chat_; }
+  const ChatPrompter& chat() const { return *chat_; }
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
   bool loaded() const { return images_ != nullptr; }
   const TokenModel& text() const { return *text_; }
@@ -48,8 +51,8 @@ class CaptionModel {
  private:
   CaptionModel() = default;
   OpenedModel opened_;
-  const ChatForm* chat_ = nullptr;
   std::optional<TextTokenizer> tokenizer_;
+  std::optional<ChatPrompter> chat_;
   std::unique_ptr<StreamModel> own_text_;
   const TokenModel* text_ = nullptr;
   std::unique_ptr<VisualEncoder> images_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -50,7 +52,7 @@ WholePlaces whole_places(std::span<const std::int32_t> ids, std::int32_t image_i
 
 // Embeddings of the ids after the last image.
 std::vector<float> embedded_text(const TokenModel& model, std::span<const std::int32_t> ids) {
-  const Shape shape{static_cast<std::int64_t>(ids.size()), model.width()};
+  const Shape shape{std::ssize(ids), model.width()};
   Tensor rows = model.backend().allocate(DType::kF32, shape);
   if (!ids.empty()) model.embed_prompt(ids, rows.view());
   Tensor host = Tensor::host(DType::kF32, shape);
@@ -68,12 +70,11 @@ void prune_after_projector(const TokenModel& model, std::span<const std::int32_t
     if (words.empty()) words = embedded_text(model, text);
     VisualRows& visual = image.visual;
     const MatrixView rows{visual.rows.data(), visual.block.count(), visual.width};
-    std::vector<Signal> signals = {
-        {.kind = SignalKind::kEmbeddings, .values = rows},
-        {.kind = SignalKind::kTextEmbeddings,
-         .values = {words.data(), static_cast<std::int64_t>(text.size()), visual.width}}};
+    std::vector<Signal> signals = {{.kind = SignalKind::kEmbeddings, .values = rows},
+                                   {.kind = SignalKind::kTextEmbeddings,
+                                    .values = {words.data(), std::ssize(text), visual.width}}};
     if (!image.verifier.empty()) {
-      const auto count = static_cast<std::int64_t>(image.verifier.size());
+      const auto count = std::ssize(image.verifier);
       signals.push_back(
           {.kind = SignalKind::kVerifierScores, .values = {image.verifier.data(), count, 1}});
     }
@@ -116,7 +117,7 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
           "a placeholder for each visual token");
   const auto after = std::find(ids.rbegin(), ids.rend(), image_id).base();
   const std::span<const std::int32_t> rest =
-      std::span<const std::int32_t>(ids).subspan(static_cast<std::size_t>(after - ids.begin()));
+      std::span<const std::int32_t>(ids).subspan(to_size(after - ids.begin()));
   prune_after_projector(model, rest, images);
   const WholePlaces whole = whole_places(ids, image_id, offsets, three_axes);
 
@@ -135,11 +136,11 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
   std::vector<std::int64_t> text_rows;
   std::size_t image = 0, token = 0;
   std::vector<std::size_t> numbers;
-  const auto after_last = static_cast<std::size_t>(after - ids.begin());
+  const auto after_last = to_size(after - ids.begin());
   std::vector<std::vector<std::size_t>> order(images.size());  // rows in the order of the prompt
   for (std::size_t i = 0; i < ids.size();) {
     if (ids[i] != image_id) {
-      if (i >= after_last) text_rows.push_back(static_cast<std::int64_t>(sources.size()));
+      if (i >= after_last) text_rows.push_back(std::ssize(sources));
       sources.push_back({-1, out.text.size()});
       out.text.push_back(ids[i]);
       out.places.push_back(whole.of_id[i]);
@@ -153,8 +154,8 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
     while (end < grids[image].size() && ids[i + end - token] == image_id) ++end;
     for (std::size_t row = 0; row < numbers.size(); ++row) {
       if (numbers[row] < token || numbers[row] >= end) continue;
-      placed[image].rows.push_back(static_cast<std::int64_t>(sources.size()));
-      sources.push_back({static_cast<std::int64_t>(image), row});
+      placed[image].rows.push_back(std::ssize(sources));
+      sources.push_back({to_index(image), row});
       out.places.push_back(whole.of_id[i + numbers[row] - token]);
       order[image].push_back(row);
     }
@@ -168,22 +169,20 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
   out.next_place = whole.next;
   if (renumber) {
     for (std::size_t i = 0; i < out.places.size(); ++i) {
-      out.places[i] = everywhere(static_cast<std::int64_t>(i));
+      out.places[i] = everywhere(to_index(i));
     }
-    out.next_place = static_cast<std::int64_t>(out.places.size());
+    out.next_place = std::ssize(out.places);
   }
 
   // Rows: text is embedded as a whole and moved to its places.
   const std::int64_t width = model.width();
   const std::vector<float> words = embedded_text(model, out.text);
-  Tensor host = Tensor::host(DType::kF32, Shape{static_cast<std::int64_t>(sources.size()), width});
+  Tensor host = Tensor::host(DType::kF32, Shape{std::ssize(sources), width});
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const Source& source = sources[i];
-    const float* from = source.image < 0
-                            ? words.data()
-                            : images[static_cast<std::size_t>(source.image)].visual.rows.data();
-    std::copy_n(from + source.row * static_cast<std::size_t>(width), width,
-                host.view().f32() + static_cast<std::int64_t>(i) * width);
+    const float* from =
+        source.image < 0 ? words.data() : nth(images, source.image).visual.rows.data();
+    std::copy_n(from + source.row * to_size(width), width, host.view().f32() + to_index(i) * width);
   }
   out.rows = model.backend().allocate(DType::kF32, host.shape());
   model.backend().upload(host.view(), out.rows.view());
@@ -196,9 +195,9 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
     placed[i].block.tokens.clear();
     for (std::size_t k = 0; k < order[i].size(); ++k) {
       VisualToken moved = images[i].visual.block.tokens[order[i][k]];
-      const Place& place = out.places[static_cast<std::size_t>(placed[i].rows[k])];
+      const Place& place = nth(out.places, placed[i].rows[k]);
       for (std::size_t axis = 0; axis < 3; ++axis) {
-        moved.position[axis] = static_cast<std::int32_t>(place[axis]);
+        moved.position[axis] = narrow<std::int32_t>(place[axis]);
       }
       placed[i].block.tokens.push_back(moved);
     }

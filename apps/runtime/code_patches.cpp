@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -12,8 +13,8 @@ namespace tessera {
 CodePatches::CodePatches(std::int64_t codes, std::int64_t factor)
     : codes_(codes), factor_(factor), side_(std::min(factor, kMaxSide)) {
   while (factor_ % side_ != 0) --side_;
-  colours_.resize(static_cast<std::size_t>(codes_) * patch_size());
-  seen_.resize(static_cast<std::size_t>(codes_));
+  colours_.resize(to_size(codes_) * patch_size());
+  seen_.resize(to_size(codes_));
   sums_.resize(colours_.size());
 }
 
@@ -46,79 +47,74 @@ std::optional<CodePatches> CodePatches::load(const std::filesystem::path& folder
 
 void CodePatches::learn(std::span<const std::int32_t> codes, std::int64_t rows,
                         std::int64_t columns, const Image& image) {
-  expects(static_cast<std::int64_t>(codes.size()) == rows * columns, "a code a place");
+  expects(std::ssize(codes) == rows * columns, "a code a place");
   expects(image.width == columns * factor_ && image.height == rows * factor_,
           "an image of these places");
   if (fixed_) return;
   const std::int64_t block = factor_ / side_;  // pixels a colour is the mean of, a side
-  const float share = 1.0f / static_cast<float>(block * block);
+  const float share = 1.0f / to_float(block * block);
   for (std::int64_t y = 0; y < image.height; ++y) {
     for (std::int64_t x = 0; x < image.width; ++x) {
-      const std::int32_t code =
-          codes[static_cast<std::size_t>(y / factor_ * columns + x / factor_)];
+      const std::int32_t code = nth(codes, y / factor_ * columns + x / factor_);
       if (code < 0 || code >= codes_) continue;
       const std::int64_t cell = y % factor_ / block * side_ + x % factor_ / block;
-      const std::size_t to = static_cast<std::size_t>(code) * patch_size();
+      const std::size_t to = to_size(code) * patch_size();
       for (std::size_t c = 0; c < 3; ++c) {
-        const std::size_t from = static_cast<std::size_t>(y * image.width + x) * 3 + c;
-        sums_[to + static_cast<std::size_t>(cell) * 3 + c] +=
-            share * static_cast<float>(image.rgb[from]);
+        const std::size_t from = to_size(y * image.width + x) * 3 + c;
+        sums_[to + to_size(cell) * 3 + c] += share * image.rgb[from];
       }
     }
   }
   for (const std::int32_t code : codes) {
-    if (code >= 0 && code < codes_) ++seen_[static_cast<std::size_t>(code)];
+    if (code >= 0 && code < codes_) ++nth(seen_, code);
   }
   for (const std::int32_t code : codes) {
     if (code < 0 || code >= codes_) continue;
-    const std::size_t at = static_cast<std::size_t>(code) * patch_size();
-    const auto count = static_cast<float>(seen_[static_cast<std::size_t>(code)]);
+    const std::size_t at = to_size(code) * patch_size();
+    const auto count = to_float(nth(seen_, code));
     for (std::size_t i = at; i < at + patch_size(); ++i) {
-      colours_[i] = static_cast<std::uint8_t>(std::lround(sums_[i] / count));
+      colours_[i] = low_bits<std::uint8_t>(std::lround(sums_[i] / count));
     }
   }
 }
 
 bool CodePatches::knows(std::int32_t code) const {
-  return code >= 0 && code < codes_ && seen_[static_cast<std::size_t>(code)] > 0;
+  return code >= 0 && code < codes_ && nth(seen_, code) > 0;
 }
 
 double CodePatches::known_share(std::span<const std::int32_t> codes) const {
   const auto standing = std::ranges::count_if(codes, [](std::int32_t code) { return code >= 0; });
   const auto known = std::ranges::count_if(codes, [&](std::int32_t code) { return knows(code); });
-  return standing == 0 ? 0 : static_cast<double>(known) / static_cast<double>(standing);
+  return standing == 0 ? 0 : to_double(known) / to_double(standing);
 }
 
 Image CodePatches::draw(std::span<const std::int32_t> codes, std::int64_t rows,
                         std::int64_t columns) const {
-  expects(static_cast<std::int64_t>(codes.size()) == rows * columns, "a code a place");
+  expects(std::ssize(codes) == rows * columns, "a code a place");
   double mean[3] = {0, 0, 0};
   double count = 0;
   for (const std::int32_t code : codes) {
     if (!knows(code)) continue;
-    const std::uint8_t* patch = colours_.data() + static_cast<std::size_t>(code) * patch_size();
+    const std::uint8_t* patch = colours_.data() + to_size(code) * patch_size();
     for (std::size_t i = 0; i < patch_size(); ++i) mean[i % 3] += patch[i];
-    count += static_cast<double>(side_ * side_);
+    count += to_double(side_ * side_);
   }
   std::uint8_t rest[3];
   for (int c = 0; c < 3; ++c) {
-    rest[c] = static_cast<std::uint8_t>(count > 0 ? std::lround(mean[c] / count) : 0);
+    rest[c] = low_bits<std::uint8_t>(count > 0 ? std::lround(mean[c] / count) : 0);
   }
   const std::int64_t block = factor_ / side_;
   Image image;
   image.width = columns * factor_;
   image.height = rows * factor_;
-  image.rgb.resize(static_cast<std::size_t>(image.width * image.height * 3));
+  image.rgb.resize(to_size(image.width * image.height * 3));
   std::uint8_t* out = image.rgb.data();
   for (std::int64_t y = 0; y < image.height; ++y) {
     for (std::int64_t x = 0; x < image.width; ++x, out += 3) {
-      const std::int32_t code =
-          codes[static_cast<std::size_t>(y / factor_ * columns + x / factor_)];
+      const std::int32_t code = nth(codes, y / factor_ * columns + x / factor_);
       const std::int64_t cell = y % factor_ / block * side_ + x % factor_ / block;
-      const std::uint8_t* colour = knows(code) ? colours_.data() +
-                                                     static_cast<std::size_t>(code) * patch_size() +
-                                                     static_cast<std::size_t>(cell) * 3
-                                               : rest;
+      const std::uint8_t* colour =
+          knows(code) ? colours_.data() + to_size(code) * patch_size() + to_size(cell) * 3 : rest;
       std::copy_n(colour, 3, out);
     }
   }

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "vision/image/image.h"
 
 namespace tessera {
@@ -43,7 +44,7 @@ class CodePatches {
   Image draw(std::span<const std::int32_t> codes, std::int64_t rows, std::int64_t columns) const;
 
  private:
-  std::size_t patch_size() const { return static_cast<std::size_t>(side_ * side_ * 3); }
+  std::size_t patch_size() const { return to_size(side_ * side_ * 3); }
 
   std::int64_t codes_, factor_, side_;  // side: colours a side of a patch, divides factor
   bool fixed_ = false;                  // from a file

@@ -4,6 +4,7 @@
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/core/index.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -24,7 +25,7 @@ ModelReference reference_of(const DescribeOptions& options) {
 DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : options_(given) {
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
-  model_ = CaptionModel::open(reference.open_name);
+  model_ = CaptionModel::open(reference.open_name, options_.chat_template);
   storage_ = options_.storage.value_or(model_->stored());
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,
@@ -34,8 +35,8 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                                   TokenSpace::kText);
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   aids_.texts = true;
-  aids_.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model_->spec().model.vocab),
-                                          static_cast<std::size_t>(options_.max_tokens));
+  aids_.grammar =
+      VocabularyGrammar::line(to_size(model_->spec().model.vocab), to_size(options_.max_tokens));
   if (options_.draft.on()) {
     draft_ = CaptionDraft::open(options_.draft, *model_, name_, options_.max_tokens);
     aids_.draft_model = true;

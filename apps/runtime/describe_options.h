@@ -35,6 +35,7 @@ struct DraftChoice {
 
 struct DescribeOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
+  std::string chat_template;  // a file in place of the folder's; empty = the folder's
   std::string device = "auto";
   CudaOptions cuda;
   int threads = 0;               // 0 = one per core

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "apps/runtime/text_stream.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -94,7 +95,7 @@ DescribeSubmission::~DescribeSubmission() {
 void DescribeSubmission::begin() {
   if (queue_ != nullptr) return;
   model_.load();
-  const auto ahead = static_cast<std::size_t>(std::max<std::int64_t>(slots_, 2));
+  const auto ahead = to_size(std::max<std::int64_t>(slots_, 2));
   queue_ = std::make_unique<ImageQueue>(
       std::move(source_), model_.model().describe(),
       ImageReaderOptions{.helper = model_.options().helper}, ahead,
@@ -122,7 +123,7 @@ std::optional<NextStream> DescribeSubmission::next(Wait wait) {
 // Takes what is ready, so much that the encoder is well filled; waits for the first if asked to.
 void DescribeSubmission::arrive(Wait wait) {
   constexpr std::size_t kViews = 4;
-  const auto at_once = static_cast<std::size_t>(std::min(slots_, lane_.slots()));
+  const auto at_once = to_size(std::min(slots_, lane_.slots()));
   std::size_t views = 0;
   while (views < kViews && arrived_.size() < at_once) {
     auto prepared = queue_->take(wait == Wait::kYes && arrived_.empty());
@@ -144,7 +145,7 @@ bool DescribeSubmission::goes_together(const Arrival& arrival) const {
       plans.push_back(image.plan);
     }
     model_.model().prompt_ids(arrival.prepared.request.prompt, plans);
-    const auto views = static_cast<std::int64_t>(arrival.prepared.images.front().views.size());
+    const auto views = std::ssize(arrival.prepared.images.front().views);
     return pruning_->pruner == nullptr ||
            !VisualEncoder::watched({*pruning_->pruner, pruned_model_of(model_.model(), views),
                                     pruning_->choice.budget, model_.options().seed,
@@ -179,9 +180,9 @@ void DescribeSubmission::encode_together() {
   }
   auto next = std::make_move_iterator(seen.begin());
   for (Arrival* arrival : those) {
-    const auto end = next + static_cast<std::ptrdiff_t>(arrival->prepared.images.size());
+    const auto end = next + std::ssize(arrival->prepared.images);
     arrival->seen.assign(next, end);
-    arrival->seconds = since(begin) / static_cast<double>(those.size());
+    arrival->seconds = since(begin) / to_double(those.size());
     next = end;
   }
 }
@@ -348,7 +349,7 @@ std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
   const std::unique_ptr<Work> work = std::move(at_work_.at(number));
   at_work_.erase(number);
   Caption& caption = work->caption;
-  caption.tokens = static_cast<std::int64_t>(result.tokens.size());
+  caption.tokens = std::ssize(result.tokens);
   caption.passes = result.passes;
   caption.meters = std::move(result.meters);
   caption.seconds.total = since(work->start);

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "engine/core/index.h"
 #include "engine/ops/host_access.h"
 
 namespace tessera {
@@ -56,7 +57,7 @@ bool EncoderPruning::wanted(SignalKind kind, int layer) const {
 void EncoderPruning::gather(const LayerState& state, SignalKind kind) {
   Gathered out;
   out.kind = kind;
-  out.layer = static_cast<int>(state.layer());
+  out.layer = narrow<int>(state.layer());
   out.places.assign(state.places().begin(), state.places().end());
   out.heads = spec_.heads;
   out.width = spec_.width;
@@ -85,7 +86,7 @@ void EncoderPruning::gather(const LayerState& state, SignalKind kind) {
       const HostView all(state.backend(), state.values());
       for (std::size_t i = 0; i < out.places.size(); ++i) {
         if (out.places[i].id >= 0) continue;
-        const float* row = all.f32() + static_cast<std::int64_t>(i) * spec_.width;
+        const float* row = all.f32() + to_index(i) * spec_.width;
         out.values.insert(out.values.end(), row, row + spec_.width);
       }
       break;
@@ -101,7 +102,7 @@ void EncoderPruning::gather(const LayerState& state, SignalKind kind) {
 }
 
 void EncoderPruning::gather_all(const LayerState& state, bool hidden) {
-  const int layer = static_cast<int>(state.layer());
+  const int layer = narrow<int>(state.layer());
   for (const SignalKind kind : {SignalKind::kClsRow, SignalKind::kEncoderKeys,
                                 SignalKind::kEncoderValues, SignalKind::kClsValue}) {
     if (!hidden && wanted(kind, layer)) gather(state, kind);
@@ -113,7 +114,7 @@ void EncoderPruning::gather_all(const LayerState& state, bool hidden) {
 
 Signal EncoderPruning::signal_of(const Gathered& gathered) const {
   Signal out{.kind = gathered.kind, .layer = gathered.layer};
-  const auto values = static_cast<std::int64_t>(gathered.values.size());
+  const auto values = std::ssize(gathered.values);
   const bool row = gathered.width == 0;
   out.values = {gathered.values.data(), row ? 1 : values / gathered.width,
                 row ? values : gathered.width};
@@ -132,17 +133,17 @@ std::vector<Signal> EncoderPruning::all_signals() const {
 void EncoderPruning::carry_out(const Hook& hook, LayerState& state) {
   const std::vector<Signal> signals = all_signals();
   const PrunePlan plan = session_.select(hook, rows_, signals);
-  const auto before = static_cast<std::size_t>(rows_.count());
+  const auto before = to_size(rows_.count());
   const PrunedBlock after = apply(plan, rows_, {});
   // Rows that neither stay nor go into another leave first.
   std::vector<bool> stays(before);
-  for (const TokenIndex row : plan.kept) stays[static_cast<std::size_t>(row)] = true;
-  for (const Merge& merge : plan.merges) stays[static_cast<std::size_t>(merge.source)] = true;
+  for (const TokenIndex row : plan.kept) nth(stays, row) = true;
+  for (const Merge& merge : plan.merges) nth(stays, merge.source) = true;
   std::vector<std::int32_t> rows, place(before, -1);
   for (std::size_t row = 0; row < before; ++row) {
     if (!stays[row]) continue;
-    place[row] = static_cast<std::int32_t>(rows.size());
-    rows.push_back(static_cast<std::int32_t>(row));
+    place[row] = narrow<std::int32_t>(rows.size());
+    rows.push_back(narrow<std::int32_t>(row));
   }
   // An image without a row cannot go through the layers that are left.
   std::set<std::int32_t> tiles, left;
@@ -164,14 +165,13 @@ void EncoderPruning::carry_out(const Hook& hook, LayerState& state) {
     expects(plan.rule == MergeRule::kSizeWeightedMean, "the encoder merges by size");
     std::vector<std::int32_t> to(rows.size(), -1), stands_for;
     for (std::size_t slot = 0; slot < plan.kept.size(); ++slot) {
-      const std::size_t at = plan.order.empty() ? slot : static_cast<std::size_t>(plan.order[slot]);
-      const std::int32_t row = place[static_cast<std::size_t>(plan.kept[at])];
-      to[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(slot);
+      const std::size_t at = plan.order.empty() ? slot : to_size(plan.order[slot]);
+      const std::int32_t row = nth(place, plan.kept[at]);
+      nth(to, row) = narrow<std::int32_t>(slot);
       stands_for.push_back(row);
     }
     for (const Merge& merge : plan.merges) {
-      to[static_cast<std::size_t>(place[static_cast<std::size_t>(merge.source)])] =
-          to[static_cast<std::size_t>(place[static_cast<std::size_t>(merge.destination)])];
+      nth(to, nth(place, merge.source)) = nth(to, nth(place, merge.destination));
     }
     state.merge(to, stands_for);
   }
@@ -180,7 +180,7 @@ void EncoderPruning::carry_out(const Hook& hook, LayerState& state) {
 
 void EncoderPruning::after_attention(LayerState& state) {
   gather_all(state, false);
-  const Hook hook{HookPoint::kInEncoderBlock, static_cast<int>(state.layer())};
+  const Hook hook{HookPoint::kInEncoderBlock, narrow<int>(state.layer())};
   if (!session_.asks(hook)) return;
   carry_out(hook, state);
   gathered_.clear();
@@ -188,7 +188,7 @@ void EncoderPruning::after_attention(LayerState& state) {
 
 void EncoderPruning::after_layer(LayerState& state) {
   gather_all(state, true);
-  const Hook hook{HookPoint::kInEncoder, static_cast<int>(state.layer())};
+  const Hook hook{HookPoint::kInEncoder, narrow<int>(state.layer())};
   if (!session_.asks(hook)) return;
   carry_out(hook, state);
   gathered_.clear();
@@ -207,15 +207,14 @@ PrunePlan EncoderPruning::select_after(const Hook& hook, const VisualBlock& bloc
         const VitPlace& place = gathered.places[i];
         if (place.id >= 0) row_of[{place.image, place.row, place.col}] = i;
       }
-      const auto width = static_cast<std::size_t>(std::max<std::int64_t>(gathered.width, 1));
-      std::vector<float>& values =
-          moved.emplace_back(static_cast<std::size_t>(block.count()) * width);
+      const auto width = to_size(std::max<std::int64_t>(gathered.width, 1));
+      std::vector<float>& values = moved.emplace_back(to_size(block.count()) * width);
       for (TokenIndex t = 0; t < block.count(); ++t) {
         if (block[t].kind != TokenKind::kPatch) continue;
         const auto found = row_of.find({block[t].tile, block[t].row, block[t].column});
         expects(found != row_of.end(), "the patch ran");
         std::copy_n(gathered.values.data() + found->second * width, width,
-                    values.data() + static_cast<std::size_t>(t) * width);
+                    values.data() + to_size(t) * width);
       }
       signal.values = gathered.width == 0
                           ? MatrixView{values.data(), 1, block.count()}

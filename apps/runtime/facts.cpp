@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
@@ -97,7 +98,7 @@ Json meters_json(const DecodeMeters& meters) {
     out["tested_by_depth"] = trimmed(meters.tested);
     out["accepted_by_depth"] = trimmed(meters.accepted);
     out["acceptance"] = meters.acceptance();
-    out["strict_acceptance"] = meters.strict_chance / static_cast<double>(tests);
+    out["strict_acceptance"] = meters.strict_chance / to_double(tests);
     out["tv_bound"] = meters.excess;
   }
   out["entropy"] = meters.mean_entropy();
@@ -129,8 +130,8 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   facts.family = reader.string("family");
   facts.dtype = reader.string("dtype");
   facts.backend = reader.string("backend");
-  facts.seed = static_cast<std::uint64_t>(
-      reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
+  facts.seed =
+      narrow<std::uint64_t>(reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
   for (const auto& bound : ImageFacts::rows()) {
     assign(facts, bound, read_setting(reader, *bound.row));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/meters.h"
 #include "engine/sampling/dist.h"
@@ -37,9 +38,7 @@ struct ImageFacts {
   std::int64_t tokens = 0, passes = 0;
   // The sizes.
   static std::span<const BoundSetting<ImageFacts>> rows();
-  double tokens_per_pass() const {
-    return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0;
-  }
+  double tokens_per_pass() const { return passes > 0 ? to_double(tokens) / to_double(passes) : 0; }
 };
 
 nlohmann::ordered_json facts_json(const ImageFacts& facts);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <string_view>
 
+#include "engine/core/index.h"
 #include "video/frame_reader.h"
 #include "vision/image/image_reader.h"
 #include "vision/image/resample.h"
@@ -18,7 +19,7 @@ bool is_image(const std::filesystem::path& file) {
                                                         ".webp", ".gif", ".bmp"};
   std::string ending = file.extension().string();
   for (char& c : ending) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c >= 'A' && c <= 'Z') c = char_of(c - 'A' + 'a');
   }
   return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
 }
@@ -26,11 +27,10 @@ bool is_image(const std::filesystem::path& file) {
 // Scaled to cover the size, cut to its middle.
 Image fitted(const Image& image, const FirstFrames& wanted) {
   if (image.width == wanted.width && image.height == wanted.height) return image;
-  const double scale =
-      std::max(static_cast<double>(wanted.width) / static_cast<double>(image.width),
-               static_cast<double>(wanted.height) / static_cast<double>(image.height));
+  const double scale = std::max(to_double(wanted.width) / to_double(image.width),
+                                to_double(wanted.height) / to_double(image.height));
   const auto scaled = [&](std::int64_t side, std::int64_t least) {
-    return std::max(least, static_cast<std::int64_t>(static_cast<double>(side) * scale + 0.5));
+    return std::max(least, truncate<std::int64_t>(to_double(side) * scale + 0.5));
   };
   const Image large = resize(image, scaled(image.width, wanted.width),
                              scaled(image.height, wanted.height), ResampleFilter::kBicubic);
@@ -46,13 +46,13 @@ Image fitted(const Image& image, const FirstFrames& wanted) {
 
 Image opaque(const DecodedImage& decoded_image) {
   Image out(decoded_image.width, decoded_image.height);
-  const auto channels = static_cast<std::size_t>(decoded_image.channels);
+  const auto channels = to_size(decoded_image.channels);
   for (std::size_t i = 0; i < out.rgb.size() / 3; ++i) {
     const std::uint8_t* pixel = decoded_image.pixels.data() + i * channels;
     const int alpha = channels == 4 ? pixel[3] : 255;
     for (std::size_t c = 0; c < 3; ++c) {  // on white
       out.rgb[i * 3 + c] =
-          static_cast<std::uint8_t>((pixel[c] * alpha + 255 * (255 - alpha) + 127) / 255);
+          low_bits<std::uint8_t>((pixel[c] * alpha + 255 * (255 - alpha) + 127) / 255);
     }
   }
   return out;
@@ -78,8 +78,7 @@ class Ticker {
  private:
   void keep_until(std::int64_t ticks) {
     const auto due = [&](std::int64_t at) {
-      return static_cast<double>(count_) / static_cast<double>(wanted_.rate) <
-             static_cast<double>(at) * tick_.value() - 1e-9;
+      return to_double(count_) / to_double(wanted_.rate) < to_double(at) * tick_.value() - 1e-9;
     };
     std::int64_t repeats = 0;
     for (; due(ticks) && repeats < wanted_.most; ++repeats) ++count_;
@@ -88,7 +87,7 @@ class Ticker {
     const Image image = fitted({shown_->width, shown_->height, std::move(shown_->rgb)}, wanted_);
     for (; repeats > 0; --repeats) {
       kept_.push_back(image);
-      if (static_cast<std::int64_t>(kept_.size()) > wanted_.most) kept_.pop_front();
+      if (std::ssize(kept_) > wanted_.most) kept_.pop_front();
     }
   }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -48,7 +49,7 @@ void GenerateSubmission::begin(std::size_t number, std::size_t slot, const Draft
 
 // What a pass took, to the images in it.
 void GenerateSubmission::count(const SubmissionPass& pass) {
-  const auto images = static_cast<double>(pass.streams_of_all);
+  const auto images = to_double(pass.streams_of_all);
   for (const SubmissionStream& stream : pass.streams) {
     Work& work = work_.at(stream.number);
     (work.prefilled ? work.phases.decode : work.phases.prefill) += pass.seconds / images;
@@ -72,8 +73,8 @@ GenerateProgress GenerateSubmission::progress_of(const SubmissionPass& pass) {
     const StreamResult& result = *stream.result;
     if (result.status == StreamStatus::kFailed) continue;
     progress.rows_done = std::min(progress.rows_done, rows_among(result.tokens.size()));
-    progress.tokens_done += static_cast<std::int64_t>(result.tokens.size());
-    progress.tokens += static_cast<std::int64_t>(tools().grammar.length());
+    progress.tokens_done += std::ssize(result.tokens);
+    progress.tokens += to_index(tools().grammar.length());
     progress.image_passes += result.passes;
   }
   progress.run_tokens += progress.tokens_done;
@@ -95,9 +96,9 @@ void GenerateSubmission::notify_traces(const SubmissionPass& pass,
     for (std::size_t at = 0; at < result.trace.marks.size(); ++at) {
       if (const auto cell = tools().grammar.cell(at)) own[*cell] = result.trace.marks[at];
     }
-    traces.push_back({stream.number, &work.facts, static_cast<std::int64_t>(result.tokens.size()),
-                      result.passes, rows_among(result.tokens.size()),
-                      monotonic_seconds() - work.began, own, result.trace.committed});
+    traces.push_back({stream.number, &work.facts, std::ssize(result.tokens), result.passes,
+                      rows_among(result.tokens.size()), monotonic_seconds() - work.began, own,
+                      result.trace.committed});
   }
   listener_.on_trace(progress, traces);
 }
@@ -110,7 +111,7 @@ bool GenerateSubmission::preview_due(const SubmissionPass& pass, const GenerateP
   for (const SubmissionStream& stream : pass.streams) {
     gained += rows_among(stream.result->tokens.size()) - work_.at(stream.number).shown_rows;
   }
-  return gained >= interval * static_cast<std::int64_t>(pass.streams.size());
+  return gained >= interval * std::ssize(pass.streams);
 }
 
 // On a device with memory of its own pixels have a stream and a thread of their own, so that
@@ -189,7 +190,7 @@ void GenerateSubmission::emit(std::size_t number, StreamResult&& result) {
   GeneratedImage out;
   out.index = number;
   out.facts = std::move(work.facts);
-  out.facts.tokens = static_cast<std::int64_t>(result.tokens.size());
+  out.facts.tokens = std::ssize(result.tokens);
   out.facts.passes = result.passes;
   out.meters = std::move(result.meters);
   out.times = work.times;

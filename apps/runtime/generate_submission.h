@@ -14,6 +14,7 @@
 #include "apps/runtime/code_patches.h"
 #include "apps/runtime/generate_request.h"
 #include "apps/runtime/pixel_decoder.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -72,7 +73,7 @@ class GenerateSubmission final : public Submission {
   int cols() const { return tools_->pixels.columns(); }
   // Whole rows of codes among the first `tokens` tokens of a stream.
   std::int64_t rows_among(std::size_t tokens) const {
-    return static_cast<std::int64_t>(tools_->grammar.codes_among(tokens)) / cols();
+    return to_index(tools_->grammar.codes_among(tokens)) / cols();
   }
 
   MakeTools make_tools_;

@@ -8,6 +8,7 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/generator_model.h"
 #include "apps/runtime/visual_model.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -58,7 +59,7 @@ LoopNeeds room_for(const Stream& item, const DraftRequest& draft) {
   return {
       .prompt_rows = std::max<std::int64_t>({1, item.prompt.length(), item.unconditional.length()}),
       .guided = item.dist.guided(),
-      .draft_prompt_rows = std::max<std::int64_t>(1, static_cast<std::int64_t>(drafts)),
+      .draft_prompt_rows = std::max<std::int64_t>(1, to_index(drafts)),
       .draft_guided = draft.dist.guided()};
 }
 

@@ -3,9 +3,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "apps/runtime/generation_parts.h"
 #include "apps/runtime/draft_table_file.h"
+#include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 #include "engine/sampling/processors.h"
 
 namespace tessera {
@@ -134,8 +135,7 @@ MemoryPlan GeneratorModel::plan_with(const LoopNeeds& needs, Adjust adjust) cons
 void GeneratorModel::load_tokens(FunctionRef<Tensor()> codebook) {
   if (needs_of(options_.method).neighbours) {
     const Tensor codes = codebook();
-    add_code_tables(aids_, options_.method,
-                    {codes.f32(), static_cast<std::size_t>(codes.shape().elements())});
+    add_code_tables(aids_, options_.method, {codes.f32(), to_size(codes.shape().elements())});
   }
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
   share_->load([&] { return load_stream_model(opened_, backend(), storage_); });

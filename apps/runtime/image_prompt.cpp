@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 double ImagePrompt::select_seconds() const {
@@ -45,7 +47,7 @@ std::int64_t count_tokens(std::span<const VisualBlock> blocks) {
 PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views) {
   const ModelConfig& language = model.spec().model.transformer;
   PrunedModel out = pruned_model_of(model.describe().tower, views);
-  out.llm_layers = static_cast<int>(language.layers);
+  out.llm_layers = narrow<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
   return out;
 }
@@ -74,7 +76,7 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& ques
   for (const PreprocessedImage& image : images) {
     PromptImage& one = visual.emplace_back();
     if (pruning.pruner != nullptr) {
-      const auto views = static_cast<std::int64_t>(image.views.size());
+      const auto views = std::ssize(image.views);
       out.sessions.push_back(
           std::make_unique<PruneSession>(*pruning.pruner, pruned_model_of(model, views),
                                          pruning.budget, pruning.seed, pruning.item));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/runtime/memory_attempt.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -109,7 +110,7 @@ void StreamLane::end(Ticket ticket) {
   const auto is = [&](const auto& entry) { return entry->ticket == ticket; };
   const auto at = std::find_if(open_.begin(), open_.end(), is);
   if (at == open_.end()) return;
-  const auto index = static_cast<std::size_t>(at - open_.begin());
+  const auto index = to_size(at - open_.begin());
   close(**at);  // whose listener may open others
   remove(index);
 }
@@ -141,7 +142,7 @@ void StreamLane::reset_times() {
 
 LaneStats StreamLane::stats() const {
   LaneStats out = stats_;
-  out.submissions = static_cast<std::int64_t>(by_ticket_.size());
+  out.submissions = std::ssize(by_ticket_);
   out.slots = loop_ == nullptr ? 0 : loop_->limits().items;
   out.slots_taken = std::count_if(uses_.begin(), uses_.end(),
                                   [](const SlotUse& use) { return use.entry != nullptr; });
@@ -185,7 +186,7 @@ void StreamLane::release() {
 // Holds the next stream of a submission, in turns. Where none has one and nothing else is to be
 // done, more submissions are opened for the next time.
 bool StreamLane::ask(Wait wait) {
-  open_until(2 * static_cast<std::size_t>(slots_) + kOpen);
+  open_until(2 * to_size(slots_) + kOpen);
   const std::size_t count = open_.size();
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = (turn_ + i) % count;
@@ -220,7 +221,7 @@ bool StreamLane::make_loop(const StreamLimits& limits, const LoopNeeds& needs,
   if (!missing) {
     room_ = needs;
     room_.slots = limits.items;
-    uses_.assign(static_cast<std::size_t>(limits.items), {});
+    uses_.assign(to_size(limits.items), {});
     return true;
   }
   why = std::make_exception_ptr(Error(*missing));
@@ -370,7 +371,7 @@ bool StreamLane::fill(Wait wait) {
 
 void StreamLane::on_pass(const StreamPass& pass) {
   ++stats_.passes;
-  stats_.slot_passes += static_cast<std::uint64_t>(loop_->limits().items);
+  stats_.slot_passes += narrow<std::uint64_t>(loop_->limits().items);
   stats_.slots_at_work += pass.streams.size();
   SubmissionPass own{.seconds = monotonic_seconds() - step_began_,
                      .streams_of_all = pass.streams.size(),
@@ -473,7 +474,7 @@ void StreamLane::close(Entry& entry) {
 
 void StreamLane::remove(std::size_t at) {
   by_ticket_.erase(open_[at]->ticket.number);
-  open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(at));
+  open_.erase(open_.begin() + to_index(at));
   if (at < turn_) --turn_;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "apps/runtime/cached_rows.h"
+#include "engine/core/index.h"
 #include "engine/ops/host_access.h"
 #include "vision/pruning/corematching.h"
 
@@ -35,8 +36,7 @@ LlmPruning::LlmPruning(const ModelConfig& model, Backend& backend,
       observer_(*this) {
   std::set<std::int64_t> layers;
   for (const PlacedImage& image : images_) {
-    expects(image.rows.size() == static_cast<std::size_t>(image.block.count()),
-            "a row a token");
+    expects(image.rows.size() == to_size(image.block.count()), "a row a token");
     if (image.session == nullptr) continue;
     for (const Hook& hook : image.session->hooks()) {
       if (hook.point == HookPoint::kBeforeLlm) layers.insert(hook.layer);
@@ -44,10 +44,9 @@ LlmPruning::LlmPruning(const ModelConfig& model, Backend& backend,
   }
   layers_.assign(layers.begin(), layers.end());
   for (const std::int64_t row : text_rows_) {
-    const auto& place = places_[static_cast<std::size_t>(row)];
-    text_positions_.push_back({static_cast<std::int32_t>(place[0]),
-                               static_cast<std::int32_t>(place[1]),
-                               static_cast<std::int32_t>(place[2])});
+    const auto& place = nth(places_, row);
+    text_positions_.push_back({narrow<std::int32_t>(place[0]), narrow<std::int32_t>(place[1]),
+                               narrow<std::int32_t>(place[2])});
   }
   left_.resize(places_.size());
   std::iota(left_.begin(), left_.end(), 0);
@@ -59,7 +58,7 @@ bool LlmPruning::before_cut(std::int64_t layer) const {
 
 // Whether some image's method will ask for it after this layer.
 bool LlmPruning::wants(SignalKind kind, std::int64_t layer) const {
-  const Hook hook{HookPoint::kBeforeLlm, static_cast<int>(layer + 1)};
+  const Hook hook{HookPoint::kBeforeLlm, narrow<int>(layer + 1)};
   for (const PlacedImage& image : images_) {
     if (image.session == nullptr || !image.session->asks(hook)) continue;
     for (const SignalNeed& need : image.session->needs(hook)) {
@@ -78,8 +77,8 @@ void LlmPruning::Observer::queries(std::int64_t layer, std::int64_t first, Const
   const float* data = host.f32();
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t at = first + i;
-    const std::int64_t row = own.left_[static_cast<std::size_t>(at)];
-    const bool last = at + 1 == static_cast<std::int64_t>(own.left_.size());
+    const std::int64_t row = nth(own.left_, at);
+    const bool last = at + 1 == std::ssize(own.left_);
     if (!last && !std::binary_search(own.text_rows_.begin(), own.text_rows_.end(), row)) continue;
     own.queries_[row].assign(data + i * width, data + (i + 1) * width);
   }
@@ -94,10 +93,9 @@ void LlmPruning::Observer::activations(std::int64_t layer, std::int64_t first,
   own.neuron_bits_ = width;
   const HostView host(own.backend_, gated);
   for (std::int64_t i = 0; i < rows; ++i) {
-    std::vector<std::uint64_t> bits(static_cast<std::size_t>((width + 63) / 64));
-    core_neurons({host.f32() + i * width, static_cast<std::size_t>(width)}, kCoreShare, bits,
-                 own.scratch_);
-    own.neurons_[own.left_[static_cast<std::size_t>(first + i)]] = std::move(bits);
+    std::vector<std::uint64_t> bits(to_size((width + 63) / 64));
+    core_neurons({host.f32() + i * width, to_size(width)}, kCoreShare, bits, own.scratch_);
+    own.neurons_[nth(own.left_, first + i)] = std::move(bits);
   }
 }
 
@@ -111,31 +109,29 @@ void LlmPruning::attention_rows(const SignalNeed& need, const PromptPause& pause
     asking = text_rows_;
   } else {
     for (const std::int64_t i : need.listed_rows) {
-      asking.push_back(text_rows_[static_cast<std::size_t>(i)]);
+      asking.push_back(nth(text_rows_, i));
     }
   }
   const std::int64_t heads = model_.heads, group = heads / model_.kv_heads, hd = model_.head_dim;
-  const auto count = static_cast<std::int64_t>(pause.rows.size());
+  const auto count = std::ssize(pause.rows);
   std::vector<std::int64_t> all(pause.rows.size());
   std::iota(all.begin(), all.end(), 0);
   const std::vector<float> keys =
       cached_rows(backend_, pause.cache->keys(pause.layer - 1, pause.sequence), all);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(hd));
-  const auto asked = static_cast<std::int64_t>(asking.size());
-  const auto wide = static_cast<std::int64_t>(columns.size());
-  std::vector<float>& out =
-      served.values.emplace_back(static_cast<std::size_t>(heads * asked * wide));
+  const float scale = 1.0f / std::sqrt(to_float(hd));
+  const auto asked = std::ssize(asking);
+  const auto wide = std::ssize(columns);
+  std::vector<float>& out = served.values.emplace_back(to_size(heads * asked * wide));
   backend_.threads().parallel_for(heads * asked, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    std::vector<float> weights(static_cast<std::size_t>(count));
+    std::vector<float> weights(to_size(count));
     for (std::int64_t job = begin; job < end; ++job) {
-      const std::int64_t head = job / asked, row = asking[static_cast<std::size_t>(job % asked)];
+      const std::int64_t head = job / asked, row = nth(asking, job % asked);
       const float* q = queries_.at(row).data() + head * hd;
-      const auto seen = static_cast<std::size_t>(
-          std::upper_bound(pause.rows.begin(), pause.rows.end(), row) - pause.rows.begin());
+      const auto seen =
+          to_size(std::upper_bound(pause.rows.begin(), pause.rows.end(), row) - pause.rows.begin());
       float highest = -HUGE_VALF;
       for (std::size_t j = 0; j < seen; ++j) {
-        const float* k =
-            keys.data() + (static_cast<std::int64_t>(j) * model_.kv_heads + head / group) * hd;
+        const float* k = keys.data() + (to_index(j) * model_.kv_heads + head / group) * hd;
         float dot_product = 0;
         for (std::int64_t d = 0; d < hd; ++d) dot_product += q[d] * k[d];
         weights[j] = dot_product * scale;
@@ -143,12 +139,11 @@ void LlmPruning::attention_rows(const SignalNeed& need, const PromptPause& pause
       }
       double sum = 0;
       for (std::size_t j = 0; j < seen; ++j) {
-        sum += static_cast<double>(weights[j] = std::exp(weights[j] - highest));
+        sum += (weights[j] = std::exp(weights[j] - highest));
       }
       for (std::int64_t c = 0; c < wide; ++c) {
-        const auto column = static_cast<std::size_t>(columns[static_cast<std::size_t>(c)]);
-        out[static_cast<std::size_t>(job * wide + c)] =
-            column < seen ? static_cast<float>(static_cast<double>(weights[column]) / sum) : 0;
+        const auto column = to_size(nth(columns, c));
+        nth(out, job * wide + c) = column < seen ? to_float(weights[column] / sum) : 0;
       }
     }
   });
@@ -165,14 +160,14 @@ void LlmPruning::serve(const PlacedImage& image, const SignalNeed& need,
   const std::int64_t layer = pause.layer - 1;
   const auto add = [&](std::vector<float> values, std::int64_t rows, std::int64_t heads) {
     std::vector<float>& kept = served.values.emplace_back(std::move(values));
-    const auto size = static_cast<std::int64_t>(kept.size());
+    const auto size = std::ssize(kept);
     served.signals.push_back({.kind = need.kind,
                               .layer = need.layer,
                               .values = {kept.data(), rows, rows > 0 ? size / rows : 0},
                               .heads = heads});
   };
-  const auto tokens = static_cast<std::int64_t>(columns.size());
-  const std::vector<std::int64_t> last = {static_cast<std::int64_t>(pause.rows.size()) - 1};
+  const auto tokens = std::ssize(columns);
+  const std::vector<std::int64_t> last = {std::ssize(pause.rows) - 1};
   switch (need.kind) {
     case SignalKind::kAttentionRows:
       return attention_rows(need, pause, columns, served);
@@ -196,10 +191,9 @@ void LlmPruning::serve(const PlacedImage& image, const SignalNeed& need,
         const auto& own = neurons_.at(row);
         bits.insert(bits.end(), own.begin(), own.end());
       }
-      served.signals.push_back(
-          {.kind = need.kind,
-           .layer = need.layer,
-           .bits = {bits.data(), static_cast<std::int64_t>(rows.size()), neuron_bits_}});
+      served.signals.push_back({.kind = need.kind,
+                                .layer = need.layer,
+                                .bits = {bits.data(), std::ssize(rows), neuron_bits_}});
       return;
     }
     default:
@@ -208,7 +202,7 @@ void LlmPruning::serve(const PlacedImage& image, const SignalNeed& need,
 }
 
 std::vector<std::int64_t> LlmPruning::keep(const PromptPause& pause) {
-  const Hook hook{HookPoint::kBeforeLlm, static_cast<int>(pause.layer)};
+  const Hook hook{HookPoint::kBeforeLlm, narrow<int>(pause.layer)};
   std::set<std::int64_t> gone;  // rows of the prompt
   for (PlacedImage& image : images_) {
     if (image.session == nullptr || !image.session->asks(hook)) continue;
@@ -228,7 +222,7 @@ std::vector<std::int64_t> LlmPruning::keep(const PromptPause& pause) {
     std::set<std::int64_t> kept;
     std::vector<std::int64_t> rows;
     for (const TokenIndex token : plan.kept) {
-      rows.push_back(image.rows[static_cast<std::size_t>(token)]);
+      rows.push_back(nth(image.rows, token));
       kept.insert(rows.back());
     }
     for (const std::int64_t row : image.rows) {
@@ -241,7 +235,7 @@ std::vector<std::int64_t> LlmPruning::keep(const PromptPause& pause) {
   left_.clear();
   for (std::size_t i = 0; i < pause.rows.size(); ++i) {
     if (gone.contains(pause.rows[i])) continue;
-    out.push_back(static_cast<std::int64_t>(i));
+    out.push_back(to_index(i));
     left_.push_back(pause.rows[i]);
   }
   return out;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/decoding/pass_padding.h"
 #include "engine/decoding/stream_limits.h"
 
@@ -208,7 +209,7 @@ void check_memory(const MemoryPlan& plan, const std::string& model_name) {
 
 std::string format_bytes(std::uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
+  double value = to_double(bytes);
   std::size_t unit = 0;
   while (value >= 1024 && unit + 1 < std::size(kUnits)) {
     value /= 1024;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 #include "vision/image/png.h"
 
@@ -18,8 +19,8 @@ constexpr std::size_t kMaxFields = 256;
 constexpr int kMaxGraphHops = 32;
 
 std::string_view trim(std::string_view text) {
-  while (!text.empty() && static_cast<unsigned char>(text.front()) <= ' ') text.remove_prefix(1);
-  while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
+  while (!text.empty() && byte_of(text.front()) <= ' ') text.remove_prefix(1);
+  while (!text.empty() && byte_of(text.back()) <= ' ') text.remove_suffix(1);
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 #include "engine/core/installed.h"
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
@@ -90,7 +91,7 @@ ModelReference resolve_hub(const std::string& text, const HubName& hub) {
   const fs::path reference = repository / "refs" / hub.revision;
   if (file_exists(reference)) {
     commit = read_file(reference, 4096);
-    while (!commit.empty() && static_cast<unsigned char>(commit.back()) <= ' ') commit.pop_back();
+    while (!commit.empty() && byte_of(commit.back()) <= ' ') commit.pop_back();
   }
   const fs::path snapshot = repository / "snapshots" / commit;
   if (!plain_part(commit) || !is_folder(snapshot)) {
@@ -203,10 +204,10 @@ std::uint64_t captioning_bytes(const CaptionModel& model) {
   const auto backend = make_backend("cpu", {.threads = 1});
   const PreprocessPlan image = plan_preprocess(model.describe().policy, 640, 480);
   const auto prompt = model.prompt_ids("Describe the picture.", {&image, 1}).size();
-  const StreamLimits limits{.prompt_rows = static_cast<std::int64_t>(prompt),
-                            .grammar = VocabularyGrammar::line(
-                                static_cast<std::size_t>(model.spec().model.vocab), 256),
-                            .kv = model.stored()};
+  const StreamLimits limits{
+      .prompt_rows = to_index(prompt),
+      .grammar = VocabularyGrammar::line(to_size(model.spec().model.vocab), 256),
+      .kv = model.stored()};
   return plan_captioning(model.spec(), *backend, model.stored(), limits, image).total();
 }
 
@@ -221,7 +222,7 @@ void note_captioner(FoundModel& model) {
     model.family = opened->spec().family;
     model.title = opened->spec().title;
     model.licence = opened->spec().licence;
-    model.parameters = static_cast<std::uint64_t>(describing_parameters(opened->spec()));
+    model.parameters = narrow<std::uint64_t>(describing_parameters(opened->spec()));
     model.memory_bytes = captioning_bytes(*opened);
   } catch (const Error& error) {  // part of the result, as above
     model.problem = error.what();
@@ -248,7 +249,7 @@ FoundModel describe_model(const ModelReference& reference) {
     model.licence = spec.licence;
     model.width = spec.image_width();
     model.height = spec.image_height();
-    model.parameters = static_cast<std::uint64_t>(spec.parameter_count());
+    model.parameters = narrow<std::uint64_t>(spec.parameter_count());
     const auto backend = make_backend("cpu", {.threads = 1});
     model.memory_bytes =
         plan_generation(opened, *backend, {.storage = stored_dtype(opened)}).total();

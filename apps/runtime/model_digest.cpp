@@ -19,7 +19,7 @@ std::string weights_digest(const Checkpoint& weights) {
   std::string facts;
   for (const auto& [name, view] : weights.tensors()) {
     const auto* bytes = static_cast<const char*>(view.data);
-    const auto size = static_cast<std::size_t>(view.bytes());
+    const auto size = view.bytes();
     const std::size_t count = std::min(size, kSampleBytes);
     facts += name + " " + std::string(dtype_name(view.dtype)) + " " + view.shape.to_string() + "\n";
     for (const std::size_t at : {std::size_t{0}, (size - count) / 2, size - count}) {
@@ -41,6 +41,11 @@ Json model_digest(const CaptionModel& model) {
     const std::filesystem::path path = model.spec().folder / name;
     if (model.spec().folder.empty() || !file_exists(path)) continue;
     out[name] = sha256_hex(read_file(path, kMaxFileBytes)).substr(0, kDigits);
+  }
+  // One that was given in place of the folder's.
+  const std::filesystem::path given = model.chat().template_file();
+  if (!given.empty() && given.parent_path() != model.spec().folder) {
+    out["chat_template"] = sha256_hex(read_file(given, kMaxFileBytes)).substr(0, kDigits);
   }
   out["weights"] = weights_digest(model.weights());
   return out;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
 
@@ -58,9 +59,7 @@ NamePattern::NamePattern(const std::string& pattern) {
 std::string NamePattern::name(std::int64_t number) const {
   if (!numbered_) return before_;
   std::string digits = std::to_string(number);
-  const auto missing = static_cast<std::size_t>(width_) > digits.size()
-                           ? static_cast<std::size_t>(width_) - digits.size()
-                           : 0;
+  const auto missing = to_size(width_) > digits.size() ? to_size(width_) - digits.size() : 0;
   return before_ + std::string(missing, zeros_ ? '0' : ' ') + digits + after_;
 }
 

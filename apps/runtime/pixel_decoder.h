@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/backend/backend.h"
+#include "engine/core/index.h"
 #include "tokenizers/visual/visual_tokenizer.h"
 #include "vision/image/image.h"
 
@@ -22,8 +23,8 @@ class PixelDecoder {
                std::size_t rows, std::size_t columns)
       : stream_(std::move(stream)),
         tokenizer_(std::move(tokenizer)),
-        rows_(static_cast<int>(rows)),
-        columns_(static_cast<int>(columns)) {}
+        rows_(narrow<int>(rows)),
+        columns_(narrow<int>(columns)) {}
 
   // Whether it may run next to a pass of the model.
   bool apart() const { return stream_ != nullptr; }
@@ -38,7 +39,7 @@ class PixelDecoder {
   // The first rows, see decode_partial().
   Image decode_first(std::span<const std::int32_t> codes, std::int64_t rows) const {
     const std::lock_guard alone(mutex_);
-    return image_of(decode_partial(*tokenizer_, codes, static_cast<int>(rows), rows_, columns_));
+    return image_of(decode_partial(*tokenizer_, codes, narrow<int>(rows), rows_, columns_));
   }
   Tensor codebook() const {
     const std::lock_guard alone(mutex_);

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -13,7 +14,7 @@ ProcessUse process_use() {
   ProcessUse use;
   std::uint64_t whole_pages = 0, resident_pages = 0;
   if (std::ifstream("/proc/self/statm") >> whole_pages >> resident_pages) {
-    use.resident_bytes = resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    use.resident_bytes = resident_pages * narrow<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   }
   if (is_folder("/proc/self/fd")) {
     use.descriptors = list_folder("/proc/self/fd").size() - 1;  // without that of the listing

@@ -4,8 +4,9 @@
 #include <charconv>
 
 #include "apps/runtime/generation_parts.h"
-#include "engine/core/io.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
+#include "tokenizers/text/unicode.h"
 
 namespace tessera {
 
@@ -24,21 +25,6 @@ void check_prompt_text(const std::string& text, const char* where) {
   }
 }
 
-// The authors' Emu3 files have their vocabulary in another form.
-void refuse_tiktoken(const OpenedModel& opened) {
-  const std::filesystem::path& wanted = opened.spec.tokenizer;
-  if (!opened.tokenizer_json.empty() || file_exists(wanted)) return;
-  for (const auto& path : list_folder(opened.spec.folder)) {
-    if (path.extension() != ".tiktoken") continue;
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_TOKENIZER_TIKTOKEN",
-                 .file = wanted.string(),
-                 .expected = "the tokenizer.json of the Hugging Face port",
-                 .found = "only " + path.filename().string() + ", which is not read",
-                 .hint = "copy tokenizer.json of the -hf repository into this folder"});
-  }
-}
-
 }  // namespace
 
 PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
@@ -46,11 +32,10 @@ PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
   if (model.spec.prompt.kind == PromptKind::kText) load_text_tokenizer(model, name);
 }
 
-// Reads tokenizer.json and finds the template and the special tokens in it, by string.
+// Reads the tokenizer and finds the template and the special tokens in it, by string.
 void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::string& name) {
   const ModelSpec& spec = opened.spec;
-  refuse_tiktoken(opened);
-  text_ = opened.tokenizer_json.empty() ? TextTokenizer::from_file(spec.tokenizer)
+  text_ = opened.tokenizer_json.empty() ? TextTokenizer::from_folder(spec.tokenizer.parent_path())
                                         : TextTokenizer::from_json(opened.tokenizer_json, name);
   const std::string file = spec.tokenizer.empty() ? name : spec.tokenizer.string();
   const auto refuse = [&](const std::string& token) {
@@ -97,8 +82,10 @@ std::vector<std::int32_t> PromptEncoder::encode_text(const std::string& prompt,
 
 std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prompt,
                                                          const char* where) const {
-  std::vector<std::int32_t> ids = text_->encode(form_.before + prompt + form_.after);
-  const auto most = static_cast<std::size_t>(model_.max_prompt);
+  const std::string_view text = form_.strip ? strip_ends(prompt) : std::string_view(prompt);
+  std::vector<std::int32_t> ids =
+      text_->encode(std::string(form_.before).append(text).append(form_.after));
+  const auto most = to_size(model_.max_prompt);
   if (ids.size() > most) {
     refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
                    std::to_string(ids.size()) + " tokens", "shorten the text");
@@ -122,7 +109,7 @@ std::int32_t PromptEncoder::parse_class(const std::string& prompt) const {
                    "a class number from 0 to " + std::to_string(classes_ - 1),
                    "'" + prompt.substr(0, 200) + "'");
   }
-  return static_cast<std::int32_t>(value);
+  return narrow<std::int32_t>(value);
 }
 
 EncodedPrompt PromptEncoder::encode(const std::string& prompt,
@@ -138,7 +125,7 @@ EncodedPrompt PromptEncoder::encode(const std::string& prompt,
                      "none, as this model has one branch", negative ? "a text" : "guidance");
     }
     // The token before the stream, if there is one, is all of the prompt table.
-    out.prompt.assign(static_cast<std::size_t>(model_.max_prompt), 0);
+    out.prompt.assign(to_size(model_.max_prompt), 0);
     return out;
   }
   if (model_.prompt == PromptKind::kClass) {

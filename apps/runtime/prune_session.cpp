@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 PruneSession::PruneSession(const Pruner& pruner, const PrunedModel& model, const Budget& budget,
@@ -78,9 +80,9 @@ void PruneSession::keep_scores(const VisualBlock& block, std::span<const Signal>
     if (token.kind != TokenKind::kPatch || token.padded) continue;
     float sum = 0;
     for (std::int64_t row = 0; row < values.rows; ++row) {
-      sum += values.row(row)[static_cast<std::size_t>(i)];
+      sum += nth(values.row(row), i);
     }
-    scores_[{token.tile, token.row, token.column}] = sum / static_cast<float>(values.rows);
+    scores_[{token.tile, token.row, token.column}] = sum / to_float(values.rows);
   }
 }
 

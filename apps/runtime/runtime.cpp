@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -67,8 +68,8 @@ void Runtime::cancel(Ticket ticket) {
 
 RuntimeStats Runtime::stats() const {
   RuntimeStats out = past_;
-  out.lanes = static_cast<std::int64_t>(lanes_.size());
-  out.submitted = static_cast<std::int64_t>(last_ticket_);
+  out.lanes = std::ssize(lanes_);
+  out.submitted = to_index(last_ticket_);
   out.over = out.submitted;
   for (const Lane* lane : lanes_) {
     const LaneStats stats = lane->stats();

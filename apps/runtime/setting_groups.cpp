@@ -4,6 +4,7 @@
 
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -86,7 +87,7 @@ Json setting_facts(const SettingGroup& group, const Setting& row) {
                                                 "choice", "name",    "text"};
   Json out = {{"setting", row.name},
               {"group", group.title},
-              {"kind", kKinds[static_cast<std::size_t>(row.kind)]},
+              {"kind", nth(kKinds, row.kind)},
               {"help", row.help}};
   if (!group.of.empty()) out["of"] = group.of;
   if (row.kind == SettingKind::kNumber || row.kind == SettingKind::kInteger) {

@@ -2,6 +2,7 @@
 // of the tiles.
 #pragma once
 
+#include "engine/core/index.h"
 #include "vision/image/preprocess.h"
 #include "vision/pruning/visual_block.h"
 
@@ -12,18 +13,18 @@ namespace tessera {
 inline TileGrid tile_grid_of(const PreprocessPlan& plan) {
   expects(plan.packed_rows == plan.map_rows && plan.packed_cols == plan.map_cols,
           "the map of the tiles as the encoder gave it");
-  const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+  const auto small = [](std::int64_t value) { return narrow<std::int32_t>(value); };
   const bool mapped = plan.base == BaseView::kFirst;  // padding is cut from the map
-  return {.rows = narrow(plan.tiles.rows),
-          .columns = narrow(plan.tiles.cols),
+  return {.rows = small(plan.tiles.rows),
+          .columns = small(plan.tiles.cols),
           .first_tile = mapped ? 1 : 0,
-          .base_tile = mapped ? 0 : narrow(plan.views - 1),
-          .side_rows = narrow(plan.view_rows),
-          .side_columns = narrow(plan.view_cols),
-          .image_rows = narrow(mapped ? plan.map_rows : plan.tiles.rows * plan.view_rows),
-          .image_columns = narrow(mapped ? plan.map_cols : plan.tiles.cols * plan.view_cols),
-          .pad_top = narrow(plan.map_top),
-          .pad_left = narrow(plan.map_left)};
+          .base_tile = mapped ? 0 : small(plan.views - 1),
+          .side_rows = small(plan.view_rows),
+          .side_columns = small(plan.view_cols),
+          .image_rows = small(mapped ? plan.map_rows : plan.tiles.rows * plan.view_rows),
+          .image_columns = small(mapped ? plan.map_cols : plan.tiles.cols * plan.view_cols),
+          .pad_top = small(plan.map_top),
+          .pad_left = small(plan.map_left)};
 }
 
 }  // namespace tessera

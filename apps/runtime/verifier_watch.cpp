@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "apps/runtime/cached_rows.h"
+#include "engine/core/index.h"
 #include "engine/ops/host_access.h"
 
 namespace tessera {
@@ -22,12 +23,12 @@ VerifierWatch::VerifierWatch(const ModelConfig& model, Backend& backend,
 
 std::vector<std::int64_t> VerifierWatch::image_sizes() const {
   std::vector<std::int64_t> out;
-  for (const auto& rows : images_) out.push_back(static_cast<std::int64_t>(rows.size()));
+  for (const auto& rows : images_) out.push_back(std::ssize(rows));
   return out;
 }
 
 std::vector<std::int64_t> VerifierWatch::layers() const {
-  std::vector<std::int64_t> out(static_cast<std::size_t>(model_.layers - 1));
+  std::vector<std::int64_t> out(to_size(model_.layers - 1));
   std::iota(out.begin(), out.end(), 1);
   return out;
 }
@@ -48,40 +49,40 @@ void VerifierWatch::Observer::queries(std::int64_t, std::int64_t first, ConstTen
 void VerifierWatch::add_layer(std::int64_t layer) {
   const std::int64_t heads = model_.heads, group = heads / model_.kv_heads, hd = model_.head_dim;
   const std::int64_t width = model_.kv_heads * hd;
-  std::vector<std::int64_t> all_rows(static_cast<std::size_t>(rows_));
+  std::vector<std::int64_t> all_rows(to_size(rows_));
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const std::vector<float> host = cached_rows(backend_, cache_->keys(layer, sequence_), all_rows);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(hd));
-  const auto asked = static_cast<std::int64_t>(text_rows_.size());
-  std::vector<std::vector<double>> of_head(static_cast<std::size_t>(heads));
+  const float scale = 1.0f / std::sqrt(to_float(hd));
+  const auto asked = std::ssize(text_rows_);
+  std::vector<std::vector<double>> of_head(to_size(heads));
   backend_.threads().parallel_for(heads, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    std::vector<float> weights(static_cast<std::size_t>(rows_));
+    std::vector<float> weights(to_size(rows_));
     for (std::int64_t head = begin; head < end; ++head) {
-      std::vector<double>& sums = of_head[static_cast<std::size_t>(head)];
-      sums.assign(static_cast<std::size_t>(rows_), 0.0);
+      std::vector<double>& sums = nth(of_head, head);
+      sums.assign(to_size(rows_), 0.0);
       for (std::int64_t i = 0; i < asked; ++i) {
-        const std::int64_t row = text_rows_[static_cast<std::size_t>(i)];
+        const std::int64_t row = nth(text_rows_, i);
         const float* q = queries_.at(row).data() + head * hd;
         float highest = -HUGE_VALF;
         for (std::int64_t j = 0; j <= row; ++j) {
           const float* k = host.data() + j * width + head / group * hd;
           const float product = std::inner_product(q, q + hd, k, 0.0f) * scale;
-          weights[static_cast<std::size_t>(j)] = product;
+          nth(weights, j) = product;
           highest = std::max(highest, product);
         }
         double all = 0;
         for (std::int64_t j = 0; j <= row; ++j) {
-          float& weight = weights[static_cast<std::size_t>(j)];
-          all += static_cast<double>(weight = std::exp(weight - highest));
+          float& weight = nth(weights, j);
+          all += (weight = std::exp(weight - highest));
         }
         for (std::int64_t j = 0; j <= row; ++j) {
-          const auto at = static_cast<std::size_t>(j);
-          sums[at] += static_cast<double>(weights[at]) / all;
+          const auto at = to_size(j);
+          sums[at] += weights[at] / all;
         }
       }
     }
   });
-  sums_.resize(static_cast<std::size_t>(rows_), 0.0);
+  sums_.resize(to_size(rows_), 0.0);
   for (const std::vector<double>& sums : of_head) {
     for (std::size_t j = 0; j < sums_.size(); ++j) sums_[j] += sums[j];
   }
@@ -90,7 +91,7 @@ void VerifierWatch::add_layer(std::int64_t layer) {
 std::vector<std::int64_t> VerifierWatch::keep(const PromptPause& pause) {
   cache_ = pause.cache;
   sequence_ = pause.sequence;
-  rows_ = static_cast<std::int64_t>(pause.rows.size());
+  rows_ = std::ssize(pause.rows);
   add_layer(pause.layer - 1);
   std::vector<std::int64_t> all(pause.rows.size());
   std::iota(all.begin(), all.end(), 0);
@@ -100,13 +101,12 @@ std::vector<std::int64_t> VerifierWatch::keep(const PromptPause& pause) {
 std::vector<std::vector<float>> VerifierWatch::take_scores() {
   if (cache_ == nullptr) return {};
   add_layer(model_.layers - 1);  // no pause stands after the last one
-  const auto count =
-      static_cast<double>(model_.layers * model_.heads) * static_cast<double>(text_rows_.size());
+  const auto count = to_double(model_.layers * model_.heads) * to_double(text_rows_.size());
   std::vector<std::vector<float>> out;
   for (const std::vector<std::int64_t>& rows : images_) {
     std::vector<float>& own = out.emplace_back();
     for (const std::int64_t row : rows) {
-      own.push_back(static_cast<float>(sums_[static_cast<std::size_t>(row)] / count));
+      own.push_back(to_float(nth(sums_, row) / count));
     }
   }
   cache_ = nullptr;

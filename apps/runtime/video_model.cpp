@@ -7,6 +7,7 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/visual_model.h"
+#include "engine/core/index.h"
 #include "engine/decoding/stream_loop.h"
 
 namespace tessera {
@@ -70,9 +71,9 @@ StreamLimits VideoModel::limits(const LoopNeeds& needs) const {
                         {.items = needs.slots, .prompt_rows = needs.prompt_rows, .kv = storage_});
   }
   // No window begins with more grids than leave one to write.
-  const std::size_t given = grammar().tokens_of(static_cast<std::size_t>(config().grids - 1));
+  const std::size_t given = grammar().tokens_of(to_size(config().grids - 1));
   StreamLimits out = GeneratorModel::limits(needs);
-  out.given_tokens = static_cast<std::int64_t>(given);
+  out.given_tokens = to_index(given);
   out.budget = out.branches() * backend().rows_at_once();
   return out;
 }
@@ -84,7 +85,7 @@ MemoryPlan VideoModel::plan(const LoopNeeds& needs, bool encodes) const {
                          aids_bytes(options_.method, aids_, limits.items);
     }
     // A video's decoder keeps what of its past the next grid needs.
-    plan.vq_scratch *= static_cast<std::size_t>(limits.items);
+    plan.vq_scratch *= to_size(limits.items);
     if (encodes) {
       plan.vq_weights = visual_weight_bytes(spec(), backend(), vq_storage_, VqHalves::kBoth);
       plan.vq_scratch *= 2;
@@ -129,14 +130,14 @@ void VideoModel::load() {
 
 VideoWindows::Parts VideoModel::window_parts() const {
   expects(tokenizer_ != nullptr, "the tokenizer is loaded");
-  return {tokenizer_, video_spec(), grammar(), static_cast<std::size_t>(kept_grids())};
+  return {tokenizer_, video_spec(), grammar(), to_size(kept_grids())};
 }
 
 std::vector<std::int32_t> VideoModel::encode(const std::vector<Image>& frames) const {
   std::vector<std::int32_t> codes;
   if (frames.empty()) return codes;
-  const auto encoder = tokenizer_->video_encoder(static_cast<int>(spec().image_height()),
-                                                static_cast<int>(spec().image_width()));
+  const auto encoder = tokenizer_->video_encoder(narrow<int>(spec().image_height()),
+                                                 narrow<int>(spec().image_width()));
   for (const Image& frame : frames) {
     const Tensor pixels = image_from_bytes(frame.rgb, frame.height, frame.width);
     const auto grid = encoder->push(pixels.view());

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -12,7 +13,7 @@ namespace {
 
 // "0:01:05", whole seconds.
 std::string hours_of(double seconds) {
-  const auto whole = static_cast<long long>(seconds);
+  const auto whole = truncate<long long>(seconds);
   char text[48];
   std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
   return text;
@@ -20,7 +21,7 @@ std::string hours_of(double seconds) {
 
 // "01:05"
 std::string minutes_of(double seconds) {
-  const auto whole = static_cast<long long>(seconds);
+  const auto whole = truncate<long long>(seconds);
   char text[48];
   std::snprintf(text, sizeof text, "%02lld:%02lld", whole / 60, whole % 60);
   return text;
@@ -36,14 +37,13 @@ std::string number_in_words(std::int64_t number) {
   static constexpr std::array<const char*, 10> kTens = {
       "", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"};
   if (number < 0 || number > 999) return std::to_string(number);
-  const auto n = static_cast<std::size_t>(number);
+  const auto n = to_size(number);
   if (n < 20) return kSmall[n];
   if (n < 100) {
     return std::string(kTens[n / 10]) + (n % 10 == 0 ? "" : std::string("-") + kSmall[n % 10]);
   }
   const std::string hundreds = std::string(kSmall[n / 100]) + " hundred";
-  return n % 100 == 0 ? hundreds
-                      : hundreds + " and " + number_in_words(static_cast<std::int64_t>(n % 100));
+  return n % 100 == 0 ? hundreds : hundreds + " and " + number_in_words(to_index(n % 100));
 }
 
 void add_video(const ChatForm& form, const PreprocessPlan& plan, std::int64_t class_tokens,
@@ -62,7 +62,7 @@ void add_video(const ChatForm& form, const PreprocessPlan& plan, std::int64_t cl
   }
   for (std::int64_t view = 0; view < plan.views; ++view) {
     if (heard) {
-      const double seconds = plan.video->seconds[static_cast<std::size_t>(view)];
+      const double seconds = nth(plan.video->seconds, view);
       parts.push_back({false, "\nFrame from " + minutes_of(seconds) + ":"});
     }
     parts.push_back(ChatPart::image());

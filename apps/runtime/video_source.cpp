@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "video/frame_sampler.h"
 
 namespace tessera {
@@ -31,28 +32,33 @@ DecodedImage as_image(VideoFrame&& frame) {
 
 double VideoIndex::seconds_at(std::size_t frame) const {
   const double tick = info.tick.value();
-  if (frame < times.size()) return static_cast<double>(times[frame]) * tick;
+  if (frame < times.size()) return to_double(times[frame]) * tick;
   if (times.empty()) return 0;
   // The last frame lasts as the file's rate says, or as long as the one before.
   double last = info.rate.num > 0 ? 1 / info.rate.value() : 0;
   if (times.size() > 1) {
-    const auto step = static_cast<double>(times.back() - times[times.size() - 2]) * tick;
+    const auto step = to_double(times.back() - times[times.size() - 2]) * tick;
     if (last == 0) last = step;
   }
-  return static_cast<double>(times.back()) * tick + last;
+  return to_double(times.back()) * tick + last;
 }
 
 std::vector<VideoScene> find_scenes(const std::filesystem::path& file, const CutSettings& cuts,
-                                   const std::function<bool()>& stop) {
+                                   const std::function<bool()>& stop, ScenePrints prints) {
   FrameReader reader(file);
   auto index = std::make_shared<VideoIndex>();
   index->file = file;
   index->info = reader.info();
   CutFinder finder(cuts);
   std::vector<std::size_t> starts = {0};
+  std::vector<ImageFingerprint> looks;
   while (std::optional<VideoFrame> frame = reader.next()) {
     if (stop && stop()) return {};
-    if (finder.add(frame->rgb, frame->width, frame->height)) starts.push_back(index->times.size());
+    const bool cut = finder.add(frame->rgb, frame->width, frame->height);
+    if (cut) starts.push_back(index->times.size());
+    if (prints == ScenePrints::kYes && (cut || looks.empty())) {
+      looks.push_back(fingerprint_of(frame->rgb, frame->width, frame->height));
+    }
     index->times.push_back(frame->ticks);
   }
   if (index->times.empty()) fail(*index, "E_VIDEO_FRAMES", "a video with frames", "none");
@@ -60,6 +66,7 @@ std::vector<VideoScene> find_scenes(const std::filesystem::path& file, const Cut
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const std::size_t end = i + 1 < starts.size() ? starts[i + 1] : index->times.size();
     out.push_back({index, starts[i], end});
+    if (!looks.empty()) out.back().print = looks[i];
   }
   return out;
 }
@@ -79,19 +86,19 @@ VideoFrames choose_frames(const VideoScene& scene, const FrameSampling& family,
     sampling.rule = FrameRule::kUniform;
   }
   if (sampling.rule == FrameRule::kUniform) {
-    sampling.frames = std::min(sampling.frames, static_cast<std::int64_t>(count));
+    sampling.frames = std::min(sampling.frames, to_index(count));
   }
-  std::vector<std::int64_t> times(video.times.begin() + static_cast<std::ptrdiff_t>(scene.first),
-                                  video.times.begin() + static_cast<std::ptrdiff_t>(scene.end));
+  std::vector<std::int64_t> times(video.times.begin() + to_index(scene.first),
+                                  video.times.begin() + to_index(scene.end));
   const std::int64_t start = times.front();
   for (std::int64_t& time : times) time -= start;
   VideoFrames out;
   for (const std::size_t at : sample_frames(sampling, times, video.info)) {
-    out.numbers.push_back(static_cast<std::int64_t>(scene.first + at));
+    out.numbers.push_back(to_index(scene.first + at));
     out.seconds.push_back(video.seconds_at(scene.first + at) - video.seconds_at(scene.first));
   }
   out.length = video.seconds_at(scene.end) - video.seconds_at(scene.first);
-  const auto shown = static_cast<double>(out.numbers.size());
+  const auto shown = to_double(out.numbers.size());
   out.rate = out.length > 0 ? shown / out.length : sampling.rate;
   return out;
 }
@@ -102,7 +109,7 @@ VideoFrames fitting_frames(const VideoScene& scene, const DescribeSpec& spec, Vi
   const bool fixed = choice.frames.has_value() || choice.rows <= 0;
   while (true) {
     VideoFrames frames = choose_frames(scene, spec.video_frames, choice);
-    const auto count = static_cast<std::int64_t>(frames.numbers.size());
+    const auto count = std::ssize(frames.numbers);
     if (fixed || count == 1) return frames;
     const VideoInfo& info = scene.video->info;
     const PreprocessPlan plan = plan_video(spec.video, info.width, info.height, frames);
@@ -121,9 +128,9 @@ std::vector<PreprocessedImage> prepare_scene(const VideoScene& scene, const Vide
     makers.emplace_back(*policy, video.info.width, video.info.height, frames);
   }
   std::optional<VideoFrame> shown;
-  const auto first = video.times[static_cast<std::size_t>(frames.numbers.front())];
+  const auto first = nth(video.times, frames.numbers.front());
   for (const std::int64_t number : frames.numbers) {
-    const std::int64_t wanted = video.times[static_cast<std::size_t>(number)];
+    const std::int64_t wanted = nth(video.times, number);
     if (!shown) shown = reader.frame_at(first);
     while (shown && shown->ticks < wanted) shown = reader.next();
     if (!shown || shown->ticks != wanted || shown->width != video.info.width ||

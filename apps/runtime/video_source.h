@@ -13,6 +13,7 @@
 
 #include "engine/families/describe_spec.h"
 #include "video/cuts/cut_finder.h"
+#include "video/cuts/fingerprint.h"
 #include "video/frame_reader.h"
 #include "vision/image/video_preprocess.h"
 
@@ -33,7 +34,10 @@ struct VideoIndex {
 struct VideoScene {
   std::shared_ptr<const VideoIndex> video;
   std::size_t first = 0, end = 0;
+  std::optional<ImageFingerprint> print = {};  // of its first frame, where that was asked for
 };
+
+enum class ScenePrints : std::uint8_t { kNo, kYes };
 
 // Which frames of a scene are shown, in the place of the family's own choice.
 struct VideoChoice {
@@ -47,7 +51,8 @@ struct VideoChoice {
 // early, with nothing. Error kGeneral, naming the file: those of FrameReader, E_VIDEO_FRAMES for a
 // video without any.
 std::vector<VideoScene> find_scenes(const std::filesystem::path& file, const CutSettings& cuts,
-                                   const std::function<bool()>& stop);
+                                   const std::function<bool()>& stop,
+                                   ScenePrints prints = ScenePrints::kNo);
 
 // The numbers of the frames of a scene that a model of this family is shown, ascending; a number
 // may stand twice where the family's rule asks for more frames than there are.

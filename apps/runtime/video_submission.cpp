@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -12,7 +13,7 @@ namespace {
 constexpr std::size_t kMaxTransforms = std::size_t{1} << 20;
 
 void add_window(GeneratedVideo& video, const StreamResult& window, std::size_t given) {
-  video.facts.tokens += static_cast<std::int64_t>(window.tokens.size() - given);
+  video.facts.tokens += std::ssize(window.tokens) - to_index(given);
   video.prefilled += window.prefilled;
   if (video.windows++ == 0) {
     video.meters = window.meters;
@@ -38,7 +39,7 @@ struct VideoSubmission::Work {
         windows(model.window_parts(), order.video.frames, *order.listener, order.course.frames),
         item(order.video.item) {
     out.facts = order.video.facts;
-    out.first_frames = static_cast<std::int64_t>(order.video.first_frames.size());
+    out.first_frames = std::ssize(order.video.first_frames);
   }
 
   VideoOrder order;
@@ -61,7 +62,7 @@ VideoSubmission::~VideoSubmission() = default;
 
 LoopNeeds VideoSubmission::needs() const {
   LoopNeeds out = source_->more() ? source_->needs() : LoopNeeds{.slots = 0};
-  out.slots += static_cast<std::int64_t>(between_.size() + given_.size());
+  out.slots += to_index(between_.size() + given_.size());
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "apps/runtime/text_features.h"
 #include "apps/runtime/video_model.h"
 #include "apps/runtime/video_submission.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -35,10 +36,10 @@ void check_continuation(const ModelSpec& spec, Continuation continuation) {
 // Whole grids of the last frames.
 std::vector<Image> whole_grids(std::vector<Image> frames, const VideoSpec& whole_video, std::int64_t most) {
   if (frames.empty()) return frames;
-  while (static_cast<std::int64_t>(frames.size()) < whole_video.first_grid) {
+  while (std::ssize(frames) < whole_video.first_grid) {
     frames.push_back(frames.back());
   }
-  const std::int64_t grids = whole_video.grids_of(static_cast<std::int64_t>(frames.size()));
+  const std::int64_t grids = whole_video.grids_of(std::ssize(frames));
   const std::int64_t keep = std::min(whole_video.frames_of(grids), most);
   frames.erase(frames.begin(), frames.end() - keep);
   return frames;
@@ -55,7 +56,7 @@ class ListedVideos final : public VideoSource {
   }
   LoopNeeds needs() const override {
     LoopNeeds out = needs_from_[next_];
-    out.slots = std::ssize(orders_) - static_cast<std::int64_t>(next_);
+    out.slots = std::ssize(orders_) - to_index(next_);
     return out;
   }
   std::optional<VideoOrder> next() override { return std::move(orders_[next_++]); }
@@ -83,7 +84,7 @@ struct VideoTask::State {
   LoopNeeds needs_of(std::span<const PreparedVideo> videos) const {
     LoopNeeds out;
     for (const PreparedVideo& video : videos) out = both(out, room_for(video.item, video.draft));
-    out.slots = std::min(model.options().batch_size, static_cast<std::int64_t>(videos.size()));
+    out.slots = std::min(model.options().batch_size, std::ssize(videos));
     return out;
   }
 
@@ -122,7 +123,7 @@ std::int64_t VideoTask::max_first_frames() const {
 PreparedVideo VideoTask::prepare(VideoRequest request) const {
   const ModelSpec& model = spec();
   PreparedVideo out;
-  const std::int64_t first_count = static_cast<std::int64_t>(request.first_frames.size());
+  const std::int64_t first_count = std::ssize(request.first_frames);
   if (first_count > 0 && max_first_frames() == 0) {
     refuse_request("E_VIDEO_FIRST", "--first-frames",
                    "none, as this model writes one grid of frames",
@@ -151,7 +152,7 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
                    request.endless ? "no end" : std::to_string(out.frames));
   }
   out.text = text_features_of(request.text_features, model.context);
-  if (!request.endless && out.frames <= static_cast<std::int64_t>(out.first_frames.size())) {
+  if (!request.endless && out.frames <= std::ssize(out.first_frames)) {
     refuse_request("E_VIDEO_FRAMES", "--frames",
                    "more than the " + std::to_string(out.first_frames.size()) + " first frames",
                    std::to_string(out.frames));
@@ -187,7 +188,7 @@ std::int64_t VideoTask::grids_of(const PreparedVideo& video) const {
 }
 
 std::int64_t VideoTask::given_grids(const PreparedVideo& video) const {
-  return spec().video->grids_of(static_cast<std::int64_t>(video.first_frames.size()));
+  return spec().video->grids_of(std::ssize(video.first_frames));
 }
 
 std::size_t VideoTask::grid_codes() const { return state_->model.grammar().cells(); }
@@ -200,8 +201,8 @@ bool VideoTask::can_go_on_at(const PreparedVideo& video, std::int64_t grids) con
 }
 
 std::int64_t VideoTask::tokens_of(std::int64_t grids) const {
-  const auto whole = static_cast<std::size_t>(grids);
-  return static_cast<std::int64_t>(state_->model.grammar().tokens_of(whole));
+  const auto whole = to_size(grids);
+  return to_index(state_->model.grammar().tokens_of(whole));
 }
 
 Ticket VideoTask::submit(std::unique_ptr<VideoSource> source) {

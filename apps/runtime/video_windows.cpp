@@ -1,16 +1,17 @@
 #include "apps/runtime/video_windows.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 void VideoWindows::begin_with(std::vector<std::int32_t> codes, bool heard_before) {
   const std::size_t cells = parts_.grammar.cells(), window = parts_.grammar.grids;
   const std::size_t grids = codes.size() / cells;
-  if (heard_before) heard_ = static_cast<std::int64_t>(grids);
+  if (heard_before) heard_ = to_index(grids);
   emit(codes, 0);
   // Every window but the first adds what the one before it does not lend it.
   const std::size_t step = window - parts_.kept_grids;
   if (grids >= window) window_ = (grids - parts_.kept_grids) / step;
-  codes.erase(codes.begin(), codes.begin() + static_cast<std::ptrdiff_t>(window_ * step * cells));
+  codes.erase(codes.begin(), codes.begin() + to_index(window_ * step * cells));
   begin_ = std::move(codes);
 }
 
@@ -28,8 +29,8 @@ Flow VideoWindows::on_pass(const StreamResult& result, std::int64_t earlier_pass
   }
   const VideoProgress progress{emitted_,
                                frames_,
-                               static_cast<std::int64_t>(result.tokens.size()),
-                               static_cast<std::int64_t>(parts_.grammar.length()),
+                               std::ssize(result.tokens),
+                               to_index(parts_.grammar.length()),
                                passes_,
                                monotonic_seconds() - started_};
   stopped_ = listener_.on_progress(progress) == Flow::kStop || stopped_;
@@ -48,12 +49,12 @@ void VideoWindows::preview(const StreamResult& result, const VideoProgress& prog
     shown_rows_ = rows;
     return;
   }
-  if (rows < shown_rows_ + static_cast<std::size_t>(interval)) return;
+  if (rows < shown_rows_ + to_size(interval)) return;
   shown_rows_ = rows;
   const std::vector<std::int32_t> codes = grammar.image_codes(result.tokens);
-  const Tensor pixels = decode_partial(
-      *parts_.tokenizer, std::span(codes).subspan(window_grids_ * grammar.cells()),
-      static_cast<int>(ready), static_cast<int>(grammar.rows), static_cast<int>(grammar.columns));
+  const Tensor pixels =
+      decode_partial(*parts_.tokenizer, std::span(codes).subspan(window_grids_ * grammar.cells()),
+                     narrow<int>(ready), narrow<int>(grammar.rows), narrow<int>(grammar.columns));
   listener_.on_preview(
       progress, {pixels.shape()[1], pixels.shape()[0], parts_.tokenizer->to_pixels(pixels.view())});
 }
@@ -71,7 +72,7 @@ void VideoWindows::emit(std::span<const std::int32_t> codes, std::size_t first) 
       emitted_ += wanted;
       continue;
     }
-    const auto frames = decoder_->next(these, static_cast<int>(wanted));
+    const auto frames = decoder_->next(these, narrow<int>(wanted));
     for (const Tensor& frame : frames) {
       listener_.on_frame(emitted_++, {frame.shape()[1], frame.shape()[0],
                                       parts_.tokenizer->to_pixels(frame.view())});

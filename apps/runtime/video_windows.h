@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/runtime/video_request.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/sampling/grammar.h"
 #include "tokenizers/visual/video_tokenizer.h"
@@ -28,8 +29,8 @@ class VideoWindows {
         frames_(frames),
         decodes_(decodes),
         listener_(listener),
-        decoder_(parts_.tokenizer->video_decoder(static_cast<int>(parts_.grammar.rows),
-                                                static_cast<int>(parts_.grammar.columns))) {}
+        decoder_(parts_.tokenizer->video_decoder(narrow<int>(parts_.grammar.rows),
+                                                 narrow<int>(parts_.grammar.columns))) {}
 
   bool done() const { return frames_ > 0 && emitted_ >= frames_; }
   bool stopped() const { return stopped_; }
@@ -56,7 +57,7 @@ class VideoWindows {
   // The last grids begin the next window.
   void end_window() {
     const std::size_t keep = std::min(parts_.kept_grids * parts_.grammar.cells(), codes_.size());
-    begin_.assign(codes_.end() - static_cast<std::ptrdiff_t>(keep), codes_.end());
+    begin_.assign(codes_.end() - to_index(keep), codes_.end());
     ++window_;
   }
   // Of the stream of a window that ended: tokens of its whole grids, and of those before the ones

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "apps/runtime/encoder_pruning.h"
+#include "engine/core/index.h"
 #include "vision/encoder/feature_map.h"
 
 namespace tessera {
@@ -54,8 +55,8 @@ PrunedModel pruned_model_of(const VisionTower& tower, std::int64_t views) {
   out.family = tower.family;
   out.cls = vit.class_token;
   out.substitute = vit.class_token ? RowSource::kNone : RowSource::kMeanOfRows;
-  out.encoder_layers = static_cast<int>(vit.layers);
-  out.feature_layer = static_cast<int>(vit.run_layers) - 1;
+  out.encoder_layers = narrow<int>(vit.layers);
+  out.feature_layer = narrow<int>(vit.run_layers) - 1;
   out.tiles = views;
   out.merge_cell = tower.projector.cell * tower.projector.cell;
   return out;
@@ -96,7 +97,7 @@ std::vector<EncodedTiles> VisualEncoder::look(
   std::vector<EncodedTiles> out;
   auto next = std::make_move_iterator(all.tiles.begin());
   for (const PreprocessedImage* decoded_image : decoded_images) {
-    const auto end = next + static_cast<std::ptrdiff_t>(decoded_image->views.size());
+    const auto end = next + std::ssize(decoded_image->views);
     out.emplace_back().tiles.assign(next, end);
     next = end;
   }
@@ -172,15 +173,15 @@ std::vector<float> VisualEncoder::joined_features(const std::vector<EncodedImage
     const std::vector<float>& rows = host.emplace_back(host_floats(image.features));
     for (std::size_t i = 0; i < image.places.size(); ++i) {
       const VitPlace& place = image.places[i];
-      row_of[{static_cast<int>(view), place.row, place.col}] = {
-          rows.data() + static_cast<std::int64_t>(i) * width, image.sizes[i]};
+      row_of[{narrow<int>(view), place.row, place.col}] = {rows.data() + to_index(i) * width,
+                                                           image.sizes[i]};
     }
   }
   std::vector<float> out;
   std::vector<VisualToken> left;
   for (const VisualToken& token : block.tokens) {
     if (token.kind != TokenKind::kPatch) {
-      out.resize(out.size() + static_cast<std::size_t>(width));
+      out.resize(out.size() + to_size(width));
       left.push_back(token);
       continue;
     }
@@ -203,7 +204,7 @@ std::vector<float> VisualEncoder::project_whole(EncodedTiles images, const Prepr
   const std::vector<float> rows = host_floats(projected.rows);
   const std::int64_t first_patch = encoder_.spec().class_token_feature ? 1 : 0;
   const auto row_of = [&](std::int64_t view, std::int64_t row, std::int64_t col) {
-    const TileRows& tile = projected.tiles[static_cast<std::size_t>(view)];
+    const TileRows& tile = nth(projected.tiles, view);
     return rows.data() + (tile.rows.begin + first_patch + row * plan.view_cols + col) * width;
   };
   Tensor map;
@@ -223,12 +224,12 @@ std::vector<float> VisualEncoder::project_whole(EncodedTiles images, const Prepr
   std::vector<float> out;
   for (const VisualToken& token : layout.block.tokens) {
     if (token.kind == TokenKind::kNewline) {
-      out.resize(out.size() + static_cast<std::size_t>(width));
+      out.resize(out.size() + to_size(width));
       continue;
     }
     const float* row = nullptr;
     if (token.kind == TokenKind::kCls) {
-      row = rows.data() + projected.tiles[static_cast<std::size_t>(token.tile)].rows.begin * width;
+      row = rows.data() + nth(projected.tiles, token.tile).rows.begin * width;
     } else if (layout.resampled && token.map_row >= 0) {
       row = map.view().f32() + (token.map_row * plan.packed_cols + token.map_column) * width;
     } else {
@@ -254,14 +255,14 @@ std::vector<float> VisualEncoder::project_frames(EncodedTiles images, const Prep
         resize_map({DType::kF32, Shape{from.places(), width}, rows.data(), Device{}}, from, to);
     out.insert(out.end(), map.view().f32(), map.view().f32() + to.places() * width);
   }
-  out.resize(static_cast<std::size_t>(layout.block.count() * width));  // newlines come later
+  out.resize(to_size(layout.block.count() * width));  // newlines come later
   return out;
 }
 
 void VisualEncoder::place_newlines(VisualRows& out) const {
   for (TokenIndex i = 0; i < out.block.count(); ++i) {
     if (out.block[i].kind != TokenKind::kNewline) continue;
-    expects(static_cast<std::int64_t>(newline_.size()) == out.width, "the model has a newline");
+    expects(std::ssize(newline_) == out.width, "the model has a newline");
     std::copy(newline_.begin(), newline_.end(), out.rows.begin() + i * out.width);
   }
 }

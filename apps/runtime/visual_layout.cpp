@@ -4,12 +4,13 @@
 #include <tuple>
 
 #include "apps/runtime/tile_grid.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 namespace {
 
-std::int32_t small(std::int64_t value) { return static_cast<std::int32_t>(value); }
+std::int32_t small(std::int64_t value) { return narrow<std::int32_t>(value); }
 
 VisualToken newline() {
   VisualToken out;
@@ -113,13 +114,13 @@ VisualLayout layout_of(const PreprocessPlan& plan, const LayoutFacts& facts) {
     append_image(out, plan, facts.class_token_feature);
   }
   for (std::int32_t i = 0; i < small(block.count()); ++i) {
-    VisualToken& token = block.tokens[static_cast<std::size_t>(i)];
+    VisualToken& token = nth(block.tokens, i);
     token.position = facts.three_axes
                          ? std::array<std::int32_t, 3>{token.frame, token.row, token.column}
                          : std::array<std::int32_t, 3>{i, i, i};
     out.offsets.push_back(token.position);
     if (facts.three_axes && plan.video) {
-      out.offsets.back()[0] = plan.video->time_ids[static_cast<std::size_t>(token.frame)];
+      out.offsets.back()[0] = nth(plan.video->time_ids, token.frame);
     }
   }
   out.encoder = tiles_block(small(plan.views), small(plan.view_rows * facts.merge),

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/studio/event.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -9,7 +10,7 @@ namespace {
 
 template <typename List, typename Done>
 void drop_oldest(List& list, std::size_t most, Done droppable) {
-  auto count = static_cast<std::size_t>(std::count_if(list.begin(), list.end(), droppable));
+  auto count = to_size(std::count_if(list.begin(), list.end(), droppable));
   for (auto it = list.begin(); it != list.end() && count > most;) {
     if (!droppable(*it)) {
       ++it;
@@ -176,7 +177,7 @@ struct Fold {
   void forget_old_tiles() const {
     const auto has = [](const CaptionEntry& one) { return !one.tiles.empty(); };
     const auto count = std::count_if(to.captions.begin(), to.captions.end(), has);
-    if (static_cast<std::size_t>(count) <= kKeptTiles) return;
+    if (to_size(count) <= kKeptTiles) return;
     std::find_if(to.captions.begin(), to.captions.end(), has)->tiles.clear();
   }
   // Those that are compared stay. Other programs' images push none of ours out.

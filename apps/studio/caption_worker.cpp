@@ -4,6 +4,7 @@
 #include "apps/runtime/caption_settings.h"
 #include "apps/studio/boundary.h"
 #include "apps/studio/visual_tiles.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace tessera {
@@ -140,7 +141,7 @@ bool CaptionWorker::run(const Setup& setup) {
     options.cuda = options_.cuda;
     options.threads = options_.threads;
     options.storage = options_.storage;
-    options.max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+    options.max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
     options.method = text_method(setting::kTextDecode.text_fallback);
     options.prune.method = setup.prune_method;
     options.prune.budget.ratio = 1 - setup.prune_rate;

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "apps/studio/boundary.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -31,7 +32,7 @@ std::int64_t number_of(const std::vector<std::int64_t>& ticks, std::int64_t at) 
 double last_stay(const VideoInfo& info, const std::vector<double>& times) {
   double stay = 0.1;
   if (times.size() > 1) {
-    stay = times.back() / static_cast<double>(times.size() - 1);
+    stay = times.back() / to_double(times.size() - 1);
   } else if (info.rate.num > 0) {
     stay = 1 / info.rate.value();
   }
@@ -148,7 +149,7 @@ void FilmSession::open() {
     count_frames(error.info());
   }
   if (ticks_.empty()) refuse_frames(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
-  if (ticks_.size() > static_cast<std::size_t>(kMaxFilmFrames)) {
+  if (ticks_.size() > to_size(kMaxFilmFrames)) {
     refuse_frames(film_.path, "E_FILM_LONG",
                   "at most " + std::to_string(kMaxFilmFrames) + " frames",
                   std::to_string(ticks_.size()));
@@ -170,9 +171,9 @@ void FilmSession::reopen() {
 void FilmSession::set_times() {
   std::vector<double> times;
   times.reserve(ticks_.size());
-  const auto first = static_cast<double>(ticks_.front());  // a stranger's times may lie far apart
+  const auto first = to_double(ticks_.front());  // a stranger's times may lie far apart
   for (const std::int64_t at : ticks_) {
-    times.push_back((static_cast<double>(at) - first) * info_.tick.value());
+    times.push_back((to_double(at) - first) * info_.tick.value());
   }
   film_.seconds = times.back() + last_stay(info_, times);
   film_.times = std::make_shared<const std::vector<double>>(std::move(times));
@@ -206,16 +207,15 @@ double FilmSession::idle_until() const {
   if (film_.frame != film_.wanted) return 0;
   if (!playing()) return kNever;
   if (missing_ahead()) return 0;
-  const double end = film_.wanted == last()
-                         ? film_.seconds
-                         : (*film_.times)[static_cast<std::size_t>(film_.wanted) + 1];
+  const double end =
+      film_.wanted == last() ? film_.seconds : (*film_.times)[to_size(film_.wanted) + 1];
   return clock_.when(end);
 }
 
 void FilmSession::go_to(std::int64_t frame) {
   film_.search.reset();
   film_.wanted = std::clamp<std::int64_t>(frame, 0, last());
-  clock_.start(monotonic_seconds(), (*film_.times)[static_cast<std::size_t>(film_.wanted)]);
+  clock_.start(monotonic_seconds(), nth((*film_.times), film_.wanted));
 }
 
 void FilmSession::obey(const FilmPlayCommand& order) {
@@ -276,7 +276,7 @@ void FilmSession::follow_clock(double now) {
   if (due <= film_.wanted) return;
   std::int64_t next = due;
   while (next > film_.wanted + 1 && ring_.get(next) == nullptr) --next;
-  const double begins = (*film_.times)[static_cast<std::size_t>(next)];
+  const double begins = nth((*film_.times), next);
   if (at - begins > kMaxLag * clock_.speed) clock_.start(now, begins);
   film_.wanted = next;
 }
@@ -321,8 +321,7 @@ void FilmSession::fetch() {
 std::shared_ptr<const Image> FilmSession::read(std::int64_t from) {
   const bool next = from == next_;
   next_ = -1;
-  std::optional<VideoFrame> frame =
-      next ? reader_->next() : reader_->frame_at(ticks_[static_cast<std::size_t>(from)]);
+  std::optional<VideoFrame> frame = next ? reader_->next() : reader_->frame_at(nth(ticks_, from));
   if (!frame) {
     leave_out(from, next ? film_.frames() : from + 1);
     return nullptr;

@@ -6,6 +6,7 @@
 #include "apps/studio/boundary.h"
 #include "apps/studio/film_session.h"
 #include "apps/studio/gallery.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -30,9 +31,9 @@ void FilmSession::plan_strip() {
   const std::size_t cells = std::min(kFilmThumbnails, ticks_.size());
   std::map<std::int64_t, std::shared_ptr<const Image>> small;
   for (std::size_t i = 0; i < cells; ++i) {
-    const double middle = (static_cast<double>(i) + 0.5) / static_cast<double>(cells);
+    const double middle = (to_double(i) + 0.5) / to_double(cells);
     const std::int64_t frame = film_.frame_at(middle * film_.seconds);
-    const std::int64_t ticks = ticks_[static_cast<std::size_t>(frame)];
+    const std::int64_t ticks = nth(ticks_, frame);
     plan.frames.push_back(frame);
     plan.ticks.push_back(ticks);
     FilmThumbnail cell;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 bool FrameWindow::holds(std::int64_t frame) const {
@@ -13,7 +15,7 @@ bool FrameWindow::holds(std::int64_t frame) const {
 }
 
 FrameWindow FrameRing::window(std::int64_t at, std::int64_t count, bool playing, bool round) const {
-  const auto fit = static_cast<std::int64_t>(max_bytes_ / largest_);
+  const auto fit = to_index(max_bytes_ / largest_);
   const std::int64_t others = std::clamp(fit, kMinFrames, kMaxFrames) - 1;
   const std::int64_t few = others / 4;
   FrameWindow out{at, count, playing ? others - few : few, playing ? few : others - few, round};

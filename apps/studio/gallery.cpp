@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/runtime/metadata.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
 #include "vision/image/resample.h"
@@ -20,7 +21,7 @@ constexpr Rgb kWhite = {255, 255, 255};
 
 std::string lower(std::string text) {
   for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c >= 'A' && c <= 'Z') c = char_of(c - 'A' + 'a');
   }
   return text;
 }
@@ -178,9 +179,8 @@ bool Gallery::list() {
   std::vector<Dated> found;
   if (folder_stamp_) found = files_of(folder_, is_shown);
   const std::size_t shown = std::min(found.size(), kMaxShown);
-  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(),
-                    newer);
-  const auto left_out = static_cast<std::int64_t>(found.size() - shown);
+  std::partial_sort(found.begin(), found.begin() + to_index(shown), found.end(), newer);
+  const auto left_out = to_index(found.size() - shown);
   found.resize(shown);
   std::vector<fs::path> names;
   std::map<fs::path, Known> known;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "apps/studio/settings.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/publish.h"
 
@@ -37,9 +38,9 @@ Flow GenerateWatch::on_progress(const GenerateProgress& progress) {
   generation_.rows_done = progress.rows_done;
   generation_.seconds = progress.seconds;
   if (progress.seconds > 0 && progress.tokens_done > 0) {
-    generation_.tokens_per_second = static_cast<double>(progress.tokens_done) / progress.seconds;
+    generation_.tokens_per_second = to_double(progress.tokens_done) / progress.seconds;
     generation_.seconds_left =
-        static_cast<double>(progress.tokens - progress.tokens_done) / generation_.tokens_per_second;
+        to_double(progress.tokens - progress.tokens_done) / generation_.tokens_per_second;
   }
   tell_(generation_);
   const std::optional<std::int64_t> since = stop_request_.asked(progress.passes);

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -153,7 +154,7 @@ void GenerateWorker::run_task(const GenerateJob& job, Generation& generation) {
   const MemoryPlan plan = task_->plan(requests);
   // Once loaded, most of the plan is there already and no longer free.
   if (!loaded_) check_memory(plan, task_->model_name());
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const auto cores = narrow<int>(std::thread::hardware_concurrency());
   const int threads = options_.threads > 0 ? options_.threads : cores;
   events_.push(GeneratorEvent{task_->backend().name() + ", " + std::to_string(threads) +
                                 (threads == 1 ? " thread" : " threads"),

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 class PreviewBudget {
@@ -18,7 +20,7 @@ class PreviewBudget {
   bool allows(std::int64_t rows, double seconds) const {
     if (rows <= rows_) return false;
     if (rows_ == 0) return true;
-    const double expected = last_ * static_cast<double>(rows) / static_cast<double>(rows_);
+    const double expected = last_ * to_double(rows) / to_double(rows_);
     return spent_ + expected <= share_ * seconds;
   }
   void count(std::int64_t rows, double seconds) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -25,7 +27,7 @@ std::shared_ptr<const Image> image_of(const std::vector<std::uint8_t>& rgb,
   const std::size_t size = std::min(all, rgb.size() * kMinShare / row_bytes * row_bytes);
   Image image;
   image.width = begin.width;
-  image.height = static_cast<std::int64_t>(size / row_bytes);
+  image.height = to_index(size / row_bytes);
   image.rgb = rgb;
   if (size == rgb.size()) return std::make_shared<const Image>(std::move(image));
   std::uint64_t sum[3] = {};
@@ -35,7 +37,7 @@ std::shared_ptr<const Image> image_of(const std::vector<std::uint8_t>& rgb,
   std::vector<std::uint8_t> row(row_bytes);
   for (std::size_t i = 0; i < row_bytes; i += 3) {
     for (std::size_t c = 0; c < 3; ++c) {
-      row[i + c] = static_cast<std::uint8_t>(sum[c] / (rgb.size() / 3));
+      row[i + c] = narrow<std::uint8_t>(sum[c] / (rgb.size() / 3));
     }
   }
   image.rgb.reserve(size);
@@ -124,7 +126,7 @@ Generation PreviewDesk::take_rows(PreviewRows&& rows) {
   generation.facts.tokens = rows.tokens;
   generation.seconds = rows.seconds;
   if (rows.seconds > 0) generation.tokens_per_second = rows.tokens / rows.seconds;
-  const double all = static_cast<double>(desk.begin.grid_rows) * desk.begin.grid_columns;
+  const double all = to_double(desk.begin.grid_rows) * desk.begin.grid_columns;
   if (generation.tokens_per_second > 0) {
     generation.seconds_left = std::max(0.0, all - rows.tokens) / generation.tokens_per_second;
   }

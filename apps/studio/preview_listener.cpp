@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -10,7 +11,7 @@ namespace {
 
 // Of all images of the run so far: never fewer than before.
 std::int64_t rows_of(const GenerateProgress& progress) {
-  return static_cast<std::int64_t>(progress.first) * progress.rows + progress.rows_done;
+  return to_index(progress.first) * progress.rows + progress.rows_done;
 }
 
 }  // namespace
@@ -25,10 +26,10 @@ void PreviewListener::begin(const ImageTrace& trace) {
   const ImageFacts& facts = *trace.facts;
   PreviewBegin begin;
   begin.seed = facts.seed;
-  begin.width = static_cast<std::uint32_t>(facts.width);
-  begin.height = static_cast<std::uint32_t>(facts.height);
-  begin.grid_rows = static_cast<std::uint32_t>(grid_.grid_rows);
-  begin.grid_columns = static_cast<std::uint32_t>(grid_.grid_cols);
+  begin.width = narrow<std::uint32_t>(facts.width);
+  begin.height = narrow<std::uint32_t>(facts.height);
+  begin.grid_rows = narrow<std::uint32_t>(grid_.grid_rows);
+  begin.grid_columns = narrow<std::uint32_t>(grid_.grid_cols);
   begin.model = facts.model;
   begin.prompt = facts.prompt;
   const RoughPreview rough(patches_, grid_.grid_rows, grid_.grid_cols);
@@ -52,7 +53,7 @@ void PreviewListener::on_trace(const GenerateProgress& progress,
     // Images at work share the time.
     std::shared_ptr<const Image> image;
     if (sender_.connected()) {
-      image = one.rough.draw(trace, trace.seconds / static_cast<double>(traces.size()));
+      image = one.rough.draw(trace, trace.seconds / to_double(traces.size()));
     }
     drawn_roughly_ = drawn_roughly_ || image != nullptr;
     sender_.show(one.number, one.progress, std::move(image));

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "apps/studio/boundary.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -56,7 +57,7 @@ PreviewReceiver::PreviewReceiver(const PreviewReceiverOptions& options, EventQue
   socklen_t size = sizeof address;
   const bool bound =
       ::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      ::listen(listener_, static_cast<int>(kMaxSenders)) == 0 &&
+      ::listen(listener_, narrow<int>(kMaxSenders)) == 0 &&
       ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
       ::pipe2(wake_, O_CLOEXEC) == 0;
   if (!bound) {
@@ -129,7 +130,7 @@ bool PreviewReceiver::serve(Sender& sender) {
   const double now = monotonic_seconds();
   if (!sender.midway) sender.began = now;
   try {
-    sender.reader.feed({piece, static_cast<std::size_t>(got)});
+    sender.reader.feed({piece, to_size(got)});
     while (std::optional<PreviewMessage> message = sender.reader.next()) {
       sender.heard = sender.began = now;
       events_.push(GenerationEvent{sender.desk.take(std::move(*message), ++last_number_)});

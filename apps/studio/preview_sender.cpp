@@ -11,6 +11,7 @@
 #include <chrono>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
 
@@ -48,8 +49,8 @@ std::string cut(const std::string& text, std::size_t most) {
   return out;
 }
 
-std::uint32_t narrow(std::int64_t value, std::int64_t most) {
-  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, 0, most));
+std::uint32_t clamped(std::int64_t value, std::int64_t most) {
+  return narrow<std::uint32_t>(std::clamp<std::int64_t>(value, 0, most));
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ std::uint16_t parse_preview_address(const std::string& text) {
   }
   // No name is looked up: a resolver may say anything.
   if (host != "localhost" && host != "127.0.0.1") refuse_address(text, "another machine");
-  return static_cast<std::uint16_t>(port);
+  return narrow<std::uint16_t>(port);
 }
 
 PreviewSender::PreviewSender(std::uint16_t port, std::function<void(std::string_view)> notice)
@@ -94,7 +95,7 @@ PreviewSender::Pending* PreviewSender::find(std::uint64_t number) {
 bool PreviewSender::make_room() {
   const auto count = std::count_if(pending_.begin(), pending_.end(),
                                    [](const Pending& one) { return !one.let_go; });
-  if (count < static_cast<std::ptrdiff_t>(kMaxImages)) return true;
+  if (count < to_index(kMaxImages)) return true;
   const auto oldest = [&](auto is) { return std::find_if(pending_.begin(), pending_.end(), is); };
   auto unknown = oldest([](const Pending& one) { return !one.begun && one.state.has_value(); });
   if (unknown == pending_.end()) unknown = oldest([](const Pending& one) { return !one.begun; });
@@ -224,18 +225,18 @@ bool PreviewSender::send(const Pending& what) {
 bool PreviewSender::send_image(const Pending& what) {
   PreviewRows rows;
   rows.image = what.begin.image;
-  rows.rows_done = narrow(what.progress.rows_done, kPreviewGridSide);
-  rows.passes = narrow(what.progress.passes, UINT32_MAX);
-  rows.tokens = narrow(what.progress.tokens, UINT32_MAX);
+  rows.rows_done = clamped(what.progress.rows_done, kPreviewGridSide);
+  rows.passes = clamped(what.progress.passes, UINT32_MAX);
+  rows.tokens = clamped(what.progress.tokens, UINT32_MAX);
   rows.seconds = what.progress.seconds;
   if (!what.image) return send_bytes(encode_preview(rows));
   const Image& image = *what.image;
   const std::int64_t row_bytes = image.width * 3;
-  const std::int64_t most = static_cast<std::int64_t>(kPreviewFrameBytes - 64) / row_bytes;
+  const std::int64_t most = to_index(kPreviewFrameBytes - 64) / row_bytes;
   for (std::int64_t first = 0; first < image.height; first += most) {
     const std::int64_t count = std::min(most, image.height - first);
-    rows.first = static_cast<std::uint32_t>(first);
-    rows.rows = static_cast<std::uint32_t>(count);
+    rows.first = narrow<std::uint32_t>(first);
+    rows.rows = narrow<std::uint32_t>(count);
     rows.last = first + count == image.height;
     rows.rgb.assign(image.at(0, first), image.at(0, first) + count * row_bytes);
     if (!send_bytes(encode_preview(rows))) return false;
@@ -279,7 +280,7 @@ bool PreviewSender::wait_for(short event, double until) {
     const double left = until - monotonic_seconds();
     if (left <= 0) return false;
     pollfd wait{socket_, event, 0};
-    if (::poll(&wait, 1, static_cast<int>(std::min(left, kLookSeconds) * 1000) + 1) <= 0) continue;
+    if (::poll(&wait, 1, truncate<int>(std::min(left, kLookSeconds) * 1000) + 1) <= 0) continue;
     return (event & POLLRDHUP) == 0 || (wait.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
   }
 }
@@ -292,7 +293,7 @@ bool PreviewSender::send_bytes(std::string_view bytes) {
     if (!wait_for(POLLOUT | POLLRDHUP, until)) return false;  // or it has gone
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno != EINTR && errno != EAGAIN) return false;
-    if (sent > 0) bytes.remove_prefix(static_cast<std::size_t>(sent));
+    if (sent > 0) bytes.remove_prefix(to_size(sent));
   }
   return true;
 }

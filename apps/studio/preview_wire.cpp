@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -37,7 +38,7 @@ class Writer {
     Writer head;
     head.put(kMagic);
     head.put(static_cast<std::uint8_t>(type));
-    head.put(static_cast<std::uint32_t>(bytes_.size()));
+    head.put(narrow<std::uint32_t>(bytes_.size()));
     return head.bytes_ + bytes_;
   }
 
@@ -55,7 +56,7 @@ class Cursor {
     const std::string_view own = take(sizeof(Integer), what);
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < own.size(); ++i) {
-      value |= static_cast<std::uint64_t>(static_cast<unsigned char>(own[i])) << (8 * i);
+      value |= std::uint64_t{byte_of(own[i])} << (8 * i);
     }
     return static_cast<Integer>(value);
   }
@@ -191,9 +192,9 @@ struct Encoder {
          {begin.width, begin.height, begin.grid_rows, begin.grid_columns}) {
       out.put(side);
     }
-    out.put(static_cast<std::uint16_t>(begin.model.size()));
+    out.put(narrow<std::uint16_t>(begin.model.size()));
     out.put(std::string_view(begin.model));
-    out.put(static_cast<std::uint32_t>(begin.prompt.size()));
+    out.put(narrow<std::uint32_t>(begin.prompt.size()));
     out.put(std::string_view(begin.prompt));
     return out.frame(FrameType::kBegin);
   }
@@ -202,7 +203,7 @@ struct Encoder {
     out.put(rows.image);
     out.put(rows.first);
     out.put(rows.rows);
-    out.put(static_cast<std::uint8_t>(rows.last ? 1 : 0));
+    out.put(narrow<std::uint8_t>(rows.last ? 1 : 0));
     out.put(rows.rows_done);
     out.put(rows.passes);
     out.put(rows.tokens);
@@ -232,7 +233,7 @@ void PreviewReader::feed(std::string_view bytes) {
     bytes.remove_prefix(count);
     body = body_bytes(buffer_);
     if (!body || buffer_.size() < kPreviewHeadBytes + *body) continue;
-    const auto type = static_cast<std::uint8_t>(buffer_[kMagic.size()]);
+    const auto type = byte_of(buffer_[kMagic.size()]);
     ready_.push_back(read_message(type, std::string_view(buffer_).substr(kPreviewHeadBytes)));
     buffer_.clear();
   }

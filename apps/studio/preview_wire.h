@@ -8,6 +8,11 @@
 //   rows    u64 image, u32 first row (pixels), u32 rows, u8 last of this image, u32 rows_done
 //           (tokens), u32 passes, u32 tokens, f64 seconds, RGB[rows * width * 3]
 //   end     u64 image, u8 state: 0 done, 1 stopped, 2 failed
+//
+// Once an HTTP server sends progress as events, a viewer can be its client, and these go: this wire,
+// preview_sender, preview_listener, preview_receiver and preview_desk; apps/cli/preview_flags with
+// --preview-to; the viewer's --listen; fuzz_preview and its mutants. Stays: what is shown inside a
+// process and written by --preview FILE (rough_preview, preview_budget.h, --preview-interval).
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -9,7 +11,7 @@ namespace {
 double thread_seconds() {
   struct timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  return to_double(now.tv_sec) + to_double(now.tv_nsec) * 1e-9;
 }
 }  // namespace
 

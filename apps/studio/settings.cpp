@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 GenerateSettings settings_of(const ImageFacts& facts) {
@@ -26,7 +28,7 @@ GenerateSettings settings_of(const ImageFacts& facts) {
 
 std::uint64_t random_seed() {
   std::uint64_t bits = 0;
-  if (getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
+  if (getrandom(&bits, sizeof bits, 0) != narrow<ssize_t>(sizeof bits)) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_RANDOM",
                  .where = "getrandom",
@@ -41,7 +43,7 @@ std::string image_slug(std::string_view prompt) {
   std::string slug;
   for (const char c : prompt) {
     if (slug.size() >= kMax) break;
-    const char low = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const char low = c >= 'A' && c <= 'Z' ? char_of(c - 'A' + 'a') : c;
     const bool stands = (low >= 'a' && low <= 'z') || (low >= '0' && low <= '9');
     if (stands) {
       slug += low;

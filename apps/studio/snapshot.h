@@ -130,9 +130,7 @@ struct Film {
   std::optional<FilmSearch> search;  // while the place of a damage is looked for
   int probes = 0;                    // frames that were tried for the one looked for last
 
-  std::int64_t frames() const {
-    return times == nullptr ? 0 : static_cast<std::int64_t>(times->size());
-  }
+  std::int64_t frames() const { return times == nullptr ? 0 : std::ssize(*times); }
   // The frame on the screen at a time: the last that does not come later. Expects frames.
   std::int64_t frame_at(double at) const {
     const auto after = std::upper_bound(times->begin(), times->end(), at);

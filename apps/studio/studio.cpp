@@ -14,6 +14,7 @@
 #include "apps/studio/generate_worker.h"
 #include "apps/studio/preview_receiver.h"
 #include "apps/studio/settings.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -23,7 +24,7 @@ constexpr std::size_t kMaxEvents = 256;
 // Images of a folder that are queued ahead of the one at work.
 constexpr std::size_t kCaptionsAhead = 16;
 // What a flag and a file can say.
-constexpr auto kMaxSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+constexpr auto kMaxSeed = narrow<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 GeneratorOptions generator_options(const StudioOptions& options) {
   return {options.model,   options.device,  options.cuda,
@@ -123,10 +124,10 @@ bool Studio::State::queue(const std::vector<GenerateSettings>& images) {
 }
 
 bool Studio::State::take(const GenerateCommand& command) {
-  if (command.count < 1 || command.count > static_cast<std::int64_t>(GenerateWorker::kMaxQueued)) {
+  if (command.count < 1 || command.count > to_index(GenerateWorker::kMaxQueued)) {
     return false;
   }
-  std::vector<GenerateSettings> images(static_cast<std::size_t>(command.count), command.settings);
+  std::vector<GenerateSettings> images(to_size(command.count), command.settings);
   for (std::size_t i = 0; i < images.size(); ++i) {
     if (command.seed_mode == SeedMode::kRandom) images[i].seed = random_seed();
     if (command.seed_mode == SeedMode::kPlusOne) images[i].seed += i;
@@ -208,23 +209,22 @@ void Studio::State::begin_folder(FolderImagesEvent&& found) {
       folder_waiting.push_back(std::move(path));
     }
   }
-  counts.asked = counts.waiting = static_cast<std::int64_t>(folder_waiting.size());
+  counts.asked = counts.waiting = std::ssize(folder_waiting);
   folder_how = std::move(found.how);
   apply(snapshot, FolderCaptionsEvent{counts});
 }
 
 void Studio::State::queue_more_captions() {
   if (folder_waiting.empty()) return;
-  auto ahead = static_cast<std::size_t>(
-      std::count_if(snapshot.captions.begin(), snapshot.captions.end(),
-                    [](const CaptionEntry& one) { return !is_final(one.state); }));
+  auto ahead = to_size(std::count_if(snapshot.captions.begin(), snapshot.captions.end(),
+                                     [](const CaptionEntry& one) { return !is_final(one.state); }));
   FolderCaptions counts = snapshot.folder_captions;
   for (; ahead < kCaptionsAhead && !folder_waiting.empty(); ++ahead) {
     folder_how.images = {folder_waiting.front()};
     if (!take(folder_how)) break;
     folder_waiting.pop_front();
   }
-  const auto waiting = static_cast<std::int64_t>(folder_waiting.size());
+  const auto waiting = std::ssize(folder_waiting);
   if (counts.waiting == waiting) return;
   counts.waiting = waiting;
   apply(snapshot, FolderCaptionsEvent{counts});

@@ -5,10 +5,11 @@
 #include <thread>
 #include <utility>
 
-#include "apps/runtime/video_facts.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/video_facts.h"
 #include "apps/studio/settings.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/publish.h"
 #include "video/frame_sink.h"
@@ -89,11 +90,10 @@ Flow VideoWatch::on_progress(const VideoProgress& progress) {
   generation.frames_done = progress.frames_done;
   generation.seconds = progress.seconds;
   if (progress.seconds > 0 && generation.facts.tokens > 0) {
-    generation.tokens_per_second = static_cast<double>(generation.facts.tokens) / progress.seconds;
+    generation.tokens_per_second = to_double(generation.facts.tokens) / progress.seconds;
     const std::int64_t all = state.task.spec().video->grids_for(generation.frames) * grid;
-    generation.seconds_left =
-        static_cast<double>(std::max<std::int64_t>(all - generation.facts.tokens, 0)) /
-        generation.tokens_per_second;
+    generation.seconds_left = to_double(std::max<std::int64_t>(all - generation.facts.tokens, 0)) /
+                              generation.tokens_per_second;
   }
   state.tell(generation);
   const std::optional<std::int64_t> since = state.stop_request.asked(progress.passes);
@@ -194,7 +194,7 @@ void VideoWorker::write(const GenerateOptions& options, const GenerateJob& job, 
   const MemoryPlan plan = task_->plan(video);
   // Once loaded, most of the plan is there already and no longer free.
   if (!loaded) check_memory(plan, task_->model_name());
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = narrow<int>(std::thread::hardware_concurrency());
   const int threads = options.threads > 0 ? options.threads : cores;
   events_.push(GeneratorEvent{task_->backend().name() + ", " + std::to_string(threads) +
                                 (threads == 1 ? " thread" : " threads"),

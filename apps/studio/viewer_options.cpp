@@ -5,6 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 #include "engine/core/utf8.h"
 
@@ -24,8 +25,8 @@ constexpr std::string_view kDigits = "0123456789abcdef";
 std::string hex_of(std::string_view bytes) {
   std::string out;
   for (const char byte : bytes) {
-    out += kDigits[static_cast<unsigned char>(byte) >> 4];
-    out += kDigits[static_cast<unsigned char>(byte) & 15];
+    out += kDigits[byte_of(byte) >> 4];
+    out += kDigits[byte_of(byte) & 15];
   }
   return out;
 }
@@ -38,7 +39,7 @@ std::string bytes_of(const std::string& hex, const JsonReader& reader) {
     if (high == kDigits.npos || low == kDigits.npos) {
       reader.fail("file_bytes", "pairs of hexadecimal digits", hex);
     }
-    out += static_cast<char>(high * 16 + low);
+    out += char_of(high * 16 + low);
   }
   return out;
 }
@@ -112,11 +113,11 @@ StudioOptions studio_options(const ViewerOptions& options) {
   out.captioner = options.captioner;
   out.device = options.device;
   out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};
-  out.threads = static_cast<int>(options.threads);
+  out.threads = narrow<int>(options.threads);
   if (options.dtype == "f32") out.storage = DType::kF32;
   if (options.dtype == "bf16") out.storage = DType::kBF16;
   out.folder = options.output_dir;
-  if (options.listen) out.listen = static_cast<std::uint16_t>(*options.listen);
+  if (options.listen) out.listen = narrow<std::uint16_t>(*options.listen);
   return out;
 }
 

@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -23,8 +25,8 @@ void lay_out(VisualTile& tile, std::int32_t id, const TileGrid& grid) {
   const std::int32_t number = id - grid.first_tile;
   if (id == grid.base_tile || number < 0 || number >= grid.rows * grid.columns) return;
   if (grid.image_rows <= 0 || grid.image_columns <= 0) return;
-  const auto rows = static_cast<double>(grid.image_rows);
-  const auto columns = static_cast<double>(grid.image_columns);
+  const auto rows = to_double(grid.image_rows);
+  const auto columns = to_double(grid.image_columns);
   tile.left = (number % grid.columns * grid.side_columns - grid.pad_left) / columns;
   tile.top = (number / grid.columns * grid.side_rows - grid.pad_top) / rows;
   tile.width = grid.side_columns / columns;
@@ -49,7 +51,7 @@ std::vector<VisualTile> visual_tiles(const VisualBlock& whole, const VisualBlock
   }
   std::vector<VisualTile> out;
   for (auto& [id, tile] : tiles) {
-    const auto cells = static_cast<std::size_t>(tile.rows * tile.columns);
+    const auto cells = to_size(tile.rows * tile.columns);
     tile.scores.assign(cells, std::numeric_limits<float>::quiet_NaN());
     tile.kept.assign(cells, 0);
     lay_out(tile, id, whole.grid);
@@ -58,7 +60,7 @@ std::vector<VisualTile> visual_tiles(const VisualBlock& whole, const VisualBlock
     const VisualToken& token = whole.tokens[i];
     if (!on_tile(token)) continue;
     VisualTile& tile = tiles[token.tile];
-    const auto at = static_cast<std::size_t>(token.row * tile.columns + token.column);
+    const auto at = to_size(token.row * tile.columns + token.column);
     tile.kept[at] = left.contains(place_of(token)) ? 1 : 0;
     if (!scores.empty()) tile.scores[at] = scores[i];
   }

@@ -7,6 +7,7 @@
 #include "apps/studio/gallery.h"
 #include "apps/studio/settings.h"
 #include "apps/viewer/film_actions.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -130,7 +131,7 @@ void generate(UiState& state, const Poster& post) {
   }
   state.notice.clear();
   if (state.seed_mode == SeedMode::kPlusOne) {
-    state.settings.seed += static_cast<std::uint64_t>(state.count);
+    state.settings.seed += narrow<std::uint64_t>(state.count);
   }
 }
 

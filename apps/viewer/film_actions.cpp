@@ -5,6 +5,8 @@
 #include <iterator>
 #include <optional>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -12,9 +14,8 @@ namespace {
 // Where a jump of a 24th of the time leads: to another frame in any case.
 std::int64_t jumped(const Film& film, int direction) {
   if (film.frames() == 0) return 0;
-  const double now =
-      (*film.times)[static_cast<std::size_t>(std::max<std::int64_t>(film.wanted, 0))];
-  const double part = film.seconds / static_cast<double>(kFilmThumbnails);
+  const double now = nth((*film.times), std::max<std::int64_t>(film.wanted, 0));
+  const double part = film.seconds / to_double(kFilmThumbnails);
   const std::int64_t to = film.frame_at(now + direction * part);
   return direction > 0 ? std::max(to, film.wanted + 1) : std::min(to, film.wanted - 1);
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -35,8 +37,8 @@ Texture::Texture(const Image& image) {
   glTexParameteri(GL_TEXTURE_2D, 0x2803 /* GL_TEXTURE_WRAP_T */, kClampToEdge);
   // Rows of pixels follow each other without gaps.
   glPixelStorei(0x0cf5 /* GL_UNPACK_ALIGNMENT */, 1);
-  glTexImage2D(GL_TEXTURE_2D, 0, 0x1907 /* GL_RGB */, static_cast<GLsizei>(image.width),
-               static_cast<GLsizei>(image.height), 0, 0x1907 /* GL_RGB */, GL_UNSIGNED_BYTE,
+  glTexImage2D(GL_TEXTURE_2D, 0, 0x1907 /* GL_RGB */, narrow<GLsizei>(image.width),
+               narrow<GLsizei>(image.height), 0, 0x1907 /* GL_RGB */, GL_UNSIGNED_BYTE,
                image.rgb.data());
 }
 
@@ -60,7 +62,7 @@ ImTextureID GlTextures::texture(const std::shared_ptr<const Image>& image) {
     found = entries_.emplace(image.get(), std::move(entry)).first;
   }
   found->second.used = frame_;
-  return reinterpret_cast<ImTextureID>(static_cast<std::uintptr_t>(found->second.texture.name()));
+  return reinterpret_cast<ImTextureID>(std::uintptr_t{found->second.texture.name()});
 }
 
 Texture GlTextures::made_of(const Image& image) const {
@@ -76,7 +78,7 @@ ImTextureID GlTextures::moving(const std::shared_ptr<const Image>& frame) {
     moving_.emplace(Entry{frame, made_of(*frame), frame_});
   }
   moving_->used = frame_;
-  return reinterpret_cast<ImTextureID>(static_cast<std::uintptr_t>(moving_->texture.name()));
+  return reinterpret_cast<ImTextureID>(std::uintptr_t{moving_->texture.name()});
 }
 
 void GlTextures::end_frame() {

@@ -2,10 +2,13 @@
 #include "apps/viewer/overlay.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -44,11 +47,11 @@ std::optional<Overlay> overlay_of(std::string_view name) {
 Colour heat_colour(double share) {
   if (!(share > 0)) return kRamp[0];
   constexpr auto kSteps = std::size(kRamp) - 1;
-  const double at = std::min(share, 1.0) * static_cast<double>(kSteps);
+  const double at = std::min(share, 1.0) * to_double(kSteps);
   const auto step = std::min(static_cast<std::size_t>(at), kSteps - 1);
-  const double part = at - static_cast<double>(step);
+  const double part = at - to_double(step);
   const auto mix = [part](std::uint8_t low, std::uint8_t high) {
-    return static_cast<std::uint8_t>(std::lround(low + (high - low) * part));
+    return low_bits<std::uint8_t>(std::lround(low + (high - low) * part));
   };
   const Colour &a = kRamp[step], &b = kRamp[step + 1];
   return {mix(a.red, b.red), mix(a.green, b.green), mix(a.blue, b.blue)};
@@ -70,7 +73,7 @@ TokenGrid tokens_of(const Generation& generation) {
 namespace {
 // Of the pass that froze the token; 0 = unknown.
 std::int32_t accepted_with(const TokenGrid& grid, const TokenMark& mark) {
-  const auto pass = static_cast<std::size_t>(mark.pass);
+  const auto pass = to_size(mark.pass);
   return mark.pass >= 1 && pass <= grid.committed.size() ? grid.committed[pass - 1] : 0;
 }
 }  // namespace
@@ -117,13 +120,14 @@ std::string describe_token(const TokenGrid& grid, const TokenMark& mark, std::in
     std::snprintf(with, sizeof with, " with %d %s", accepted, accepted == 1 ? "token" : "tokens");
   }
   if (mark.id < 0) {
-    std::snprintf(text, sizeof text, "row %lld, column %lld: not there yet",
-                  static_cast<long long>(row), static_cast<long long>(column));
+    std::snprintf(text, sizeof text, "row %" PRId64 ", column %" PRId64 ": not there yet", row,
+                  column);
   } else {
     std::snprintf(text, sizeof text,
-                  "row %lld, column %lld: code %d, pass %d%s, probability %.3f, entropy %.2f",
-                  static_cast<long long>(row), static_cast<long long>(column), mark.id, mark.pass,
-                  with, static_cast<double>(mark.probability), std::max(0.0, double{mark.entropy}));
+                  "row %" PRId64 ", column %" PRId64
+                  ": code %d, pass %d%s, probability %.3f, entropy %.2f",
+                  row, column, mark.id, mark.pass, with, double{mark.probability},
+                  std::max(0.0, double{mark.entropy}));
   }
   return text;
 }
@@ -142,12 +146,12 @@ std::optional<VisualSpot> visual_token_at(const std::vector<VisualTile>& tiles, 
   VisualSpot out;
   out.tile = best;
   const auto cell = [](double share, std::int64_t count) {
-    return std::clamp<std::int64_t>(static_cast<std::int64_t>(share * static_cast<double>(count)),
-                                    0, count - 1);
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(share * to_double(count)), 0,
+                                    count - 1);
   };
   out.row = cell((y - best->top) / best->height, best->rows);
   out.column = cell((x - best->left) / best->width, best->columns);
-  const auto index = static_cast<std::size_t>(out.row * best->columns + out.column);
+  const auto index = to_size(out.row * best->columns + out.column);
   out.kept = index >= best->kept.size() || best->kept[index] != 0;
   out.score = index < best->scores.size() ? best->scores[index] : std::nanf("");
   return out;
@@ -157,12 +161,12 @@ std::string describe_visual_token(const VisualSpot& token) {
   char text[120];
   const char* outcome = token.kept ? "kept" : "pruned";
   if (std::isnan(token.score)) {
-    std::snprintf(text, sizeof text, "visual token row %lld, column %lld: %s",
-                  static_cast<long long>(token.row), static_cast<long long>(token.column), outcome);
+    std::snprintf(text, sizeof text, "visual token row %" PRId64 ", column %" PRId64 ": %s",
+                  token.row, token.column, outcome);
   } else {
-    std::snprintf(text, sizeof text, "visual token row %lld, column %lld: %s, score %.3f",
-                  static_cast<long long>(token.row), static_cast<long long>(token.column), outcome,
-                  static_cast<double>(token.score));
+    std::snprintf(text, sizeof text,
+                  "visual token row %" PRId64 ", column %" PRId64 ": %s, score %.3f", token.row,
+                  token.column, outcome, double{token.score});
   }
   return text;
 }
@@ -172,7 +176,7 @@ std::optional<Image> difference_image(const Image& a, const Image& b, int gain) 
   Image out(a.width, a.height);
   for (std::size_t i = 0; i < out.rgb.size(); ++i) {
     const int apart = std::abs(int{a.rgb[i]} - int{b.rgb[i]}) * gain;
-    out.rgb[i] = static_cast<std::uint8_t>(std::min(apart, 255));
+    out.rgb[i] = low_bits<std::uint8_t>(std::min(apart, 255));
   }
   return out;
 }

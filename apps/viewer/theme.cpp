@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -160,8 +161,8 @@ std::filesystem::path load_font(const std::vector<std::filesystem::path>& places
     ImFontConfig config;
     config.OversampleH = 2;
     config.PixelSnapH = true;
-    if (atlas.AddFontFromMemoryTTF(copy, static_cast<int>(data.size()),
-                                   std::round(kFontPixels * scale), &config, kRanges) != nullptr) {
+    if (atlas.AddFontFromMemoryTTF(copy, narrow<int>(data.size()), std::round(kFontPixels * scale),
+                                   &config, kRanges) != nullptr) {
       return place;
     }
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/studio/gallery.h"
+#include "engine/core/index.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -189,10 +190,9 @@ void step_shown(UiState& state, const Snapshot& snapshot, int step) {
   if (numbers.empty()) return;
   const ImageRef now = shown_ref(state, snapshot);
   const auto found = std::find(numbers.begin(), numbers.end(), now.generation);
-  auto at = found == numbers.end() ? static_cast<std::ptrdiff_t>(numbers.size()) - 1
-                                   : (found - numbers.begin()) + step;
-  at = std::clamp<std::ptrdiff_t>(at, 0, static_cast<std::ptrdiff_t>(numbers.size()) - 1);
-  state.shown = {numbers[static_cast<std::size_t>(at)], {}};
+  auto at = found == numbers.end() ? std::ssize(numbers) - 1 : (found - numbers.begin()) + step;
+  at = std::clamp<std::ptrdiff_t>(at, 0, std::ssize(numbers) - 1);
+  state.shown = {nth(numbers, at), {}};
   state.follow = false;
   state.mode = StageMode::kImage;
 }

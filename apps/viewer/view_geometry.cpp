@@ -5,6 +5,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -28,8 +30,7 @@ double next_zoom(double zoom, int steps) {
 
 double fitting_zoom(const Rect& area, std::int64_t width, std::int64_t height) {
   if (width <= 0 || height <= 0) return 1;
-  const double zoom = std::min(area.width() / static_cast<double>(width),
-                               area.height() / static_cast<double>(height));
+  const double zoom = std::min(area.width() / to_double(width), area.height() / to_double(height));
   return zoom >= 1 ? std::min(std::floor(zoom), kMaxZoom) : std::max(zoom, kMinZoom);
 }
 
@@ -40,10 +41,8 @@ Placement place(const Viewport& view, const Rect& area, std::int64_t width, std:
   out.zoom = view.zoom > 0 ? view.zoom : fitting_zoom(area, width, height);
   const double centre_x = view.zoom > 0 ? view.centre_x : 0.5;
   const double centre_y = view.zoom > 0 ? view.centre_y : 0.5;
-  out.left =
-      std::round((area.left + area.right) / 2 - centre_x * out.zoom * static_cast<double>(width));
-  out.top =
-      std::round((area.top + area.bottom) / 2 - centre_y * out.zoom * static_cast<double>(height));
+  out.left = std::round((area.left + area.right) / 2 - centre_x * out.zoom * to_double(width));
+  out.top = std::round((area.top + area.bottom) / 2 - centre_y * out.zoom * to_double(height));
   return out;
 }
 
@@ -51,7 +50,7 @@ Viewport zoomed(const Viewport& view, const Rect& area, const Placement& shown, 
                 double y) {
   Viewport out = view;
   out.zoom = next_zoom(shown.zoom, steps);
-  const double wide = static_cast<double>(shown.width), high = static_cast<double>(shown.height);
+  const double wide = to_double(shown.width), high = to_double(shown.height);
   // The share under the point stays; the centre of the area follows from it.
   const double share_x = (x - shown.left) / (shown.zoom * wide);
   const double share_y = (y - shown.top) / (shown.zoom * high);
@@ -65,8 +64,8 @@ Viewport zoomed(const Viewport& view, const Rect& area, const Placement& shown, 
 Viewport panned(const Viewport& view, const Placement& shown, double dx, double dy) {
   Viewport out = view;
   if (out.zoom <= 0) out = {shown.zoom, 0.5, 0.5};
-  out.centre_x -= dx / (shown.zoom * static_cast<double>(shown.width));
-  out.centre_y -= dy / (shown.zoom * static_cast<double>(shown.height));
+  out.centre_x -= dx / (shown.zoom * to_double(shown.width));
+  out.centre_y -= dy / (shown.zoom * to_double(shown.height));
   out.centre_x = std::clamp(out.centre_x, 0.0, 1.0);
   out.centre_y = std::clamp(out.centre_y, 0.0, 1.0);
   return out;
@@ -83,8 +82,8 @@ std::optional<CellPosition> cell_at(const Placement& shown, std::int64_t rows, s
                                     double x, double y) {
   const Rect whole = shown.rect();
   if (rows <= 0 || columns <= 0 || !whole.contains(x, y)) return std::nullopt;
-  const double row = (y - whole.top) / whole.height() * static_cast<double>(rows);
-  const double column = (x - whole.left) / whole.width() * static_cast<double>(columns);
+  const double row = (y - whole.top) / whole.height() * to_double(rows);
+  const double column = (x - whole.left) / whole.width() * to_double(columns);
   return CellPosition{std::min(static_cast<std::int64_t>(row), rows - 1),
                       std::min(static_cast<std::int64_t>(column), columns - 1)};
 }
@@ -93,7 +92,7 @@ Rect cell_rect(const Placement& shown, std::int64_t rows, std::int64_t columns,
                const CellPosition& cell) {
   const Rect whole = shown.rect();
   const auto edge = [](double start, double length, std::int64_t index, std::int64_t count) {
-    return std::round(start + length * static_cast<double>(index) / static_cast<double>(count));
+    return std::round(start + length * to_double(index) / to_double(count));
   };
   return {edge(whole.left, whole.width(), cell.column, columns),
           edge(whole.top, whole.height(), cell.row, rows),

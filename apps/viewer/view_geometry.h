@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 struct Rect {
@@ -29,8 +31,7 @@ struct Placement {
   double left = 0, top = 0, zoom = 1;
   std::int64_t width = 0, height = 0;  // pixels of the image
   Rect rect() const {
-    return {left, top, left + zoom * static_cast<double>(width),
-            top + zoom * static_cast<double>(height)};
+    return {left, top, left + zoom * to_double(width), top + zoom * to_double(height)};
   }
 };
 

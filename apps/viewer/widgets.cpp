@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 void text_line(std::string_view text) {
@@ -30,7 +32,7 @@ std::string_view beginning(std::string_view text) {
   constexpr std::size_t kMax = 4000;  // bytes
   if (text.size() <= kMax) return text;
   std::size_t end = kMax;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  while (end > 0 && (byte_of(text[end]) & 0xc0) == 0x80) --end;
   return text.substr(0, end);
 }
 }  // namespace
@@ -83,7 +85,7 @@ std::vector<std::string_view> lines_within(std::string_view text, float width) {
     const char* const end = text.data() + text.size();
     const char* stop = font.CalcWordWrapPositionA(scale, text.data(), end, width);
     if (stop == text.data()) ++stop;  // narrower than one letter
-    const auto length = std::min(static_cast<std::size_t>(stop - text.data()), text.find('\n'));
+    const auto length = std::min(to_size(stop - text.data()), text.find('\n'));
     out.push_back(text.substr(0, length));
     text.remove_prefix(std::min(length, text.size()));
     while (!text.empty() && (text.front() == ' ' || text.front() == '\n')) text.remove_prefix(1);
@@ -122,7 +124,7 @@ struct Wrapping {
 // While it is edited the field keeps its lines broken; lengths stay, so the cursor does too.
 int wrap_lines(ImGuiInputTextCallbackData* data) {
   const auto& wrapping = *static_cast<const Wrapping*>(data->UserData);
-  const std::string text(data->Buf, static_cast<std::size_t>(data->BufTextLen));
+  const std::string text(data->Buf, to_size(data->BufTextLen));
   const std::string better = wrapped(joined(text), wrapping.width, wrapping.measure);
   if (better == text) return 0;
   std::copy(better.begin(), better.end(), data->Buf);
@@ -284,14 +286,14 @@ std::string number_text(double value, int decimals) {
 
 std::string duration_text(double seconds) {
   if (seconds < 10) return number_text(seconds, 1) + " s";
-  const auto whole = static_cast<long long>(std::llround(seconds));
+  const auto whole = std::llround(seconds);
   if (whole < 60) return std::to_string(whole) + " s";
   if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
 }
 
 std::string clock_text(double seconds) {
-  const auto all = static_cast<long long>(std::llround(std::clamp(seconds, 0.0, 1e12) * 1000));
+  const auto all = std::llround(std::clamp(seconds, 0.0, 1e12) * 1000);
   const long long hours = all / 3600000, minutes = all / 60000 % 60;
   char text[64];
   if (hours > 0) {
@@ -304,7 +306,7 @@ std::string clock_text(double seconds) {
 }
 
 std::string bytes_text(std::uint64_t bytes) {
-  const double amount = static_cast<double>(bytes);
+  const double amount = to_double(bytes);
   if (bytes < (1u << 20)) return number_text(amount / 1024, 0) + " KiB";
   if (bytes < (1u << 30)) return number_text(amount / (1 << 20), 0) + " MiB";
   return number_text(amount / (1 << 30), 1) + " GiB";

@@ -15,6 +15,7 @@
 
 #include "apps/viewer/theme.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -24,7 +25,7 @@ namespace {
 double thread_ms() {
   struct timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+  return to_double(now.tv_sec) * 1e3 + to_double(now.tv_nsec) * 1e-6;
 }
 
 // Frames after an event: ImGui settles hovering and focus over a few.
@@ -71,7 +72,7 @@ struct Window::State {
     float wide = 1, high = 1;
     GLFWmonitor* monitor = glfwGetPrimaryMonitor();
     if (monitor != nullptr) glfwGetMonitorContentScale(monitor, &wide, &high);
-    scale = options.scale > 0 ? options.scale : std::clamp(static_cast<double>(wide), 0.5, 4.0);
+    scale = options.scale > 0 ? options.scale : std::clamp(double{wide}, 0.5, 4.0);
     int width = static_cast<int>(options.width * scale);
     int height = static_cast<int>(options.height * scale);
     if (monitor != nullptr) {
@@ -131,8 +132,8 @@ Window::Window(const WindowOptions& options) : state_(std::make_unique<State>())
   io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   ImGui_ImplGlfw_InitForOpenGL(state_->window, true);
   ImGui_ImplOpenGL3_Init("#version 130");
-  state_->font = load_font(font_places(), static_cast<float>(state_->scale));
-  apply_theme(options.theme, static_cast<float>(state_->scale));
+  state_->font = load_font(font_places(), to_float(state_->scale));
+  apply_theme(options.theme, to_float(state_->scale));
   state_->theme = options.theme;
   ImGui_ImplOpenGL3_NewFrame();  // makes the device objects, and loads OpenGL
   state_->textures = std::make_unique<GlTextures>();
@@ -176,7 +177,7 @@ void Window::ignore_mouse() { state_->mouse = false; }
 void Window::begin_frame(ThemeName theme) {
   if (theme != state_->theme) {
     state_->theme = theme;
-    apply_theme(theme, static_cast<float>(state_->scale));
+    apply_theme(theme, to_float(state_->scale));
   }
   if (state_->lively > 0) --state_->lively;
   state_->cost.build = -thread_ms();

@@ -196,6 +196,12 @@ CONVERSATIONS = {
 }
 
 
+# The templates themselves, as folders carry them. Janus' system sentence is its processor's.
+TEMPLATES = {"llava-1.5": LLAVA_15, "llava-1.6-vicuna": LLAVA_15, "llava-1.6-mistral": MISTRAL,
+             "llava-onevision": ONE_VISION, "qwen2-vl": QWEN2_VL, "smolvlm": SMOLVLM, "idefics3": IDEFICS3,
+             "janus": JANUS.replace("<|User|>", "User").replace("<|Assistant|>", "Assistant"), "janus-pro": JANUS}
+
+
 def layouts_of(count, tiles):
     return [([3, 2, 3] if i == 0 else [4, 0, 0] if i == 1 else [1, 1, 1]) if tiles else [5 + i, 0, 0]
             for i in range(count)]
@@ -226,6 +232,10 @@ def main():
                               for name, turns in CONVERSATIONS.items()}}
     with open(out / "conversations.json", "w", encoding="utf-8") as file:
         json.dump(data, file, ensure_ascii=True, indent=1)
+        file.write("\n")
+    with open(out / "templates.json", "w", encoding="utf-8") as file:
+        json.dump({form: template.replace(MARK, FORMS[form][1]) for form, template in TEMPLATES.items()}, file,
+                  ensure_ascii=True, indent=1)
         file.write("\n")
     with open(out / "rendered.jsonl", "w", encoding="utf-8") as file:
         for row in rows:

@@ -222,7 +222,7 @@ def environment():
 
 
 def render(compiled, case):
-    given = {**SPECIAL, **case.get("variables", {})}
+    given = SPECIAL | json.loads(json.dumps(case.get("variables", {})))
     try:
         text = compiled.render(messages=json.loads(json.dumps(case["messages"])), tools=case.get("tools"),
                                documents=case.get("documents"),

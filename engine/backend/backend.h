@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/backend/op.h"
+#include "engine/core/index.h"
 #include "engine/core/tensor.h"
 #include "engine/core/thread_pool.h"
 
@@ -177,7 +178,7 @@ std::unique_ptr<Backend> make_backend(const std::string& device, const CpuOption
 // Room for the activations of one pass, in the memory of the backend's device.
 inline Arena make_arena(Backend& backend, std::size_t bytes) {
   if (backend.device().kind == DeviceKind::kCpu) return Arena(bytes);
-  return Arena(backend.allocate(DType::kU8, Shape{static_cast<std::int64_t>(bytes)}));
+  return Arena(backend.allocate(DType::kU8, Shape{to_index(bytes)}));
 }
 
 // Between begin_recorded() and end_recorded().

@@ -3,16 +3,17 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
 
 ConstTensorView row_view(ConstTensorView table, std::int64_t row) {
   const std::int64_t elements = table.shape[1] * table.shape[2];
-  const std::size_t bytes = static_cast<std::size_t>(elements) * dtype_size(table.dtype);
+  const std::size_t bytes = to_size(elements) * dtype_size(table.dtype);
   return {table.dtype, Shape{elements},
-          static_cast<const std::byte*>(table.data) + static_cast<std::size_t>(row) * bytes,
-          table.device};
+          static_cast<const std::byte*>(table.data) + to_size(row) * bytes, table.device};
 }
 
 TensorView row_view(TensorView table, std::int64_t row) {
@@ -23,8 +24,7 @@ TensorView row_view(TensorView table, std::int64_t row) {
 }  // namespace
 
 std::size_t KvCacheShape::bytes() const {
-  return static_cast<std::size_t>(2 * layers * sequences * capacity * kv_heads * head_dim) *
-         dtype_size(dtype);
+  return to_size(2 * layers * sequences * capacity * kv_heads * head_dim) * dtype_size(dtype);
 }
 
 KvCache::KvCache(Backend& backend, const KvCacheShape& shape) : backend_(&backend), shape_(shape) {
@@ -33,16 +33,16 @@ KvCache::KvCache(Backend& backend, const KvCacheShape& shape) : backend_(&backen
           "a cache has layers, heads, rows and sequences");
   expects(shape.dtype == DType::kF32 || shape.dtype == DType::kBF16, "a cache is f32 or bf16");
   const Shape slots{shape.sequences * shape.capacity, shape.kv_heads, shape.head_dim};
-  keys_.reserve(static_cast<std::size_t>(shape.layers));
-  values_.reserve(static_cast<std::size_t>(shape.layers));
+  keys_.reserve(to_size(shape.layers));
+  values_.reserve(to_size(shape.layers));
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     keys_.push_back(backend.allocate(shape.dtype, slots));
     values_.push_back(backend.allocate(shape.dtype, slots));
   }
-  lengths_.assign(static_cast<std::size_t>(shape.sequences), 0);
-  positions_.assign(static_cast<std::size_t>(shape.sequences * shape.capacity), 0);
-  missing_.assign(static_cast<std::size_t>(shape.sequences * shape.layers), 0);
-  cut_at_.assign(static_cast<std::size_t>(shape.sequences), 0);
+  lengths_.assign(to_size(shape.sequences), 0);
+  positions_.assign(to_size(shape.sequences * shape.capacity), 0);
+  missing_.assign(to_size(shape.sequences * shape.layers), 0);
+  cut_at_.assign(to_size(shape.sequences), 0);
 }
 
 void KvCache::check_sequence(std::int64_t sequence) const {
@@ -51,25 +51,24 @@ void KvCache::check_sequence(std::int64_t sequence) const {
 
 std::int64_t KvCache::length(std::int64_t sequence) const {
   check_sequence(sequence);
-  return lengths_[static_cast<std::size_t>(sequence)];
+  return nth(lengths_, sequence);
 }
 
 std::span<const std::int64_t> KvCache::positions(std::int64_t sequence) const {
-  return {positions_.data() + slot(sequence, 0), static_cast<std::size_t>(length(sequence))};
+  return {positions_.data() + slot(sequence, 0), to_size(length(sequence))};
 }
 
 std::int64_t KvCache::append(std::int64_t sequence, std::span<const std::int64_t> positions) {
   const std::int64_t first = length(sequence);
-  expects(static_cast<std::int64_t>(positions.size()) <= room(sequence), "the rows fit the cache");
+  expects(std::ssize(positions) <= room(sequence), "the rows fit the cache");
   std::copy(positions.begin(), positions.end(), positions_.begin() + slot(sequence, first));
-  lengths_[static_cast<std::size_t>(sequence)] =
-      first + static_cast<std::int64_t>(positions.size());
+  nth(lengths_, sequence) = first + std::ssize(positions);
   return first;
 }
 
 void KvCache::truncate(std::int64_t sequence, std::int64_t rows) {
   expects(rows >= 0 && rows <= length(sequence), "truncate keeps rows that are there");
-  const auto s = static_cast<std::size_t>(sequence);
+  const auto s = to_size(sequence);
   lengths_[s] = rows;
   if (rows >= cut_at_[s]) return;
   expects(rows == 0, "rows before a cut are forgotten together");
@@ -86,18 +85,18 @@ void KvCache::cut(std::int64_t sequence, std::int64_t layer, std::int64_t rows) 
           "cuts ascend by layer");
   const auto first = missing_.begin() + sequence * shape_.layers;
   for (auto at = first + layer; at != first + shape_.layers; ++at) *at += rows;
-  cut_at_[static_cast<std::size_t>(sequence)] = length(sequence);
+  nth(cut_at_, sequence) = length(sequence);
 }
 
 std::int64_t KvCache::missing(std::int64_t layer, std::int64_t sequence) const {
   check_sequence(sequence);
-  return missing_[static_cast<std::size_t>(sequence * shape_.layers + layer)];
+  return nth(missing_, sequence * shape_.layers + layer);
 }
 
 void KvCache::copy_row(std::int64_t from_sequence, std::int64_t from, std::int64_t to_sequence,
                        std::int64_t to, std::int64_t layer) {
   for (std::vector<Tensor>* store : {&keys_, &values_}) {
-    const TensorView table = (*store)[static_cast<std::size_t>(layer)].view();
+    const TensorView table = nth((*store), layer).view();
     backend_->copy(row_view(ConstTensorView(table), slot(from_sequence, from)),
                    row_view(table, slot(to_sequence, to)));
   }
@@ -118,7 +117,7 @@ void KvCache::fork(std::int64_t parent, std::int64_t child) {
   copy(positions_, shape_.capacity, rows);
   copy(missing_, shape_.layers, shape_.layers);
   copy(cut_at_, 1, 1);
-  lengths_[static_cast<std::size_t>(child)] = rows;
+  nth(lengths_, child) = rows;
 }
 
 void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept,
@@ -128,7 +127,7 @@ void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept,
     expects(row > previous && row < length(sequence), "kept rows ascend and are cached");
     previous = row;
   }
-  expects(shared >= cut_at_[static_cast<std::size_t>(sequence)], "rows before a cut stay");
+  expects(shared >= nth(cut_at_, sequence), "rows before a cut stay");
   std::int64_t to = shared;
   for (const std::int64_t row : kept) {
     if (row != to) {
@@ -136,22 +135,21 @@ void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept,
         const std::int64_t less = missing(layer, sequence);
         copy_row(sequence, row - less, sequence, to - less, layer);
       }
-      positions_[static_cast<std::size_t>(slot(sequence, to))] =
-          positions_[static_cast<std::size_t>(slot(sequence, row))];
+      nth(positions_, slot(sequence, to)) = nth(positions_, slot(sequence, row));
     }
     ++to;
   }
-  lengths_[static_cast<std::size_t>(sequence)] = to;
+  nth(lengths_, sequence) = to;
 }
 
 void KvCache::slide(std::int64_t sequence, std::int64_t first, std::int64_t count) {
   const std::int64_t rows = length(sequence);
   expects(first >= 0 && count >= 0 && first + count <= rows, "the window slides over cached rows");
-  expects(cut_at_[static_cast<std::size_t>(sequence)] == 0, "rows before a cut stay");
+  expects(nth(cut_at_, sequence) == 0, "rows before a cut stay");
   const auto row = positions_.begin() + slot(sequence, 0);
   std::transform(row + first + count, row + rows, row + first,
                  [&](std::int64_t position) { return position - count; });
-  lengths_[static_cast<std::size_t>(sequence)] = rows - count;
+  nth(lengths_, sequence) = rows - count;
 }
 
 ConstTensorView KvCache::sequence_view(const Tensor& table, std::int64_t sequence) const {
@@ -162,19 +160,15 @@ ConstTensorView KvCache::sequence_view(const Tensor& table, std::int64_t sequenc
 }
 
 ConstTensorView KvCache::keys(std::int64_t layer, std::int64_t sequence) const {
-  return sequence_view(keys_[static_cast<std::size_t>(layer)], sequence);
+  return sequence_view(nth(keys_, layer), sequence);
 }
 
 ConstTensorView KvCache::values(std::int64_t layer, std::int64_t sequence) const {
-  return sequence_view(values_[static_cast<std::size_t>(layer)], sequence);
+  return sequence_view(nth(values_, layer), sequence);
 }
 
-TensorView KvCache::key_slots(std::int64_t layer) {
-  return keys_[static_cast<std::size_t>(layer)].view();
-}
+TensorView KvCache::key_slots(std::int64_t layer) { return nth(keys_, layer).view(); }
 
-TensorView KvCache::value_slots(std::int64_t layer) {
-  return values_[static_cast<std::size_t>(layer)].view();
-}
+TensorView KvCache::value_slots(std::int64_t layer) { return nth(values_, layer).view(); }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/shard_index.h"
 #include "engine/checkpoint/torch_file.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -102,7 +103,7 @@ struct Checkpoint::Impl {
   std::map<std::string, std::string> metadata;
 
   std::string file_name(int file) const {
-    return file < 0 ? label : files[static_cast<std::size_t>(file)].path().string();
+    return file < 0 ? label : nth(files, file).path().string();
   }
 
   // Maps one weight file and adds what it holds. A name that an earlier file already gave is an
@@ -136,7 +137,7 @@ struct Checkpoint::Impl {
   // could outgrow the file without bound; they may not.
   void add_stored(const MappedFile& file, const StoredTensor& stored, std::uint64_t& copied) {
     const std::byte* data = file.bytes().data() + stored.begin;
-    Origin origin{static_cast<int>(files.size()) - 1, stored.begin, stored.end - stored.begin};
+    Origin origin{narrow<int>(files.size()) - 1, stored.begin, stored.end - stored.begin};
     ConstTensorView view{stored.dtype, stored.shape, data, Device{}};
     if (!stored.strides.empty() || !is_aligned(data, stored.dtype)) {
       copied += view.bytes();
@@ -171,13 +172,13 @@ struct Checkpoint::Impl {
     for (std::int64_t n = stored.shape.elements(); n > 0; --n, to += size) {
       std::int64_t element = 0;
       for (int i = 0; i < rank; ++i) {
-        const auto axis = static_cast<std::size_t>(i);
+        const auto axis = to_size(i);
         element += index[axis] * stored.strides[axis];
       }
-      std::memcpy(to, data + static_cast<std::size_t>(element) * size, size);
+      std::memcpy(to, data + to_size(element) * size, size);
       for (int i = rank - 1; i >= 0; --i) {
-        if (++index[static_cast<std::size_t>(i)] < stored.shape[i]) break;
-        index[static_cast<std::size_t>(i)] = 0;
+        if (++nth(index, i) < stored.shape[i]) break;
+        nth(index, i) = 0;
       }
     }
     return out;
@@ -194,13 +195,13 @@ struct Checkpoint::Impl {
     std::vector<std::string> missing, surplus;
     for (const auto& [name, shard] : index.shard_of) {
       const auto found = origins.find(name);
-      if (found == origins.end() || found->second.file != static_cast<int>(shard)) {
+      if (found == origins.end() || found->second.file != narrow<int>(shard)) {
         missing.push_back(name + " (in " + index.shards[shard] + ")");
       }
     }
     for (const auto& [name, origin] : origins) {
       const auto found = index.shard_of.find(name);
-      if (found == index.shard_of.end() || origin.file != static_cast<int>(found->second)) {
+      if (found == index.shard_of.end() || origin.file != narrow<int>(found->second)) {
         surplus.push_back(name);
       }
     }
@@ -306,7 +307,7 @@ void Checkpoint::release(std::string_view name, std::size_t begin, std::size_t e
   if (found == impl_->origins.end() || found->second.file < 0) return;
   const Impl::Origin& origin = found->second;
   expects(begin <= end && end <= origin.length, "a range of the tensor");
-  impl_->files[static_cast<std::size_t>(origin.file)].release(origin.offset + begin, end - begin);
+  nth(impl_->files, origin.file).release(origin.offset + begin, end - begin);
 }
 
 }  // namespace tessera

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -16,8 +18,10 @@ constexpr std::int64_t kBlock = 4096;
 template <typename Bits>
 std::int64_t count_block(const Bits* values, Bits mask) {
   Bits count = 0;
-  for (std::int64_t i = 0; i < kBlock; ++i) count += (values[i] & mask) == mask ? 1 : 0;
-  return count;
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    count = static_cast<Bits>(count + ((values[i] & mask) == mask ? 1 : 0));
+  }
+  return to_index(count);
 }
 
 template <typename Bits>

@@ -6,6 +6,7 @@
 
 #include "engine/checkpoint/container.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -24,7 +25,7 @@ std::string_view pickle_kind_name(PickleKind kind) {
   constexpr std::array<std::string_view, 12> kNames = {
       "None",    "a bool", "an integer", "a number or bytes", "a string",  "a class or function",
       "a tuple", "a list", "a dict",     "a record",          "a storage", "a tensor"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return nth(kNames, kind);
 }
 
 PickledState PickleMachine::read() {
@@ -72,7 +73,7 @@ std::string_view PickleMachine::take(std::uint64_t count) {
 }
 
 std::uint64_t PickleMachine::take_le(int bytes) {
-  const std::string_view raw = take(static_cast<std::uint64_t>(bytes));
+  const std::string_view raw = take(narrow<std::uint64_t>(bytes));
   return read_le(std::as_bytes(std::span(raw)), 0, bytes);
 }
 
@@ -108,7 +109,7 @@ PickleValue PickleMachine::pop() {
 
 std::vector<PickleValue> PickleMachine::pop_to_mark() {
   if (marks_.empty()) refuse("E_PT_STACK", "a mark on the stack", "none");
-  const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+  const auto begin = stack_.begin() + to_index(marks_.back());
   std::vector<PickleValue> out(begin, stack_.end());
   stack_.erase(begin, stack_.end());
   marks_.pop_back();
@@ -121,7 +122,7 @@ PickleValue PickleMachine::make_sequence(PickleKind kind, std::vector<PickleValu
   }
   count_items(items.size());
   sequences_.push_back(std::move(items));
-  return {kind, static_cast<std::uint32_t>(sequences_.size() - 1), 0};
+  return {kind, narrow<std::uint32_t>(sequences_.size() - 1), 0};
 }
 
 void PickleMachine::count_items(std::size_t more) {
@@ -163,14 +164,14 @@ bool PickleMachine::step() {
   if (op == '.') return false;
   if (!scalar_op(op) && !text_op(op) && !container_op(op) && !memo_op(op) && !object_op(op)) {
     refuse("E_PT_OPCODE", "an opcode that torch.save writes",
-           "opcode " + std::to_string(static_cast<unsigned char>(op)));
+           "opcode " + std::to_string(byte_of(op)));
   }
   return true;
 }
 
 bool PickleMachine::scalar_op(char op) {
   const auto integer = [this](std::int64_t value) { push({PickleKind::kInt, 0, value}); };
-  switch (static_cast<unsigned char>(op)) {
+  switch (byte_of(op)) {
     case 0x80: {  // PROTO
       const std::uint64_t version = take_le(1);
       if (version < 2 || version > 5) {
@@ -199,10 +200,10 @@ bool PickleMachine::scalar_op(char op) {
       integer(static_cast<std::int32_t>(take_le(4)));
       return true;
     case 'K':
-      integer(static_cast<std::int64_t>(take_le(1)));
+      integer(to_index(take_le(1)));
       return true;
     case 'M':
-      integer(static_cast<std::int64_t>(take_le(2)));
+      integer(to_index(take_le(2)));
       return true;
     case 0x8a:
       long_integer();
@@ -224,7 +225,7 @@ void PickleMachine::long_integer() {
     push({PickleKind::kOpaque});
     return;
   }
-  std::uint64_t value = read_le(std::as_bytes(std::span(raw)), 0, static_cast<int>(bytes));
+  std::uint64_t value = read_le(std::as_bytes(std::span(raw)), 0, narrow<int>(bytes));
   const std::uint64_t unused_bits = 64 - 8 * bytes;
   if (bytes > 0 && unused_bits > 0 && ((value >> (8 * bytes - 1)) & 1) != 0) {
     value |= ~std::uint64_t{0} << (8 * bytes);
@@ -236,9 +237,9 @@ bool PickleMachine::text_op(char op) {
   const auto counted = [this](int length_bytes, PickleKind kind) {
     const std::uint64_t length = take_le(length_bytes);
     const std::string_view bytes = take(length);
-    push({kind, static_cast<std::uint32_t>(length), bytes.data() - pickle_.data()});
+    push({kind, narrow<std::uint32_t>(length), bytes.data() - pickle_.data()});
   };
-  switch (static_cast<unsigned char>(op)) {
+  switch (byte_of(op)) {
     case 'X':
       counted(4, PickleKind::kString);
       return true;  // BINUNICODE
@@ -274,7 +275,7 @@ bool PickleMachine::container_op(char op) {
     for (std::size_t i = count; i > 0; --i) values[i - 1] = pop();
     push(make_sequence(PickleKind::kTuple, std::move(values)));
   };
-  switch (static_cast<unsigned char>(op)) {
+  switch (byte_of(op)) {
     case '(':
       marks_.push_back(stack_.size());
       check_marks();
@@ -338,7 +339,7 @@ void PickleMachine::check_marks() const {
 }
 
 bool PickleMachine::memo_op(char op) {
-  switch (static_cast<unsigned char>(op)) {
+  switch (byte_of(op)) {
     case 'q':
       put(take_le(1));
       return true;
@@ -360,7 +361,7 @@ bool PickleMachine::memo_op(char op) {
 }
 
 bool PickleMachine::object_op(char op) {
-  switch (static_cast<unsigned char>(op)) {
+  switch (byte_of(op)) {
     case 'c': {  // GLOBAL
       const std::string_view module = take_line();
       mention(module, take_line());

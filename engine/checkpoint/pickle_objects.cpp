@@ -3,6 +3,7 @@
 #include "engine/checkpoint/container.h"
 #include "engine/checkpoint/pickle_machine.h"
 #include "engine/core/checked.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -25,7 +26,7 @@ void PickleMachine::mention(std::string_view module, std::string_view name) {
   }
   names_.push_back(entry);
   if (names_.size() > kMaxNames) refuse("E_PT_MEMORY", "fewer names", "too many");
-  push({PickleKind::kName, static_cast<std::uint32_t>(names_.size() - 1), 0});
+  push({PickleKind::kName, narrow<std::uint32_t>(names_.size() - 1), 0});
 }
 
 const PickleName& PickleMachine::name_of(const PickleValue& value) const {
@@ -98,8 +99,8 @@ PickleValue PickleMachine::persistent(const PickleValue& id) {
   if (storages_.size() >= 2 * kMaxTensors) {
     refuse("E_PT_COUNT", "at most " + std::to_string(2 * kMaxTensors) + " storages", "one more");
   }
-  storages_.push_back({type.dtype, key, static_cast<std::uint64_t>(size.number)});
-  return {PickleKind::kStorage, static_cast<std::uint32_t>(storages_.size() - 1), 0};
+  storages_.push_back({type.dtype, key, narrow<std::uint64_t>(size.number)});
+  return {PickleKind::kStorage, narrow<std::uint32_t>(storages_.size() - 1), 0};
 }
 
 PickleValue PickleMachine::rebuild_tensor(const PickleValue& arguments) {
@@ -114,7 +115,7 @@ PickleValue PickleMachine::rebuild_tensor(const PickleValue& arguments) {
                " strides, offset " + std::to_string(offset.number));
   }
   PickleTensorRecord tensor{.storage = storage.index,
-                            .offset = static_cast<std::uint64_t>(offset.number)};
+                            .offset = narrow<std::uint64_t>(offset.number)};
   std::array<std::int64_t, kMaxRank> extents{};
   for (std::size_t i = 0; i < size.size(); ++i) {
     if (size[i].kind != PickleKind::kInt || stride[i].kind != PickleKind::kInt ||
@@ -131,7 +132,7 @@ PickleValue PickleMachine::rebuild_tensor(const PickleValue& arguments) {
     refuse("E_PT_COUNT", "at most " + std::to_string(kMaxTensors) + " tensors", "one more");
   }
   tensors_.push_back(tensor);
-  return {PickleKind::kTensor, static_cast<std::uint32_t>(tensors_.size() - 1), 0};
+  return {PickleKind::kTensor, narrow<std::uint32_t>(tensors_.size() - 1), 0};
 }
 
 // Works out how far into its storage a tensor reaches and whether it is dense.
@@ -146,11 +147,11 @@ void PickleMachine::place_in_storage(PickleTensorRecord& tensor) const {
   if (*elements > 0) {
     for (int axis = tensor.shape.rank() - 1; axis >= 0 && reach; --axis) {
       const std::int64_t extent = tensor.shape[axis];
-      const std::int64_t stride = tensor.strides[static_cast<std::size_t>(axis)];
+      const std::int64_t stride = nth(tensor.strides, axis);
       tensor.dense = tensor.dense && (extent == 1 || stride == dense_stride);
       dense_stride *= extent;
       const auto step =
-          checked_mul(static_cast<std::uint64_t>(extent - 1), static_cast<std::uint64_t>(stride));
+          checked_mul(narrow<std::uint64_t>(extent - 1), narrow<std::uint64_t>(stride));
       reach = step ? checked_add(*reach, *step) : std::nullopt;
     }
     if (reach) reach = checked_add(*reach, 1);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/core/checked.h"
+#include "engine/core/index.h"
 #include "engine/core/json_scan.h"
 #include "engine/core/utf8.h"
 
@@ -197,7 +198,7 @@ class HeaderReader {
         refuse(file_, "E_ST_OVERFLOW", place(open, tensor.name), "a dimension below 2^63",
                std::to_string(*extent));
       }
-      extents.push_back(static_cast<std::int64_t>(*extent));
+      extents.push_back(to_index(*extent));
     }
     tensor.shape = Shape(extents);
   }
@@ -278,13 +279,12 @@ std::string_view find_header(std::span<const std::byte> bytes, const std::string
   std::string_view header(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
   if (header.front() != '{') {
     refuse(file, "E_ST_HEADER_START", "byte 8", "'{'",
-           "byte " + std::to_string(static_cast<unsigned char>(header.front())));
+           "byte " + std::to_string(byte_of(header.front())));
   }
   const std::size_t last = header.find_last_not_of(' ');
   if (header[last] != '}') {
     refuse(file, "E_ST_HEADER_PAD", "byte " + std::to_string(kLengthBytes + last),
-           "'}' and then only spaces",
-           "byte " + std::to_string(static_cast<unsigned char>(header[last])));
+           "'}' and then only spaces", "byte " + std::to_string(byte_of(header[last])));
   }
   return header.substr(0, last + 1);
 }
@@ -310,7 +310,7 @@ std::string tensor_place(std::string_view name) {
 std::uint64_t read_le(std::span<const std::byte> data, std::uint64_t at, int bytes) {
   std::uint64_t value = 0;
   for (int i = bytes - 1; i >= 0; --i) {
-    value = (value << 8) | std::to_integer<std::uint64_t>(data[at + static_cast<unsigned>(i)]);
+    value = (value << 8) | std::to_integer<std::uint64_t>(data[at + narrow<unsigned>(i)]);
   }
   return value;
 }

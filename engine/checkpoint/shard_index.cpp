@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/checkpoint/container.h"
+#include "engine/core/index.h"
 #include "engine/core/json_scan.h"
 
 namespace tessera {
@@ -85,7 +86,7 @@ class IndexReader {
       scanner_.fail("E_IDX_SHARDS", token.offset,
                     "at most " + std::to_string(kMaxShards) + " files", "one more");
     }
-    const auto number = static_cast<std::uint32_t>(out_.shards.size());
+    const auto number = narrow<std::uint32_t>(out_.shards.size());
     out_.shards.push_back(name);
     numbers_.emplace(std::move(name), number);
     return numbers_.at(out_.shards.back());

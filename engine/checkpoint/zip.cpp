@@ -11,6 +11,7 @@
 
 #include "engine/checkpoint/container.h"
 #include "engine/core/checked.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -129,13 +130,13 @@ class ZipReader {
              "the end of the central directory");
     }
     const std::string name = read_name(at + kCentralSize, name_size);
-    const auto flags = static_cast<unsigned>(get(at + 8, 2));
+    const auto flags = narrow<unsigned>(get(at + 8, 2));
     if ((flags & ~(kFlagDescriptor | kFlagUtf8)) != 0) {
       refuse("E_ZIP_FLAGS", at, "an entry that is not encrypted or patched",
              "flags " + std::to_string(flags), name);
     }
     const std::uint64_t method = get(at + 10, 2);
-    ZipEntry entry{.crc32 = static_cast<std::uint32_t>(get(at + 16, 4)), .stored = method == 0};
+    ZipEntry entry{.crc32 = narrow<std::uint32_t>(get(at + 16, 4)), .stored = method == 0};
     std::uint64_t unpacked = get(at + 24, 4), local = get(at + 42, 4);
     entry.size = get(at + 20, 4);
     widen(at + kCentralSize + name_size, extra_size, {&unpacked, &entry.size, &local}, name);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "engine/core/fixed_math.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -18,7 +19,7 @@ constexpr Real chance_of(Real mass, Real q) {
 // True with probability min(1, chance / of) over `uniform`; never when chance is 0.
 template <typename Real>
 constexpr bool passes(double uniform, Real chance, Real of) {
-  return uniform * static_cast<double>(of) < static_cast<double>(chance);
+  return uniform * to_double(of) < to_double(chance);
 }
 
 // What a residual leaves of p where `taken` is accounted for.
@@ -32,7 +33,7 @@ constexpr Real left_of(Real p, Real taken) {
 // share where `stands` of them stand with the one under test.
 template <typename Real>
 constexpr Real excess_left(double budget, std::size_t stands, std::size_t total, double spent) {
-  const double share = static_cast<double>(stands) / static_cast<double>(total);
+  const double share = to_double(stands) / to_double(total);
   const double left = budget * share - spent;
   return static_cast<Real>(left > 0 ? left : 0.0);
 }
@@ -86,8 +87,7 @@ struct KSeqSearch {
   std::uint32_t count;
   int steps = 0;
 
-  constexpr explicit KSeqSearch(std::uint32_t of)
-      : low(1.0), high(static_cast<double>(of)), count(of) {}
+  constexpr explicit KSeqSearch(std::uint32_t of) : low(1.0), high(to_double(of)), count(of) {}
   constexpr bool open() const { return steps < 40 && low < high; }
   constexpr double middle() const { return (low + high) / 2; }
   constexpr void halve(double b) {
@@ -103,7 +103,7 @@ struct KSeqSearch {
 
 // What of a code's vector and another's coordinate adds to their squared distance.
 constexpr double distance_term(float a, float b) {
-  const double gap = static_cast<double>(a) - static_cast<double>(b);
+  const double gap = double{a} - double{b};
   return gap * gap;
 }
 

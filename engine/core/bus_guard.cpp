@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -66,7 +68,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 
 void install_handler() {
   static const bool installed = [] {
-    g_page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    g_page = narrow<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     struct sigaction action {};
     action.sa_sigaction = on_bus_error;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -87,14 +89,14 @@ BusGuard::BusGuard(std::span<const std::byte> mapping) {
     slot.hit = false;
     slot.end = begin + (mapping.size() + g_page - 1) / g_page * g_page;
     slot.begin = begin;
-    slot_ = static_cast<int>(i);
+    slot_ = narrow<int>(i);
     return;
   }
 }
 
 BusGuard::~BusGuard() {
   if (slot_ < 0) return;
-  Slot& slot = g_slots[static_cast<std::size_t>(slot_)];
+  Slot& slot = nth(g_slots, slot_);
   slot.begin = 0;
   slot.taken = false;
 }
@@ -106,6 +108,6 @@ BusGuard& BusGuard::operator=(BusGuard&& other) noexcept {
   return *this;
 }
 
-bool BusGuard::hit() const { return slot_ >= 0 && g_slots[static_cast<std::size_t>(slot_)].hit; }
+bool BusGuard::hit() const { return slot_ >= 0 && nth(g_slots, slot_).hit; }
 
 }  // namespace tessera

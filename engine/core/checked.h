@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 inline std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
@@ -26,7 +28,7 @@ inline std::optional<std::uint64_t> checked_product(std::span<const std::int64_t
   std::uint64_t out = 1;
   for (std::int64_t extent : extents) {
     if (extent < 0) return std::nullopt;
-    const auto next = checked_mul(out, static_cast<std::uint64_t>(extent));
+    const auto next = checked_mul(out, narrow<std::uint64_t>(extent));
     if (!next) return std::nullopt;
     out = *next;
   }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "engine/core/fixed_math.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -50,31 +51,31 @@ constexpr double mass_unit() {
 }
 template <typename Real>
 constexpr std::uint64_t mass_of(Real weight) {
-  return static_cast<std::uint64_t>(static_cast<double>(weight) * mass_unit<Real>() + 0.5);
+  return static_cast<std::uint64_t>(to_double(weight) * mass_unit<Real>() + 0.5);
 }
 // The least whole mass that reaches a share of all, 0 < share < 1.
 template <typename Real>
 constexpr std::uint64_t mass_bound(double share) {
   const double exact = share * mass_unit<Real>();
   const auto floor = static_cast<std::uint64_t>(exact);
-  return static_cast<double>(floor) < exact ? floor + 1 : floor;
+  return to_double(floor) < exact ? floor + 1 : floor;
 }
 
 // Whether an id is likely enough next to the likeliest.
 template <typename Real>
 constexpr bool reaches_min_p(Real logit, Real largest, double min_p) {
-  return fixed_exp(static_cast<double>(logit - largest)) >= min_p;
+  return fixed_exp(to_double(logit - largest)) >= min_p;
 }
 
 // -log of a weight; far away for none.
 template <typename Real>
 constexpr double surprise_of(Real weight) {
-  return weight > 0 ? -fixed_log(static_cast<double>(weight)) : 1e30;
+  return weight > 0 ? -fixed_log(to_double(weight)) : 1e30;
 }
 // What an id adds to the entropy.
 template <typename Real>
 constexpr double entropy_term(Real weight) {
-  return weight > 0 ? static_cast<double>(weight) * surprise_of(weight) : 0;
+  return weight > 0 ? to_double(weight) * surprise_of(weight) : 0;
 }
 // How far an id is from typical.
 template <typename Real>
@@ -86,7 +87,7 @@ constexpr Real typical_gap(Real weight, double entropy) {
 // log p of a token that stands; far below where rounding left it nothing.
 template <typename Real>
 constexpr double log_of_probability(Real p) {
-  return p > 0 ? fixed_log(static_cast<double>(p)) : -708.0;
+  return p > 0 ? fixed_log(to_double(p)) : -708.0;
 }
 // Whether an id comes before a token in descending order of probability, equal ones by id.
 template <typename Real>

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 using namespace io_layer;
@@ -28,7 +30,7 @@ void DraftFile::fail(const char* step, std::uint64_t needed) {
 }
 
 void DraftFile::write(std::uint64_t offset, std::span<const std::byte> data) {
-  if (offset != at_ && ::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
+  if (offset != at_ && ::lseek(file_.get(), narrow<off_t>(offset), SEEK_SET) < 0) {
     fail("seek");
   }
   if (!write_all(file_.get(), data)) fail("write", data.size());

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 enum class DType : std::uint8_t { kF32, kBF16, kF16, kF64, kI8, kU8, kI16, kI32, kI64, kBool };
@@ -43,23 +45,23 @@ constexpr std::string_view dtype_name(DType dtype) {
 }
 
 constexpr float bf16_to_float(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
 }
 
 // Round to nearest, ties to even; NaN stays NaN.
 constexpr std::uint16_t float_to_bf16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return low_bits<std::uint16_t>((bits >> 16) | 0x40u);
+  return low_bits<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 constexpr float f16_to_float(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
+  const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1fu;
   const std::uint32_t mantissa = half & 0x3ffu;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
   if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  const float tiny = static_cast<float>(mantissa) * (1.0f / 16777216.0f);
+  const float tiny = to_float(mantissa) * (1.0f / 16777216.0f);
   return sign != 0 ? -tiny : tiny;
 }
 

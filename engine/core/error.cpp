@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -31,7 +32,7 @@ std::string escape_for_terminal(std::string_view text, std::size_t max_bytes) {
     const Utf8Char c = decode_utf8(text, at);
     std::string piece;
     if (!c.valid) {
-      append_hex(piece, "\\x%02x", static_cast<unsigned char>(text[at]));
+      append_hex(piece, "\\x%02x", byte_of(text[at]));
     } else if (is_bidi_or_control(c.code)) {
       append_hex(piece, "\\u{%04x}", static_cast<unsigned>(c.code));
     } else {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <span>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -35,7 +36,7 @@ std::size_t read_fully(int fd, char* data, std::size_t size, const fs::path& pat
     const ssize_t got = layer_read(fd, data + done, size - done);
     if (got < 0) fail_read(path, kind, at + done);
     if (got == 0) break;
-    done += static_cast<std::size_t>(got);
+    done += to_size(got);
   }
   return done;
 }
@@ -46,7 +47,7 @@ InputFile::InputFile(const fs::path& path, ErrorKind kind)
     : path_(path),
       kind_(kind),
       file_(open_regular(path, kind, info_)),
-      size_(static_cast<std::uint64_t>(info_.st_size)) {}
+      size_(narrow<std::uint64_t>(info_.st_size)) {}
 
 std::size_t InputFile::read(char* data, std::size_t size) {
   const std::size_t got = read_fully(file_.get(), data, size, path_, kind_, at_);
@@ -56,7 +57,7 @@ std::size_t InputFile::read(char* data, std::size_t size) {
 
 void InputFile::seek(std::uint64_t offset) {
   expects(offset <= size_, "a place in the file");
-  if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
+  if (::lseek(file_.get(), narrow<off_t>(offset), SEEK_SET) < 0) {
     fail_read(path_, kind_, offset);
   }
   at_ = offset;
@@ -85,7 +86,7 @@ AppendFile::AppendFile(const fs::path& path, Lock lock)
     errno = S_ISDIR(info.st_mode) ? EISDIR : ENODEV;
     fail("open");
   }
-  size_ = static_cast<std::uint64_t>(info.st_size);
+  size_ = narrow<std::uint64_t>(info.st_size);
   if (lock == Lock::kExclusive && ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     throw Error({.kind = ErrorKind::kStorage,
                  .code = "E_IO_LOCKED",
@@ -158,7 +159,7 @@ FileType file_type(const fs::path& path) {
 std::string read_file_no_link(const fs::path& path, std::size_t max_bytes) {
   struct stat info {};
   const FileHandle file = open_regular(path, ErrorKind::kGeneral, info, O_NOFOLLOW);
-  const auto size = static_cast<std::uint64_t>(info.st_size);
+  const auto size = narrow<std::uint64_t>(info.st_size);
   if (size > max_bytes) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_IO_SIZE",
@@ -166,7 +167,7 @@ std::string read_file_no_link(const fs::path& path, std::size_t max_bytes) {
                  .expected = "at most " + std::to_string(max_bytes) + " bytes",
                  .found = std::to_string(size)});
   }
-  std::string text(static_cast<std::size_t>(size), '\0');
+  std::string text(size, '\0');
   text.resize(read_fully(file.get(), text.data(), text.size(), path, ErrorKind::kGeneral, 0));
   return text;
 }

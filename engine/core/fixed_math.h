@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace fixed_math_detail {
@@ -40,7 +42,7 @@ constexpr double fixed_log(double x) {
   series = series * z + 1.0 / 3.0;
   // 2 s = f - s f, which keeps the low bits that the division lost.
   const double tail = s * (2.0 * z * series - f);
-  const double exponent = static_cast<double>(k);
+  const double exponent = to_double(k);
   return exponent * kLn2High + (f + (tail + exponent * kLn2Low));
 }
 

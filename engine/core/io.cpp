@@ -19,6 +19,7 @@
 #include <memory>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/io_layer.h"
 #include "engine/core/publish.h"
 
@@ -72,7 +73,7 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   struct stat info {};
   const FileHandle file = open_regular(path, ErrorKind::kModel, info);
   inode_ = info.st_ino;
-  size_ = static_cast<std::uint64_t>(info.st_size);
+  size_ = narrow<std::uint64_t>(info.st_size);
   mtime_ns_ = mtime_ns(info);
   if (size_ == 0) return;
   void* memory = nullptr;
@@ -101,13 +102,13 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
 bool MappedFile::changed_on_disk() const {
   struct stat info {};
   if (guard_.hit() || layer_stat(path_, info) != 0) return true;
-  return info.st_ino != inode_ || static_cast<std::uint64_t>(info.st_size) != size_ ||
+  return info.st_ino != inode_ || narrow<std::uint64_t>(info.st_size) != size_ ||
          mtime_ns(info) != mtime_ns_;
 }
 
 void MappedFile::release(std::size_t offset, std::size_t length) const {
   expects(offset <= bytes_.size() && length <= bytes_.size() - offset, "range lies in the file");
-  static const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  static const std::size_t page = to_size(::sysconf(_SC_PAGESIZE));
   // Only whole pages inside the range: the ones at its ends may hold a neighbour's bytes.
   const std::size_t begin = (offset + page - 1) / page * page;
   const std::size_t end = (offset + length) / page * page;
@@ -125,8 +126,8 @@ std::string read_file(const fs::path& path, std::size_t max_bytes, ErrorKind kin
                  .expected = "at most " + std::to_string(max_bytes) + " bytes",
                  .found = std::to_string(size)});
   };
-  if (static_cast<std::uint64_t>(info.st_size) > max_bytes) {
-    refuse_size(static_cast<std::uint64_t>(info.st_size));
+  if (narrow<std::uint64_t>(info.st_size) > max_bytes) {
+    refuse_size(narrow<std::uint64_t>(info.st_size));
   }
   std::string text;
   while (true) {
@@ -143,7 +144,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes, ErrorKind kin
                    .expected = "readable bytes",
                    .found = errno_text(errno)});
     }
-    text.resize(before + static_cast<std::size_t>(got));
+    text.resize(before + to_size(got));
     if (text.size() > max_bytes) refuse_size(text.size());
     if (got == 0) return text;
   }
@@ -295,7 +296,7 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
 double monotonic_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  return to_double(now.tv_sec) + to_double(now.tv_nsec) * 1e-9;
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "engine/core/index.h"
 
 namespace tessera::io_layer {
 
@@ -57,13 +58,11 @@ ssize_t layer_write(int fd, const std::byte* data, std::size_t size) {
           return ::write(fd, data, cut ? std::max<std::size_t>(size / 2, 1) : size);
         });
       },
-      [](IoChange& change, ssize_t written) {
-        change.data = change.data.first(static_cast<std::size_t>(written));
-      });
+      [](IoChange& change, ssize_t written) { change.data = change.data.first(to_size(written)); });
 }
 
 int layer_truncate(int fd, std::uint64_t size) {
-  const auto length = static_cast<off_t>(size);
+  const auto length = narrow<off_t>(size);
   return watched(
       {.op = IoOp::kWrite, .fd = fd, .cut_to = length},
       [&] { return through_layer(IoOp::kWrite, [&](bool) { return ::ftruncate(fd, length); }); },
@@ -131,7 +130,7 @@ bool write_all(int fd, std::span<const std::byte> data) {
       errno = ENOSPC;
       return false;
     }
-    data = data.subspan(static_cast<std::size_t>(written));
+    data = data.subspan(to_size(written));
   }
   return true;
 }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -201,7 +202,7 @@ JsonToken JsonScanner::string(JsonKind kind) {
   decoded_.clear();
   while (true) {
     if (at_ >= text_.size()) fail("E_JSON", start, "a closing '\"'", "the end of the text");
-    const unsigned char c = static_cast<unsigned char>(text_[at_]);
+    const unsigned char c = byte_of(text_[at_]);
     if (c == '"') break;
     if (c < 0x20) {
       fail("E_JSON", at_, "control characters in strings as escapes",
@@ -231,9 +232,9 @@ std::uint32_t JsonScanner::hex4() {
   for (int i = 0; i < 4; ++i, ++at_) {
     const char c = at_ < text_.size() ? text_[at_] : '\0';
     if (is_digit(c)) {
-      value = value * 16 + static_cast<std::uint32_t>(c - '0');
+      value = value * 16 + narrow<std::uint32_t>(c - '0');
     } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
-      value = value * 16 + static_cast<std::uint32_t>((c | 0x20) - 'a' + 10);
+      value = value * 16 + narrow<std::uint32_t>((c | 0x20) - 'a' + 10);
     } else {
       fail("E_JSON", at_, "four hexadecimal digits", here());
     }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 
 namespace tessera {
@@ -46,7 +47,7 @@ class JsonScanner {
   JsonToken next();
   // Steps over the value whose first token was `first`.
   void skip(const JsonToken& first);
-  int depth() const { return static_cast<int>(stack_.size()); }
+  int depth() const { return narrow<int>(stack_.size()); }
   // "byte 17"
   std::string place(std::size_t offset) const;
 

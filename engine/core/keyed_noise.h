@@ -7,13 +7,12 @@
 #include <cstdint>
 
 #include "engine/core/fixed_math.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 // In (0, 1): the bits and the half between.
-constexpr double uniform_of(std::uint32_t bits) {
-  return (static_cast<double>(bits) + 0.5) * 0x1p-32;
-}
+constexpr double uniform_of(std::uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
 // Gumbel(0, 1) noise; grows with the bits. -3.2 < value < kLargestGumbel.
 inline constexpr double kLargestGumbel = 22.9;
@@ -26,7 +25,7 @@ inline constexpr std::size_t kGumbelSteps = 92;
 constexpr std::array<std::uint32_t, kGumbelSteps> fewest_gumbel_bits() {
   std::array<std::uint32_t, kGumbelSteps> out{};
   for (std::size_t k = 0; k < out.size(); ++k) {
-    const double step = static_cast<double>(k) / 4 - 1e-9;
+    const double step = to_double(k) / 4 - 1e-9;
     const double edge = 0x1p32 * fixed_exp(-fixed_exp(-step)) - 2;
     out[k] = edge > 0 ? static_cast<std::uint32_t>(edge) : 0;
   }
@@ -44,7 +43,7 @@ constexpr double clock_of(std::uint32_t bits, double weight) {
 // Whether a clock of these bits rings after the best one for sure; `latest` is the best one's time
 // times the weight. -log(u) >= 1 - u tells without a logarithm.
 constexpr bool rings_late(std::uint32_t bits, double latest) {
-  return (0x1p32 - 0.5 - static_cast<double>(bits)) * 0x1p-32 > latest;
+  return (0x1p32 - 0.5 - bits) * 0x1p-32 > latest;
 }
 // Whether no bits at all could ring in time.
 constexpr bool never_rings(double latest) { return !(latest >= 0x1p-33); }

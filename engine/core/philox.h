@@ -8,6 +8,8 @@
 #include <cstdint>
 #if defined(__SSE2__)
 #include <emmintrin.h>
+
+#include "engine/core/index.h"
 #endif
 
 namespace tessera {
@@ -18,10 +20,10 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * counter[0];
     const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(product0)};
+    counter = {low_bits<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+               low_bits<std::uint32_t>(product1),
+               low_bits<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+               low_bits<std::uint32_t>(product0)};
     key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
   }
   return counter;
@@ -48,9 +50,7 @@ struct Pair {
   __m128i c0, c1, c2, c3;
 };
 
-inline __m128i both(std::uint32_t value) {
-  return _mm_set1_epi64x(static_cast<long long>(value));
-}
+inline __m128i both(std::uint32_t value) { return _mm_set1_epi64x(value); }
 
 inline Pair round_of(const Pair& c, __m128i key0, __m128i key1) {
   const __m128i product0 = _mm_mul_epu32(c.c0, both(0xD2511F53u));
@@ -112,15 +112,15 @@ enum class Purpose : std::uint32_t {
 // A 64-bit key from (seed, item), well mixed, so that neighbouring seeds are unrelated.
 constexpr std::array<std::uint32_t, 2> philox_key(std::uint64_t seed, std::uint64_t item) {
   const PhiloxBlock mixed =
-      philox4x32({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
-                  static_cast<std::uint32_t>(item), static_cast<std::uint32_t>(item >> 32)},
+      philox4x32({low_bits<std::uint32_t>(seed), low_bits<std::uint32_t>(seed >> 32),
+                  low_bits<std::uint32_t>(item), low_bits<std::uint32_t>(item >> 32)},
                  {0x54657373u, 0x65726131u});
   return {mixed[0], mixed[1]};
 }
 
 // Uniform in the open interval (0, 1): never 0, never 1. 23 random bits and the half between.
 constexpr float uniform_open(std::uint32_t bits) {
-  return (static_cast<float>(bits >> 9) + 0.5f) * (1.0f / 8388608.0f);
+  return (to_float(bits >> 9) + 0.5f) * (1.0f / 8388608.0f);
 }
 
 }  // namespace tessera

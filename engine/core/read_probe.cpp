@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -40,9 +42,9 @@ void ReadProbe::one_pass(std::vector<double>& rates) {
         for (int i = 0; i < 8; ++i) sum[i] = _mm_add_epi64(sum[i], _mm_load_si128(word + i));
       }
       for (int i = 1; i < 8; ++i) sum[0] = _mm_add_epi64(sum[0], sum[i]);
-      total.fetch_add(static_cast<std::uint64_t>(_mm_cvtsi128_si64(sum[0])));
+      total.fetch_add(low_bits<std::uint64_t>(_mm_cvtsi128_si64(sum[0])));
     });
-    rates.push_back(static_cast<double>(kProbePiece) / (now() - begin_time) * 1e-9);
+    rates.push_back(to_double(kProbePiece) / (now() - begin_time) * 1e-9);
     sum_ += total.load();
   }
 }

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -78,7 +80,7 @@ std::optional<SettingValue> parse_setting(const Setting& row, std::string_view t
     case SettingKind::kInteger: {
       std::int64_t value = 0;
       const auto [rest, status] = std::from_chars(text.data(), end, value);
-      const auto number = static_cast<double>(value);
+      const auto number = to_double(value);
       if (status != std::errc{} || rest != end || !in_range(row, number)) return std::nullopt;
       return SettingValue{number};
     }
@@ -236,8 +238,8 @@ SettingValue read_setting(const JsonReader& reader, const Setting& row) {
   const double low = row.zero_is_off ? 0 : row.low;
   SettingValue out;
   if (row.kind == SettingKind::kInteger) {
-    out.number = static_cast<double>(
-        reader.integer(key, static_cast<std::int64_t>(low), static_cast<std::int64_t>(row.high)));
+    out.number = to_double(
+        reader.integer(key, truncate<std::int64_t>(low), truncate<std::int64_t>(row.high)));
   } else {
     out.number = reader.number(key, low, row.high);
   }

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 
 namespace tessera {
@@ -48,7 +49,7 @@ class Doors {
   constexpr bool has(Door door) const { return (bits_ & static_cast<std::uint16_t>(door)) != 0; }
   friend constexpr Doors operator|(Doors a, Doors b) {
     Doors out;
-    out.bits_ = static_cast<std::uint16_t>(a.bits_ | b.bits_);
+    out.bits_ = narrow<std::uint16_t>(a.bits_ | b.bits_);
     return out;
   }
 
@@ -135,9 +136,7 @@ class SettingValues {
   // What was given, else the row's own value.
   SettingValue get(const Setting& row) const;
   double number(const Setting& row) const { return get(row).number; }
-  std::int64_t integer(const Setting& row) const {
-    return static_cast<std::int64_t>(get(row).number);
-  }
+  std::int64_t integer(const Setting& row) const { return truncate<std::int64_t>(get(row).number); }
   std::string text(const Setting& row) const { return get(row).text; }
 
   void set(const Setting& row, SettingValue value);

@@ -11,6 +11,7 @@
 
 #include "engine/core/dtype.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -25,19 +26,17 @@ class Shape {
     expects(extents.size() <= kMaxRank, "rank at most 8");
     for (const std::int64_t extent : extents) {
       expects(extent >= 0, "extents are not negative");
-      extents_[static_cast<std::size_t>(rank_++)] = extent;
+      nth(extents_, rank_++) = extent;
     }
   }
   int rank() const { return rank_; }
-  std::int64_t operator[](int axis) const { return extents_[static_cast<std::size_t>(axis)]; }
+  std::int64_t operator[](int axis) const { return nth(extents_, axis); }
   std::int64_t elements() const {
     std::int64_t product = 1;
     for (int i = 0; i < rank_; ++i) product *= (*this)[i];
     return product;
   }
-  std::span<const std::int64_t> extents() const {
-    return {extents_.data(), static_cast<std::size_t>(rank_)};
-  }
+  std::span<const std::int64_t> extents() const { return {extents_.data(), to_size(rank_)}; }
   bool operator==(const Shape&) const = default;
   std::string to_string() const;  // "[2, 3]"
 
@@ -61,9 +60,7 @@ struct ConstTensorView {
   Device device;
 
   bool empty() const { return data == nullptr; }
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
-  }
+  std::size_t bytes() const { return to_size(shape.elements()) * dtype_size(dtype); }
   template <typename T>
   const T* as() const {
     expects(sizeof(T) == dtype_size(dtype), "element size matches the view");
@@ -84,9 +81,7 @@ struct TensorView {
 
   operator ConstTensorView() const { return {dtype, shape, data, device}; }
   bool empty() const { return data == nullptr; }
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
-  }
+  std::size_t bytes() const { return to_size(shape.elements()) * dtype_size(dtype); }
   template <typename T>
   T* as() const {
     expects(sizeof(T) == dtype_size(dtype), "element size matches the view");
@@ -146,8 +141,7 @@ class Arena {
   TensorView take(DType dtype, Shape shape);
   template <typename T>
   std::span<T> take_host(std::int64_t count) {
-    return {static_cast<T*>(host_at(advance(static_cast<std::size_t>(count) * sizeof(T)))),
-            static_cast<std::size_t>(count)};
+    return {static_cast<T*>(host_at(advance(to_size(count) * sizeof(T)))), to_size(count)};
   }
   void reset() { used_ = 0; }
   std::size_t used() const { return used_; }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -26,9 +27,7 @@ constexpr std::uint32_t kClosed = 0xffffffffu;  // a chunk number past every job
 constexpr std::uint64_t make_ticket(std::uint32_t job, std::uint32_t chunk) {
   return std::uint64_t{job} << 32 | chunk;
 }
-constexpr std::uint32_t chunk_of(std::uint64_t ticket) {
-  return static_cast<std::uint32_t>(ticket);
-}
+constexpr std::uint32_t chunk_of(std::uint64_t ticket) { return low_bits<std::uint32_t>(ticket); }
 }  // namespace
 
 struct ThreadPool::State {
@@ -64,7 +63,7 @@ struct ThreadPool::State {
       const std::int64_t step = grain.load(std::memory_order_acquire);
       const Body* run = body.load(std::memory_order_acquire);
       if (!ticket.compare_exchange_strong(mine, mine + 1, std::memory_order_acq_rel)) continue;
-      const std::int64_t begin = static_cast<std::int64_t>(chunk) * step;
+      const std::int64_t begin = chunk * step;
       try {
         (*run)(begin, std::min(begin + step, all), worker);
       } catch (...) {
@@ -93,7 +92,7 @@ struct ThreadPool::State {
     const std::int64_t pieces = (all + step - 1) / step;
     expects(pieces < kClosed, "a job has fewer than 2^32 - 1 chunks");
     ticket.store(make_ticket(++job, kClosed));
-    chunks.store(static_cast<std::uint32_t>(pieces), std::memory_order_release);
+    chunks.store(narrow<std::uint32_t>(pieces), std::memory_order_release);
     count.store(all, std::memory_order_release);
     grain.store(step, std::memory_order_release);
     body.store(&run_body, std::memory_order_release);
@@ -116,7 +115,7 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = narrow<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (threads <= 0) threads = cores;
   if (threads > cores) state_->spins = 0;  // a spinning thread would hold a working one up
   try {
@@ -137,7 +136,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : state_->workers) worker.join();
 }
 
-int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+int ThreadPool::threads() const { return narrow<int>(state_->workers.size()) + 1; }
 
 void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain,
                               FunctionRef<void(std::int64_t, std::int64_t, int)> body) {

@@ -1,11 +1,12 @@
 // UTF-8 decoding by the table of well-formed byte sequences (Unicode 15, table 3-7).
 #include "engine/core/utf8.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 Utf8Char decode_utf8(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
+    return at + i < text.size() ? byte_of(text[at + i]) : 0u;
   };
   const auto tail = [&](std::size_t i) { return (byte(i) & 0xc0u) == 0x80u; };
   const unsigned lead = byte(0);

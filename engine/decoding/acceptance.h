@@ -16,6 +16,7 @@
 
 #include "engine/backend/row_verifier.h"
 #include "engine/core/acceptance_math.h"
+#include "engine/core/index.h"
 #include "engine/decoding/draft_window.h"
 #include "engine/sampling/randomness.h"
 
@@ -85,7 +86,7 @@ Decision<Real> verify_forced(std::int32_t draft, std::int32_t forced) {
 // min(1, p(x) / q(x)).
 template <typename Real>
 Real strict_chance(const DraftTest<Real>& test) {
-  const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+  const Real p = nth(test.target.probs, test.token);
   return chance_of(p, test.draft.prob(test.token));
 }
 
@@ -98,13 +99,13 @@ std::int32_t draw_residual(const TargetRow<Real>& target, const Draw& draw, Take
   const std::span<Real> weights = scratch.first(ids.size());
   bool any = false;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const Real p = target.probs[static_cast<std::size_t>(ids[i])];
+    const Real p = nth(target.probs, ids[i]);
     weights[i] = left_of(p, q_a(ids[i]));
     any = any || weights[i] > 0;
   }
   if (!any) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      weights[i] = target.probs[static_cast<std::size_t>(ids[i])];
+      weights[i] = nth(target.probs, ids[i]);
     }
   }
   return random.weighted(draw, ids, std::span<const Real>(weights));
@@ -115,7 +116,7 @@ std::int32_t draw_residual(const TargetRow<Real>& target, const Draw& draw, Take
 template <typename Real, typename Random>
 Decision<Real> verify_by_ratio(const DraftTest<Real>& test, Real chance_mass, Random& random,
                                std::span<Real> scratch) {
-  const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+  const Real p = nth(test.target.probs, test.token);
   const Real q = test.draft.prob(test.token);
   Decision<Real> out;
   out.strict = strict_chance(test);

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/token_sequence.h"
 #include "engine/model/pass_model.h"
 
@@ -19,23 +20,21 @@ class BlockSequence final : public TokenSequence<Real, Random> {
  public:
   BlockSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar,
                 const BlockReading& reading, Random random, std::size_t item)
-      : Base(dist, grammar, random, item),
-        reading_(reading),
-        row_numbers_(static_cast<std::size_t>(reading.block)) {
+      : Base(dist, grammar, random, item), reading_(reading), row_numbers_(to_size(reading.block)) {
     std::iota(row_numbers_.begin(), row_numbers_.end(), 0);
     meters_.start(total_, row_numbers_.size());
   }
 
   // Whatever is fed, a row gives a token.
-  std::size_t rows() const override { return static_cast<std::size_t>(reading_.step(standing())); }
+  std::size_t rows() const override { return to_size(reading_.step(standing())); }
   // What the last pass brought, in one line.
   std::size_t line(std::size_t, PassLine& out) const override {
     const std::int64_t fed = standing() - brought_;
-    out.position = out.shared = static_cast<std::size_t>(reading_.rows_of(fed));
+    out.position = out.shared = to_size(reading_.rows_of(fed));
     out.seen.clear();
-    out.tokens.assign(tokens_.end() - static_cast<std::ptrdiff_t>(brought_), tokens_.end());
+    out.tokens.assign(tokens_.end() - brought_, tokens_.end());
     for (std::int64_t i = 1; i <= reading_.fillers(standing()); ++i) {
-      out.tokens.push_back(reading_.begin_id + static_cast<std::int32_t>(i));
+      out.tokens.push_back(reading_.begin_id + narrow<std::int32_t>(i));
     }
     return out.tokens.size();
   }
@@ -53,7 +52,7 @@ class BlockSequence final : public TokenSequence<Real, Random> {
     item.position = this->position();
     item.apart = 1;
     for (std::size_t j = 0; j < this->rows(); ++j) {
-      rows.push_back({.place = static_cast<std::int32_t>(j)});
+      rows.push_back({.place = narrow<std::int32_t>(j)});
     }
   }
 
@@ -64,7 +63,7 @@ class BlockSequence final : public TokenSequence<Real, Random> {
     for (std::size_t j = 0; j < usable; ++j) {
       this->commit(rows.draw(j, tokens_.size()), nullptr);
     }
-    brought_ = static_cast<std::int64_t>(usable);
+    brought_ = to_index(usable);
     this->count_pass(usable);
   }
 
@@ -72,7 +71,7 @@ class BlockSequence final : public TokenSequence<Real, Random> {
   using Base = TokenSequence<Real, Random>;
   using Base::item_, Base::meters_, Base::random_, Base::tokens_, Base::total_;
 
-  std::int64_t standing() const { return static_cast<std::int64_t>(tokens_.size()); }
+  std::int64_t standing() const { return std::ssize(tokens_); }
 
   BlockReading reading_;
   std::vector<std::int32_t> row_numbers_;  // 0, 1, ...

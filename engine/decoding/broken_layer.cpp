@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/sampling/dist.h"
 
 namespace tessera {
@@ -13,7 +14,7 @@ bool sound(Backend& backend, ConstTensorView rows) {
   Tensor host = Tensor::host(DType::kF32, rows.shape);
   backend.download(rows, host.view());
   backend.synchronize();
-  return !first_unsound({host.f32(), static_cast<std::size_t>(rows.shape.elements())});
+  return !first_unsound({host.f32(), to_size(rows.shape.elements())});
 }
 
 }  // namespace
@@ -21,7 +22,7 @@ bool sound(Backend& backend, ConstTensorView rows) {
 std::string broken_layer(ModelPass& pass, FunctionRef<void()> add_rows) {
   const PassModel& model = pass.model();
   Backend& backend = model.backend();
-  const auto layers = static_cast<std::size_t>(model.sizes().layers);
+  const auto layers = to_size(model.sizes().layers);
   std::size_t first = layers + 1;  // tap of the first broken number: what enters a layer, then all
   for (pass.begin(), add_rows(); pass.rows() > 0; pass.begin(), add_rows()) {
     std::vector<Tensor> entering;

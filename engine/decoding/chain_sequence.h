@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/redraft_policy.h"
 #include "engine/decoding/token_sequence.h"
 
@@ -45,7 +46,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   }
 
   static std::size_t buffer_bytes(std::size_t vocabulary, std::size_t window, bool dists) {
-    return DistributionPipeline<Real>::buffer_bytes(static_cast<std::int64_t>(vocabulary)) +
+    return DistributionPipeline<Real>::buffer_bytes(to_index(vocabulary)) +
            (dists ? window + 1 : 2) * vocabulary * sizeof(Real);
   }
 
@@ -90,7 +91,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     }
     const std::size_t right = depth - (accepted ? 0 : 1);
     kept_ = this->first_pass() ? 0 : 1 + right;
-    this->count_tests(static_cast<std::int64_t>(depth), static_cast<std::int64_t>(right));
+    this->count_tests(to_index(depth), to_index(right));
     if (this->done()) {
       drafts_.clear();
     } else if (accepted) {
@@ -107,10 +108,10 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     item.position = this->position();
     item.budget = std::max(0.0, parts_.tv_budget);
     item.spent = meters_.excess;
-    item.total = static_cast<std::int64_t>(total_);
+    item.total = to_index(total_);
     const std::size_t count = this->rows();
     for (std::size_t depth = 0; depth < count; ++depth) {
-      VerifiedRow row{.place = static_cast<std::int32_t>(depth)};
+      VerifiedRow row{.place = narrow<std::int32_t>(depth)};
       const std::optional<std::int32_t> forced = this->grammar().forced(tokens_.size() + depth);
       if (forced) row.forced = *forced;
       if (depth + 1 < count) {
@@ -174,8 +175,8 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     if (forced) return verify_forced<Real>(token, *forced);
     const DraftDistribution<Real> draft = drafts_.dist(depth);
     return parts_.rule->accept(
-        {row, draft, token, this->position(), static_cast<std::uint32_t>(depth), excess_left()},
-        random_, this->scratch_);
+        {row, draft, token, this->position(), narrow<std::uint32_t>(depth), excess_left()}, random_,
+        this->scratch_);
   }
 
   // The last row has no draft after it.
@@ -184,9 +185,9 @@ class ChainSequence final : public TokenSequence<Real, Random> {
     const bool with_probs = drafts_.keeps_dists() || parts_.redraft_policy->needs_probs();
     const TargetRow<Real> row = this->process(position, raw, j, with_probs);
     const DraftDistribution<Real> old = is_last ? DraftDistribution<Real>{} : drafts_.dist(j);
-    const std::int32_t token =
-        parts_.redraft_policy->redraft(row, is_last ? nullptr : &old, is_last ? -1 : drafts_.token(j),
-                             static_cast<std::uint32_t>(position), random_, this->scratch_);
+    const std::int32_t token = parts_.redraft_policy->redraft(
+        row, is_last ? nullptr : &old, is_last ? -1 : drafts_.token(j),
+        narrow<std::uint32_t>(position), random_, this->scratch_);
     return {token, row.probs};
   }
 

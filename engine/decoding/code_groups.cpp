@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -22,25 +23,23 @@ struct Means {
     return sum;
   }
   void set(std::int64_t mean, std::span<const float> code) {
-    std::copy(code.begin(), code.end(),
-              vectors.begin() + static_cast<std::ptrdiff_t>(mean * width));
+    std::copy(code.begin(), code.end(), vectors.begin() + (mean * width));
   }
 };
 
 // Each further mean is the code farthest from all means so far, the lowest one on a tie.
 Means first_means(const CodeNeighbours& codes, std::int64_t count) {
   Means means{count, codes.width(), {}};
-  means.vectors.resize(static_cast<std::size_t>(count * means.width));
-  std::vector<double> gap(static_cast<std::size_t>(codes.codes()),
-                          std::numeric_limits<double>::infinity());
+  means.vectors.resize(to_size(count * means.width));
+  std::vector<double> gap(to_size(codes.codes()), std::numeric_limits<double>::infinity());
   std::int32_t next = 0;
   for (std::int64_t mean = 0; mean < count; ++mean) {
     means.set(mean, codes.vector(next));
     for (std::int32_t code = 0; code < codes.codes(); ++code) {
-      double& own = gap[static_cast<std::size_t>(code)];
+      double& own = nth(gap, code);
       own = std::min(own, means.distance(mean, codes.vector(code)));
     }
-    next = static_cast<std::int32_t>(std::max_element(gap.begin(), gap.end()) - gap.begin());
+    next = narrow<std::int32_t>(std::max_element(gap.begin(), gap.end()) - gap.begin());
   }
   return means;
 }
@@ -57,7 +56,7 @@ bool assign(const CodeNeighbours& codes, const Means& means, std::vector<std::in
       least = distance;
       best = mean;
     }
-    std::int32_t& own = group_of[static_cast<std::size_t>(code)];
+    std::int32_t& own = nth(group_of, code);
     changed = changed || own != best;
     own = best;
   }
@@ -68,16 +67,16 @@ bool assign(const CodeNeighbours& codes, const Means& means, std::vector<std::in
 void move_means(const CodeNeighbours& codes, const std::vector<std::int32_t>& group_of,
                 Means& means) {
   std::vector<double> sums(means.vectors.size());
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(means.count));
+  std::vector<std::int64_t> counts(to_size(means.count));
   for (std::int32_t code = 0; code < codes.codes(); ++code) {
-    const auto group = static_cast<std::size_t>(group_of[static_cast<std::size_t>(code)]);
+    const auto group = to_size(nth(group_of, code));
     const std::span<const float> vector = codes.vector(code);
     for (std::size_t d = 0; d < vector.size(); ++d) sums[group * vector.size() + d] += vector[d];
     ++counts[group];
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const std::int64_t count = counts[i / static_cast<std::size_t>(means.width)];
-    if (count > 0) means.vectors[i] = sums[i] / static_cast<double>(count);
+    const std::int64_t count = counts[i / to_size(means.width)];
+    if (count > 0) means.vectors[i] = sums[i] / to_double(count);
   }
 }
 
@@ -86,18 +85,18 @@ void move_means(const CodeNeighbours& codes, const std::vector<std::int32_t>& gr
 CodeGroups::CodeGroups(const CodeNeighbours& codes, std::int64_t size) {
   expects(size >= 1, "groups have codes");
   const std::int64_t count = (codes.codes() + size - 1) / size;
-  group_of_.assign(static_cast<std::size_t>(codes.codes()), -1);
+  group_of_.assign(to_size(codes.codes()), -1);
   Means means = first_means(codes, count);
   for (int round = 0; round < kMaxRounds && assign(codes, means, group_of_); ++round) {
     move_means(codes, group_of_, means);
   }
-  first_.assign(static_cast<std::size_t>(count) + 1, 0);
-  for (const std::int32_t group : group_of_) ++first_[static_cast<std::size_t>(group) + 1];
+  first_.assign(to_size(count) + 1, 0);
+  for (const std::int32_t group : group_of_) ++first_[to_size(group) + 1];
   for (std::size_t group = 1; group < first_.size(); ++group) first_[group] += first_[group - 1];
   members_.resize(group_of_.size());
   std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
   for (std::size_t code = 0; code < group_of_.size(); ++code) {
-    members_[next[static_cast<std::size_t>(group_of_[code])]++] = static_cast<std::int32_t>(code);
+    members_[nth(next, group_of_[code])++] = narrow<std::int32_t>(code);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/code_neighbours.h"
 
 namespace tessera {
@@ -15,15 +16,13 @@ class CodeGroups {
   // ceil(codes / size) groups, `size` codes in the mean; size >= 1.
   CodeGroups(const CodeNeighbours& codes, std::int64_t size);
 
-  std::int64_t groups() const { return static_cast<std::int64_t>(first_.size()) - 1; }
-  std::int32_t group_of(std::int32_t code) const {
-    return group_of_[static_cast<std::size_t>(code)];
-  }
+  std::int64_t groups() const { return std::ssize(first_) - 1; }
+  std::int32_t group_of(std::int32_t code) const { return nth(group_of_, code); }
   // The codes of a code's group, itself included, ascending.
   std::span<const std::int32_t> members(std::int32_t code) const {
-    const auto group = static_cast<std::size_t>(group_of(code));
-    const auto begin = static_cast<std::size_t>(first_[group]);
-    return std::span(members_).subspan(begin, static_cast<std::size_t>(first_[group + 1]) - begin);
+    const auto group = to_size(group_of(code));
+    const auto begin = to_size(first_[group]);
+    return std::span(members_).subspan(begin, to_size(first_[group + 1]) - begin);
   }
   // The whole tables: group of a code, codes group by group, where each group begins among them.
   std::span<const std::int32_t> of_codes() const { return group_of_; }

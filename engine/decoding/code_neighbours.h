@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 class CodeNeighbours {
@@ -19,7 +21,7 @@ class CodeNeighbours {
   std::int64_t most() const { return most_; }
   // [width] of unit length.
   std::span<const float> vector(std::int32_t code) const {
-    return {vectors_.data() + code * width_, static_cast<std::size_t>(width_)};
+    return {vectors_.data() + code * width_, to_size(width_)};
   }
   // Of all codes, [codes, width], and the nearest of all codes, [codes, most].
   std::span<const float> vectors() const { return vectors_; }

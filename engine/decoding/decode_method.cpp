@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/decoding/method_parts.h"
 
@@ -202,8 +203,8 @@ void check_rows(const DecodeMethod& method, const DecodeAids& aids) {
 
 void check_range(const DecodeMethod& method, const Setting& row, const VocabularyGrammar& grammar) {
   std::optional<double> high;
-  if (row.limit == ModelLimit::kCodes) high = static_cast<double>(grammar.codes);
-  if (row.limit == ModelLimit::kRowTokens) high = static_cast<double>(grammar.stride());
+  if (row.limit == ModelLimit::kCodes) high = to_double(grammar.codes);
+  if (row.limit == ModelLimit::kRowTokens) high = to_double(grammar.stride());
   const SettingValue value = method.settings.get(row);
   if (row.is_text() || in_range(row, value.number, high)) return;
   refuse("E_DECODE_RANGE", flag(row), range_text(row, high), plain_number(value.number));
@@ -315,7 +316,7 @@ DecodeMethod decode_method(std::string_view name) {
   out.window = row.window;
   out.adaptive = row.adaptive;
   out.tree = row.tree;
-  out.set(setting::kRowLead, static_cast<double>(row.row_lead));
+  out.set(setting::kRowLead, to_double(row.row_lead));
   return out;
 }
 
@@ -341,7 +342,7 @@ DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int
   if (!method.speculative()) method.window = 1;
   if (method.row_lead() > 0) {
     const auto lines = RowSequence<float, KeyedRandom>::max_rows(aids.grammar);
-    method.window = static_cast<std::int64_t>(lines);
+    method.window = to_index(lines);
   }
   // The window that comes with a name fits itself to the image; one that was asked for does not.
   const auto* named = find_row(kMethods, method.name);
@@ -417,8 +418,8 @@ void add_code_tables(DecodeAids& aids, const DecodeMethod& method,
                      std::span<const float> codebook) {
   const PartNeeds needs = needs_of(method, aids.grammar);
   if (!needs.neighbours) return;
-  aids.neighbours = std::make_shared<CodeNeighbours>(
-      codebook, static_cast<std::int64_t>(aids.grammar.codes), needs.nearest);
+  aids.neighbours =
+      std::make_shared<CodeNeighbours>(codebook, to_index(aids.grammar.codes), needs.nearest);
   if (needs.group_size > 0) {
     aids.groups = std::make_shared<CodeGroups>(*aids.neighbours, needs.group_size);
   }
@@ -431,7 +432,7 @@ std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::
       bytes += part->bytes(method.settings, aids, streams);
     }
   }
-  return static_cast<std::size_t>(bytes);
+  return to_size(bytes);
 }
 
 std::vector<const Setting*> settings_of(const DecodeMethod& method) {

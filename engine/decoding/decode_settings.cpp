@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/decoding/trees/tree_growth.h"
 
 namespace tessera {
@@ -151,7 +152,7 @@ DecodeMethod read_method(const JsonReader& reader) {
     if (named.adaptive) method.window = named.window;
   }
   if (!method.adaptive) {
-    method.window = static_cast<std::int64_t>(read_setting(reader, setting::kWindow).number);
+    method.window = truncate<std::int64_t>(read_setting(reader, setting::kWindow).number);
   }
   const auto read = [&](const Setting& row) {
     const auto [place, key] = record_place(row);

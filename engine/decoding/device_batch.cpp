@@ -1,4 +1,5 @@
 #include "engine/decoding/device_batch.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -30,8 +31,8 @@ VerifiedItem verified_item(const DistributionSettings& dist, const KeyedRandom& 
 
 VerifiedRow verified_row(const DistributionSettings& dist, std::int32_t item, std::int64_t cond,
                      std::int64_t uncond) {
-  VerifiedRow row{.item = item, .cond = static_cast<std::int32_t>(cond)};
-  if (dist.guided()) row.uncond = static_cast<std::int32_t>(uncond);
+  VerifiedRow row{.item = item, .cond = narrow<std::int32_t>(cond)};
+  if (dist.guided()) row.uncond = narrow<std::int32_t>(uncond);
   return row;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "engine/decoding/trees/device_tree.h"
 
 namespace tessera {
@@ -34,7 +35,7 @@ class RecordVerdicts final : public Verdicts<float> {
   }
   Redraft<float> redraft(std::size_t row, std::size_t) override {
     const RowRecord& record = records_[row];
-    return {record.redraft, {}, first_ + static_cast<std::int32_t>(row), record.next};
+    return {record.redraft, {}, first_ + narrow<std::int32_t>(row), record.next};
   }
 
  private:
@@ -70,21 +71,21 @@ DeviceVerifier::DeviceVerifier(const LoopParts& parts, std::unique_ptr<RowVerifi
                                const VerifyLimits& limits, std::int64_t window)
     : parts_(parts),
       verifier_(std::move(verifier)),
-      width_(static_cast<std::size_t>(limits.width)),
-      window_(static_cast<std::size_t>(window)),
-      slots_(static_cast<std::size_t>(limits.items)) {
+      width_(to_size(limits.width)),
+      window_(to_size(window)),
+      slots_(to_size(limits.items)) {
   batch_.items.reserve(slots_.size());
-  batch_.rows.reserve(static_cast<std::size_t>(limits.rows));
+  batch_.rows.reserve(to_size(limits.rows));
   streams_.reserve(slots_.size());
-  draws_.reserve(static_cast<std::size_t>(limits.rows));
+  draws_.reserve(to_size(limits.rows));
   first_draws_.reserve(slots_.size() + 1);
   if (parts.drafter != nullptr) columns_ = parts.drafter->needs().kept_dists;
   for (Slot& slot : slots_) {
     slot.kept_dists.reserve(std::min(columns_, window_));
     slot.awaited.reserve(window_);
   }
-  if (limits.remembered > 0) kept_dists_.reserve(static_cast<std::size_t>(limits.rows));
-  if (width_ > 0) batch_.nodes.reserve(static_cast<std::size_t>(limits.rows));
+  if (limits.remembered > 0) kept_dists_.reserve(to_size(limits.rows));
+  if (width_ > 0) batch_.nodes.reserve(to_size(limits.rows));
 }
 
 std::unique_ptr<DeviceVerifier> DeviceVerifier::make(Backend& backend, const LoopParts& parts,
@@ -99,20 +100,20 @@ std::unique_ptr<DeviceVerifier> DeviceVerifier::make(Backend& backend, const Loo
   const DraftSignals needs = parts.drafter != nullptr ? parts.drafter->needs() : DraftSignals{};
   std::int64_t kept = 0;  // distributions an item
   if (needs.rows && guest == nullptr && parts.shape() == PassShape::kLine) {
-    kept = static_cast<std::int64_t>(needs.kept_dists);
+    kept = to_index(needs.kept_dists);
   }
   if ((by_model || needs.rows) && guest == nullptr && kept == 0) return nullptr;
   VerifyMethod method;
   if (!describe(parts, method)) return nullptr;
-  if (grammar.codes > static_cast<std::size_t>(kMaxVerifiedCodes)) return nullptr;
+  if (grammar.codes > to_size(kMaxVerifiedCodes)) return nullptr;
   method.dists = window > 1 && parts.needs_dists() && !by_model;
   method.likeliest = needs.likeliest;
   method.budget = !tree && parts.tv_budget > 0;
-  const VerifyLimits limits{.codes = static_cast<std::int64_t>(grammar.codes),
-                           .rows = items * window,
-                           .items = items,
-                           .width = tree ? parts.tree.settings.width : 0,
-                           .remembered = items * kept};
+  const VerifyLimits limits{.codes = to_index(grammar.codes),
+                            .rows = items * window,
+                            .items = items,
+                            .width = tree ? parts.tree.settings.width : 0,
+                            .remembered = items * kept};
   std::unique_ptr<RowVerifier> verifier = maker->make(method, limits);
   if (verifier == nullptr) return nullptr;
   std::unique_ptr<DeviceVerifier> out(new DeviceVerifier(parts, std::move(verifier), limits, window));
@@ -155,7 +156,7 @@ void DeviceVerifier::ask_for_drafts(LoopSequence& sequence) {
   for (std::size_t i = 0; drafts != nullptr && i < drafts->size(); ++i) {
     if (drafts->awaited(i) < 0) continue;
     draws_.push_back({.key = sequence.random().key(),
-                      .position = sequence.position() + static_cast<std::uint32_t>(i),
+                      .position = sequence.position() + narrow<std::uint32_t>(i),
                       .dist_row = drafts->awaited(i)});
     awaited.push_back(i);
   }
@@ -204,20 +205,20 @@ void DeviceVerifier::begin() {
 void DeviceVerifier::add(const StreamRows& rows) {
   LoopSequence& sequence = *rows.sequence;
   sequence.begin_pass();
-  const auto number = static_cast<std::int32_t>(batch_.items.size());
-  const auto first = static_cast<std::int32_t>(batch_.rows.size());
+  const auto number = narrow<std::int32_t>(batch_.items.size());
+  const auto first = narrow<std::int32_t>(batch_.rows.size());
   slots_[sequence.slot()].first = first;
   VerifiedItem item =
-      verified_item(sequence.dist(), sequence.random(), first, static_cast<std::int32_t>(rows.rows));
+      verified_item(sequence.dist(), sequence.random(), first, narrow<std::int32_t>(rows.rows));
   sequence.describe(item, batch_.rows, batch_.nodes);
   batch_.items.push_back(item);
   for (std::size_t j = 0; j < rows.rows; ++j) {
-    VerifiedRow& row = batch_.rows[static_cast<std::size_t>(first) + j];
-    const std::int64_t cond = rows.first + static_cast<std::int64_t>(j);
+    VerifiedRow& row = batch_.rows[to_size(first) + j];
+    const std::int64_t cond = rows.first + to_index(j);
     row.item = number;
-    row.cond = static_cast<std::int32_t>(cond);
+    row.cond = narrow<std::int32_t>(cond);
     if (!sequence.dist().guided()) continue;
-    row.uncond = static_cast<std::int32_t>(cond + static_cast<std::int64_t>(rows.rows));
+    row.uncond = narrow<std::int32_t>(cond + to_index(rows.rows));
   }
   if (sequence.processes()) {
     add_edits_of(sequence, static_cast<std::size_t>(first), item.position);
@@ -251,7 +252,7 @@ void DeviceVerifier::read(ConstTensorView logits) {
 std::optional<BrokenLogit> DeviceVerifier::settle(std::size_t number) {
   LoopSequence& sequence = *streams_[number];
   const std::span<const RowRecord> records = rows(number);
-  const auto sound = static_cast<std::size_t>(item_records_[number].sound);
+  const auto sound = to_size(item_records_[number].sound);
   const bool broken = sound == 0 || (sound < records.size() && !sequence.bears_broken_rows());
   if (broken) {
     const RowRecord& record = records[sound];
@@ -273,8 +274,8 @@ void DeviceVerifier::note_dists(const LoopSequence& sequence, std::size_t before
   for (std::size_t place = before; place < sequence.tokens().size(); ++place) {
     if (grammar.forced(place)) continue;
     const KeptDistribution dist{
-        slot.first + static_cast<std::int32_t>(place - before),
-        static_cast<std::int32_t>(sequence.slot() * columns_ + grammar.column(place))};
+        slot.first + narrow<std::int32_t>(place - before),
+        narrow<std::int32_t>(sequence.slot() * columns_ + grammar.column(place))};
     const auto same = std::find_if(slot.kept_dists.begin(), slot.kept_dists.end(),
                                    [&](const KeptDistribution& other) { return other.to == dist.to; });
     if (same != slot.kept_dists.end()) {
@@ -287,8 +288,7 @@ void DeviceVerifier::note_dists(const LoopSequence& sequence, std::size_t before
 
 std::span<const RowRecord> DeviceVerifier::rows(std::size_t number) const {
   const VerifiedItem& item = batch_.items[number];
-  return row_records_.subspan(static_cast<std::size_t>(item.first),
-                              static_cast<std::size_t>(item.rows));
+  return row_records_.subspan(to_size(item.first), to_size(item.rows));
 }
 
 }  // namespace tessera

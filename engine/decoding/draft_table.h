@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 struct DraftTable {
@@ -15,11 +17,10 @@ struct DraftTable {
 
   // A neighbour that is not there is -1; one of them is.
   std::int32_t draft(std::int32_t left_code, std::int32_t above_code) const {
-    if (left_code < 0) return above[static_cast<std::size_t>(above_code)];
-    const auto row = static_cast<std::size_t>(left_code);
+    if (left_code < 0) return nth(above, above_code);
+    const auto row = to_size(left_code);
     if (above_code >= 0) {
-      const std::int16_t both =
-          left_above[row * static_cast<std::size_t>(codes) + static_cast<std::size_t>(above_code)];
+      const std::int16_t both = left_above[row * to_size(codes) + to_size(above_code)];
       if (both >= 0) return both;
     }
     return left[row];

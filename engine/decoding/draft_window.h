@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/sampling/grammar.h"
 
 namespace tessera {
@@ -33,7 +34,7 @@ struct DraftDistribution {
   std::int32_t guest = -1;  // kDense on a device: the row at which a draft model's verify keeps it
 
   Real prob(std::int32_t id) const {
-    if (kind == DistributionKind::kDense) return dense[static_cast<std::size_t>(id)];
+    if (kind == DistributionKind::kDense) return nth(dense, id);
     if (kind == DistributionKind::kUniform) return id < codes ? uniform : Real{0};
     return id == token ? Real{1} : Real{0};
   }
@@ -84,7 +85,7 @@ class DraftWindow {
 
   DraftDistribution<Real> dist(std::size_t i) const {
     return {kinds_[i], tokens_[i], keeps_dists() ? row(i) : std::span<const Real>(),
-            Real{1} / static_cast<Real>(codes_), static_cast<std::int32_t>(codes_)};
+            Real{1} / static_cast<Real>(codes_), narrow<std::int32_t>(codes_)};
   }
 
   void append_point(std::int32_t token) { set(grow(), token, DistributionKind::kPoint, {}); }
@@ -152,8 +153,7 @@ class DraftWindow {
     kinds_[i] = kind == DistributionKind::kDense && !keeps_dists() ? DistributionKind::kPoint : kind;
     if (kind != DistributionKind::kDense || !keeps_dists()) return;
     expects(probs.size() == vocabulary_, "a distribution has one probability an id");
-    std::copy(probs.begin(), probs.end(),
-              dense_.begin() + static_cast<std::ptrdiff_t>(i * vocabulary_));
+    std::copy(probs.begin(), probs.end(), dense_.begin() + to_index(i * vocabulary_));
   }
 
   std::size_t codes_, vocabulary_;

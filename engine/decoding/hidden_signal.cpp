@@ -1,4 +1,5 @@
 #include "engine/decoding/hidden_signal.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -8,8 +9,8 @@ void HiddenSignal::ask(LoopDrafter* drafter, ModelPass& pass, std::int64_t rows)
   if (drafter != nullptr) layers_ = drafter->needs().hidden_layers;
   pass.keep_hidden(layers_);
   if (!wanted()) return;
-  rows_.reserve(static_cast<std::size_t>(rows));
-  positions_.reserve(static_cast<std::size_t>(rows));
+  rows_.reserve(to_size(rows));
+  positions_.reserve(to_size(rows));
   states_.reserve(layers_.size());
 }
 

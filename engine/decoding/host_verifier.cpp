@@ -1,10 +1,11 @@
 #include "engine/decoding/host_verifier.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 HostVerifier::HostVerifier(const LoopParts& parts, std::int64_t items, std::int64_t window)
-    : parts_(parts), window_(static_cast<std::size_t>(window)) {
-  streams_.reserve(static_cast<std::size_t>(items));
+    : parts_(parts), window_(to_size(window)) {
+  streams_.reserve(to_size(items));
 }
 
 std::unique_ptr<LoopSequence> HostVerifier::make_sequence(const DistributionSettings& dist,
@@ -25,8 +26,8 @@ std::optional<BrokenLogit> HostVerifier::settle(std::size_t number) {
   const StreamRows& stream = streams_[number];
   const bool guided = stream.sequence->dist().guided();
   const auto raw = [&](std::size_t row) {
-    const auto cond = stream.first + static_cast<std::int64_t>(row);
-    const auto uncond = cond + static_cast<std::int64_t>(stream.rows);
+    const auto cond = stream.first + to_index(row);
+    const auto uncond = cond + to_index(stream.rows);
     return RawRow<float>{pass_->logits(cond, space_),
                          guided ? pass_->logits(uncond, space_) : std::span<const float>()};
   };
@@ -38,7 +39,7 @@ std::optional<BrokenLogit> HostVerifier::settle(std::size_t number) {
     if (sound > 0 && stream.sequence->bears_broken_rows()) break;
     const std::span<const float> branch = bad_cond ? row.cond : row.uncond;
     const std::int64_t id = *first_unsound(branch);
-    return BrokenLogit{sound, id, branch[static_cast<std::size_t>(id)]};
+    return BrokenLogit{sound, id, nth(branch, id)};
   }
   stream.sequence->verify(raw, sound);
   return std::nullopt;

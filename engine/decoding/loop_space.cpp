@@ -1,11 +1,12 @@
 #include "engine/decoding/loop_space.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 LoopSpace::LoopSpace(std::size_t number, const VocabularyGrammar& grammar,
                      const StreamLimits& limits)
     : number_(number), grammar_(grammar) {
-  const auto slots = static_cast<std::size_t>(limits.items);
+  const auto slots = to_size(limits.items);
   jobs_.reserve(slots);
   tree_jobs_.reserve(slots);
   drafted_.reserve(slots);
@@ -17,7 +18,7 @@ void LoopSpace::use(Backend& backend, const LoopParts& parts, const StreamLimits
   parts_ = parts;
   verifier_.reset();  // before the new one: both together may not fit
   verifier_ = make_verifier(backend, parts, grammar_, limits.items, limits.window);
-  const auto slots = static_cast<std::size_t>(limits.items);
+  const auto slots = to_size(limits.items);
   if (parts.drafter != nullptr) parts.drafter->start(slots);
   if (parts.tree.source != nullptr) parts.tree.source->start(slots);
 }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <numeric>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -30,7 +32,7 @@ TokenFigures DecodeMeters::count_token(const RowFigures& figures, double uniform
   entropy -= mean;
   surprise += log_of_probability(figures.probability) - mean;
   variance += variance_of_row > 0 ? variance_of_row : 0;
-  transforms.push_back(static_cast<float>(figures.above + uniform * figures.probability));
+  transforms.push_back(to_float(figures.above + uniform * figures.probability));
   return {figures.probability, -mean};
 }
 
@@ -40,12 +42,12 @@ void DecodeMeters::count_pass(std::size_t committed) {
 }
 
 double DecodeMeters::tokens_per_pass() const {
-  return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0;
+  return passes > 0 ? to_double(tokens) / to_double(passes) : 0;
 }
 
 double DecodeMeters::acceptance() const {
   const auto sum = [](const std::vector<std::int64_t>& values) {
-    return static_cast<double>(std::accumulate(values.begin(), values.end(), std::int64_t{0}));
+    return to_double(std::accumulate(values.begin(), values.end(), std::int64_t{0}));
   };
   const double all = sum(tested);
   return all > 0 ? sum(accepted) / all : 0;
@@ -53,20 +55,17 @@ double DecodeMeters::acceptance() const {
 
 double DecodeMeters::z_score() const { return variance > 0 ? surprise / std::sqrt(variance) : 0; }
 
-double DecodeMeters::mean_entropy() const {
-  return tokens > 0 ? entropy / static_cast<double>(tokens) : 0;
-}
+double DecodeMeters::mean_entropy() const { return tokens > 0 ? entropy / to_double(tokens) : 0; }
 
 double DecodeMeters::pit_statistic() const {
   if (transforms.empty()) return 0;
   std::vector<float> sorted = transforms;
   std::sort(sorted.begin(), sorted.end());
-  const auto count = static_cast<double>(sorted.size());
+  const auto count = to_double(sorted.size());
   double distance = 0;
   for (std::size_t i = 0; i < sorted.size(); ++i) {
-    const double value = static_cast<double>(sorted[i]);
-    distance = std::max({distance, value - static_cast<double>(i) / count,
-                         static_cast<double>(i + 1) / count - value});
+    const double value = sorted[i];
+    distance = std::max({distance, value - to_double(i) / count, to_double(i + 1) / count - value});
   }
   return std::sqrt(count) * distance;
 }

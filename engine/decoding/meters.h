@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/core/dist_math.h"
+#include "engine/core/index.h"
 #include "engine/core/row_tree.h"
 #include "engine/decoding/acceptance.h"
 
@@ -73,34 +74,34 @@ template <typename Real>
 RowFigures figures_of(const TargetRow<Real>& row, std::int32_t token) {
   const std::span<const std::int32_t> ids = row.logits.support;
   const std::span<const Real> logits = row.logits.logits;
-  const Real own = row.probs[static_cast<std::size_t>(token)];
+  const Real own = nth(row.probs, token);
   const auto at =
       static_cast<std::size_t>(std::lower_bound(ids.begin(), ids.end(), token) - ids.begin());
   expects(at < ids.size() && ids[at] == token, "a token that stands is allowed by its row");
   // log p of an id is its logit less this.
-  const double total = static_cast<double>(logits[at]) - log_of_probability(own);
+  const double total = to_double(logits[at]) - log_of_probability(own);
   const auto end = static_cast<std::size_t>(ids.back()) + 1;
   RowSum above(end), mean(end), spread(end);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto id = static_cast<std::size_t>(ids[i]);
     const Real p = row.probs[id];
     if (!(p > 0)) continue;
-    if (comes_before(p, ids[i], own, token)) above.add(id, static_cast<double>(p));
-    const double log_p = static_cast<double>(logits[i]) - total;
-    const double share = static_cast<double>(p) * log_p;
+    if (comes_before(p, ids[i], own, token)) above.add(id, to_double(p));
+    const double log_p = to_double(logits[i]) - total;
+    const double share = to_double(p) * log_p;
     mean.add(id, share);
     spread.add(id, share * log_p);
   }
-  return {static_cast<double>(own), above.total(), mean.total(), spread.total()};
+  return {to_double(own), above.total(), mean.total(), spread.total()};
 }
 
 template <typename Real>
 void DecodeMeters::count_test(std::size_t depth, const Decision<Real>& decision) {
   ++tested[depth];
   accepted[depth] += decision.accepted ? 1 : 0;
-  strict_chance += static_cast<double>(decision.strict);
+  strict_chance += to_double(decision.strict);
   if (decision.chance > decision.strict) {
-    excess += static_cast<double>(decision.chance - decision.strict);
+    excess += to_double(decision.chance - decision.strict);
   }
 }
 

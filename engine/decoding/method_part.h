@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "engine/core/index.h"
 #include "engine/core/setting.h"
 #include "engine/decoding/code_groups.h"
 #include "engine/decoding/code_neighbours.h"
@@ -70,7 +71,7 @@ struct MethodPart {
 // Of a table of neighbours.
 inline std::int64_t neighbour_bytes(const PartNeeds& needs, const DecodeAids& aids) {
   constexpr std::int64_t kCodeWidth = 16;  // of code vectors, generously
-  return 4 * static_cast<std::int64_t>(aids.grammar.codes) * (kCodeWidth + needs.nearest);
+  return 4 * to_index(aids.grammar.codes) * (kCodeWidth + needs.nearest);
 }
 
 }  // namespace tessera

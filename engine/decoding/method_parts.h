@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "engine/core/index.h"
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/drafters/named_drafters.h"
 #include "engine/decoding/drafters/neighbour_dist_drafter.h"
@@ -147,7 +148,7 @@ class OwnedParts {
       tree_ = method.get<TreeSettings>();
       tree_.by_value = tree->by_value && free;
     }
-    row_lead_ = static_cast<std::size_t>(method.row_lead());
+    row_lead_ = to_size(method.row_lead());
     tv_budget_ = method.tv_budget();
   }
   // The drafter of a method that asks for a draft model; `source` is the same one as trees ask it.

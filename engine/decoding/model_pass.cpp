@@ -4,6 +4,7 @@
 #include <atomic>
 #include <numeric>
 
+#include "engine/core/index.h"
 #include "engine/model/transformer.h"
 
 namespace tessera {
@@ -14,7 +15,7 @@ namespace {
 // may see next to those in order.
 std::size_t max_seen(const ModelPass::Limits& limits) {
   const std::int64_t next_to = limits.branch_rows * limits.branch_seen * limits.sequences;
-  return static_cast<std::size_t>(ModelPass::max_rows(limits) + next_to);
+  return to_size(ModelPass::max_rows(limits) + next_to);
 }
 
 // Recorded passes keep their host arrays; one with more of them is busy enough without.
@@ -48,7 +49,7 @@ KvCacheShape cache_shape(const ModelConfig& model, const Backend& backend,
 
 // FNV-1a over words.
 std::uint64_t mixed_in(std::uint64_t key, std::int64_t word) {
-  return (key ^ static_cast<std::uint64_t>(word)) * 0x100000001b3u;
+  return (key ^ low_bits<std::uint64_t>(word)) * 0x100000001b3u;
 }
 
 std::uint64_t next_number() {
@@ -86,16 +87,16 @@ ModelPass::ModelPass(const PassModel& model, const Limits& limits)
     backend.reserve_scratch(backend.attention_scratch_bytes(std::min(most, backend.rows_at_once()),
                                                             config.heads, config.head_dim));
   }
-  sequences_.resize(static_cast<std::size_t>(most));
-  positions_.resize(static_cast<std::size_t>(most));
-  places_.resize(static_cast<std::size_t>(most));
-  identity_.resize(static_cast<std::size_t>(most));
+  sequences_.resize(to_size(most));
+  positions_.resize(to_size(most));
+  places_.resize(to_size(most));
+  identity_.resize(to_size(most));
   std::iota(identity_.begin(), identity_.end(), 0);
-  tokens_.resize(static_cast<std::size_t>(most));
-  row_spaces_.resize(static_cast<std::size_t>(most));
-  paths_.reserve(static_cast<std::size_t>(most));
+  tokens_.resize(to_size(most));
+  row_spaces_.resize(to_size(most));
+  paths_.reserve(to_size(most));
   seen_.reserve(max_seen(limits));
-  contexts_.resize(static_cast<std::size_t>(limits.sequences), nullptr);
+  contexts_.resize(to_size(limits.sequences), nullptr);
 }
 
 ModelPass::Logits ModelPass::make_logits(const PassModel& space) const {
@@ -142,9 +143,8 @@ std::size_t ModelPass::buffer_bytes(const ModelConfig& model, std::int64_t logit
   const std::int64_t matrices = records(backend) ? 3 : 2;
   const std::int64_t floats =
       matrices * rows * model.width + padded_logit_rows(limits, backend) * logit_ids;
-  const auto grown = static_cast<std::size_t>(rows - max_rows(limits));
-  return scratch + scratch / static_cast<std::size_t>(max_rows(limits)) * grown +
-         static_cast<std::size_t>(floats) * sizeof(float) +
+  const auto grown = to_size(rows - max_rows(limits));
+  return scratch + scratch / to_size(max_rows(limits)) * grown + to_size(floats) * sizeof(float) +
          max_seen(limits) * sizeof(std::int32_t) +
          backend.attention_scratch_bytes(std::min(rows, backend.rows_at_once()), model.heads,
                                          model.head_dim);
@@ -160,7 +160,7 @@ void ModelPass::keep_hidden(std::span<const std::int64_t> layers) {
   const std::int64_t all = model().sizes().layers;
   kept_layers_.assign(layers.begin(), layers.end());
   kept_hidden_.clear();
-  layer_taps_.assign(layers.empty() ? 0 : static_cast<std::size_t>(all), TensorView{});
+  layer_taps_.assign(layers.empty() ? 0 : to_size(all), TensorView{});
   for (const std::int64_t layer : layers) {
     expects(layer >= 0 && layer <= all, "a layer of the model");
     kept_hidden_.emplace_back();
@@ -176,7 +176,7 @@ ConstTensorView ModelPass::kept_hidden(std::size_t i) {
 Taps ModelPass::kept_taps() {
   for (std::size_t i = 0; i < kept_layers_.size(); ++i) {
     if (kept_hidden_[i].empty()) continue;
-    layer_taps_[static_cast<std::size_t>(kept_layers_[i])] = rows_of(kept_hidden_[i], 0, count_);
+    nth(layer_taps_, kept_layers_[i]) = rows_of(kept_hidden_[i], 0, count_);
   }
   return {layer_taps_};
 }
@@ -194,26 +194,25 @@ void ModelPass::begin() {
 
 std::int64_t ModelPass::noted(std::int32_t sequence) const {
   std::int64_t rows = 0;
-  for (std::int64_t i = count_; i > 0 && sequences_[static_cast<std::size_t>(i - 1)] == sequence;
-       --i) {
+  for (std::int64_t i = count_; i > 0 && nth(sequences_, i - 1) == sequence; --i) {
     ++rows;
   }
   return rows;
 }
 
 void ModelPass::note(std::int32_t sequence, std::int64_t position, std::int64_t count) {
-  expects(count_ + count <= static_cast<std::int64_t>(sequences_.size()), "rows fit the pass");
+  expects(count_ + count <= std::ssize(sequences_), "rows fit the pass");
   for (std::int64_t j = 0; j < count; ++j) {
-    sequences_[static_cast<std::size_t>(count_ + j)] = sequence;
-    positions_[static_cast<std::size_t>(count_ + j)] = position + j;
-    places_[static_cast<std::size_t>(count_ + j)].fill(position + j);
+    nth(sequences_, count_ + j) = sequence;
+    nth(positions_, count_ + j) = position + j;
+    nth(places_, count_ + j).fill(position + j);
   }
   count_ += count;
 }
 
 void ModelPass::add_prompt(std::int32_t sequence, std::span<const std::int32_t> ids) {
   expects(mixed_ || token_count_ == 0, "a pass of prompts");
-  const auto length = static_cast<std::int64_t>(ids.size());
+  const auto length = std::ssize(ids);
   model().embed_prompt(ids, rows_of(rows_, count_, length));
   note_prompt_path(sequence, length);
   note(sequence, cache_.length(sequence), length);
@@ -228,12 +227,12 @@ void ModelPass::add_prompt_rows(std::int32_t sequence, ConstTensorView rows,
                                 std::span<const std::array<std::int64_t, 3>> places) {
   expects(mixed_ || token_count_ == 0, "a pass of prompts");
   const std::int64_t count = rows.shape[0], first = count_;
-  expects(static_cast<std::int64_t>(places.size()) == count, "a place a row");
+  expects(std::ssize(places) == count, "a place a row");
   note_prompt_path(sequence, count);
   note(sequence, 0, count);
   for (std::size_t j = 0; j < places.size(); ++j) {
-    places_[static_cast<std::size_t>(first) + j] = places[j];
-    positions_[static_cast<std::size_t>(first) + j] = places[j][0];
+    places_[to_size(first) + j] = places[j];
+    positions_[to_size(first) + j] = places[j][0];
   }
   const TensorView to = rows_of(rows_, first, count);
   ops::store_rows(model().backend(), rows.f32(), model().width(),
@@ -249,12 +248,10 @@ void ModelPass::add_tokens(std::int32_t sequence, std::span<const std::int32_t> 
 void ModelPass::add_line(std::int32_t sequence, const Line& line) {
   expects(count_ == token_count_, "tokens stand before prompts");
   const std::int64_t ahead = noted(sequence), cached = cache_.length(sequence);
-  const auto count = static_cast<std::int64_t>(line.tokens.size());
+  const auto count = std::ssize(line.tokens);
   lines_branch_ = lines_branch_ || !line.seen.empty() || ahead > 0 || line.shared != cached;
-  std::copy(line.tokens.begin(), line.tokens.end(),
-            tokens_.begin() + static_cast<std::ptrdiff_t>(count_));
-  std::fill_n(row_spaces_.begin() + static_cast<std::ptrdiff_t>(count_), line.tokens.size(),
-              line.space);
+  std::copy(line.tokens.begin(), line.tokens.end(), tokens_.begin() + count_);
+  std::fill_n(row_spaces_.begin() + count_, line.tokens.size(), line.space);
   one_space_ = one_space_ && line.space == 0;
   note(sequence, line.position, count);
   token_count_ = count_;
@@ -265,13 +262,13 @@ void ModelPass::add_line(std::int32_t sequence, const Line& line) {
     seen_.push_back(row);
   }
   for (std::int64_t j = 0; j < count; ++j) {
-    seen_.push_back(static_cast<std::int32_t>(cached + ahead + j));
+    seen_.push_back(narrow<std::int32_t>(cached + ahead + j));
   }
   paths_.push_back({count, line.shared, std::span(seen_).subspan(first)});
 }
 
 TokenRows ModelPass::noted_rows() const {
-  const auto count = static_cast<std::size_t>(count_);
+  const auto count = to_size(count_);
   return {std::span(tokens_).first(count), std::span(sequences_).first(count),
           std::span(positions_).first(count), std::span(places_).first(count)};
 }
@@ -289,11 +286,11 @@ void ModelPass::plan(const Taps& taps) {
   }
   if (!lines_branch_) padded_.pad(rows);
   const std::int64_t wide = lines_branch_ ? count_ : padded_.count();
-  const std::size_t of_layer = static_cast<std::size_t>(wide) * 3 * sizeof(std::int64_t) +
+  const std::size_t of_layer = to_size(wide) * 3 * sizeof(std::int64_t) +
                                paths_.size() * sizeof(AttentionSegment) +
                                seen_.size() * sizeof(std::int32_t);
-  const auto layers = static_cast<std::size_t>(model().sizes().layers);
-  if (layers * of_layer > static_cast<std::size_t>(kMaxArrayBytes)) return;
+  const auto layers = to_size(model().sizes().layers);
+  if (layers * of_layer > to_size(kMaxArrayBytes)) return;
   pads_ = !lines_branch_;
   shape_ = key_of_shape();
   recorded_ = !lines_branch_ || ran_lately(shape_);
@@ -301,13 +298,13 @@ void ModelPass::plan(const Taps& taps) {
 
 // All that shapes the pass: rows of each sequence, lines and how much they see.
 std::uint64_t ModelPass::key_of_shape() const {
-  std::uint64_t key = mixed_in(0xcbf29ce484222325u, static_cast<std::int64_t>(number_));
-  key = mixed_in(key, static_cast<std::int64_t>(lines_branch_));
+  std::uint64_t key = mixed_in(0xcbf29ce484222325u, to_index(number_));
+  key = mixed_in(key, lines_branch_);
   const TokenRows rows = pads_ ? padded_.rows() : noted_rows();
   for (const std::int32_t sequence : rows.sequences) key = mixed_in(key, sequence);
   if (!lines_branch_) return key;
   for (const RowPath& path : paths_) {
-    key = mixed_in(mixed_in(key, path.rows), static_cast<std::int64_t>(path.seen.size()));
+    key = mixed_in(mixed_in(key, path.rows), std::ssize(path.seen));
   }
   return key;
 }
@@ -326,13 +323,12 @@ bool ModelPass::ran_lately(std::uint64_t shape) {
 void ModelPass::embed_rows(const TokenRows& rows, std::int64_t tokens) {
   arena_.reset();
   for (std::int64_t at = 0, end = tokens; at < tokens; at = end) {
-    const std::size_t space = one_space_ ? 0 : row_spaces_[static_cast<std::size_t>(at)];
-    for (end = one_space_ ? tokens : at + 1;
-         end < tokens && row_spaces_[static_cast<std::size_t>(end)] == space; ++end) {
+    const std::size_t space = one_space_ ? 0 : nth(row_spaces_, at);
+    for (end = one_space_ ? tokens : at + 1; end < tokens && nth(row_spaces_, end) == space;
+         ++end) {
     }
-    spaces_[space]->embed_tokens(
-        rows.tokens.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(end - at)),
-        arena_, rows_of(rows_, at, end - at));
+    spaces_[space]->embed_tokens(rows.tokens.subspan(to_size(at), to_size(end - at)), arena_,
+                                 rows_of(rows_, at, end - at));
   }
 }
 
@@ -415,8 +411,8 @@ void ModelPass::fetch_logits(std::size_t space) {
 }
 
 std::span<const float> ModelPass::logits(std::int64_t row, std::size_t space) const {
-  const auto ids = static_cast<std::size_t>(spaces_[space]->logit_ids());
-  return {logits_[space].read + static_cast<std::size_t>(row) * ids, ids};
+  const auto ids = to_size(spaces_[space]->logit_ids());
+  return {logits_[space].read + to_size(row) * ids, ids};
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/cache/kv_cache.h"
+#include "engine/core/index.h"
 #include "engine/decoding/pass_padding.h"
 #include "engine/model/pass_model.h"
 
@@ -55,7 +56,7 @@ class ModelPass {
 
   // What the rows of a sequence attend to next to themselves, from now on; borrowed.
   void set_context(std::int32_t sequence, const CrossContext* context) {
-    contexts_[static_cast<std::size_t>(sequence)] = context;
+    nth(contexts_, sequence) = context;
   }
 
   // From now on passes keep the hidden states of these layers, ascending: number i is the residual
@@ -88,12 +89,8 @@ class ModelPass {
   void add_line(std::int32_t sequence, const Line& line);
   std::int64_t rows() const { return count_; }
   // Of a row of the pass.
-  std::int32_t sequence(std::int64_t row) const {
-    return sequences_[static_cast<std::size_t>(row)];
-  }
-  std::int64_t position(std::int64_t row) const {
-    return positions_[static_cast<std::size_t>(row)];
-  }
+  std::int32_t sequence(std::int64_t row) const { return nth(sequences_, row); }
+  std::int64_t position(std::int64_t row) const { return nth(positions_, row); }
 
   // Runs the rows through the layers; they are cached then.
   void run_layers(const Taps& taps = {});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -34,7 +35,7 @@ std::int64_t max_padding(std::int64_t rows) {
 }
 
 void PaddedRows::reserve(std::int64_t rows) {
-  const auto count = static_cast<std::size_t>(rows);
+  const auto count = to_size(rows);
   tokens_.reserve(count);
   sequences_.reserve(count);
   real_.reserve(count);
@@ -46,7 +47,7 @@ void PaddedRows::reserve(std::int64_t rows) {
 bool PaddedRows::fits(std::span<const std::int32_t> sequences) {
   for (std::size_t first = 0; first < sequences.size();) {
     const std::size_t end = run_end(sequences, first);
-    if (static_cast<std::int64_t>(end - first) > kMaxBucketRows) return false;
+    if (to_index(end - first) > kMaxBucketRows) return false;
     first = end;
   }
   return true;
@@ -62,13 +63,12 @@ void PaddedRows::pad(const TokenRows& rows) {
   gathers_ = false;
   for (std::size_t first = 0; first < rows.count();) {
     const std::size_t end = run_end(rows.sequences, first);
-    const auto own = static_cast<std::int64_t>(end - first);
+    const auto own = to_index(end - first);
     const std::int64_t wide = row_bucket(own);
-    expects(tokens_.size() + static_cast<std::size_t>(wide) <= tokens_.capacity(),
-            "padded rows fit the pass");
+    expects(tokens_.size() + to_size(wide) <= tokens_.capacity(), "padded rows fit the pass");
     for (std::int64_t i = 0; i < wide; ++i) {
-      const std::size_t from = first + static_cast<std::size_t>(std::min(i, own - 1));
-      if (i < own) real_.push_back(static_cast<std::int32_t>(tokens_.size()));
+      const std::size_t from = first + to_size(std::min(i, own - 1));
+      if (i < own) real_.push_back(narrow<std::int32_t>(tokens_.size()));
       tokens_.push_back(rows.tokens[from]);
       sequences_.push_back(rows.sequences[from]);
       positions_.push_back(rows.positions[from]);

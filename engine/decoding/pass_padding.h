@@ -37,7 +37,7 @@ class PaddedRows {
   // Added rows repeat the last token of their sequence at its place.
   void pad(const TokenRows& rows);
   TokenRows rows() const { return {tokens_, sequences_, positions_, places_}; }
-  std::int64_t count() const { return static_cast<std::int64_t>(tokens_.size()); }
+  std::int64_t count() const { return std::ssize(tokens_); }
   // Whether a sequence has room for more than one row: then real rows are gathered after the pass,
   // whether any was added or not, so that passes of one shape are alike.
   bool gathers() const { return gathers_; }

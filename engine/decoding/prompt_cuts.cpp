@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -26,10 +27,10 @@ void run_prompt_in_parts(const Transformer& transformer, std::int64_t sequence,
   expects(cache.length(sequence) == 0, "the prompt of an empty sequence");
   Tensor in = backend.allocate(DType::kF32, Shape{total, width});
   Tensor out = backend.allocate(DType::kF32, Shape{total, width});
-  std::vector<std::int64_t> left(static_cast<std::size_t>(total)), moved(left.size());
+  std::vector<std::int64_t> left(to_size(total)), moved(left.size());
   std::iota(left.begin(), left.end(), 0);
   std::iota(moved.begin(), moved.end(), 0);
-  std::vector<std::int32_t> sequences(left.size(), static_cast<std::int32_t>(sequence));
+  std::vector<std::int32_t> sequences(left.size(), narrow<std::int32_t>(sequence));
   std::vector<std::array<std::int64_t, 3>> own(places.begin(), places.end());
   std::vector<std::int64_t> positions;
   for (const auto& place : own) positions.push_back(place[0]);
@@ -48,10 +49,9 @@ void run_prompt_in_parts(const Transformer& transformer, std::int64_t sequence,
     first = end;
     if (end == layers) break;
     const std::vector<std::int64_t> kept = cuts.keep({end, left, reached, &cache, sequence});
-    expects(!kept.empty() && kept.back() + 1 == static_cast<std::int64_t>(left.size()),
-            "the last row stays");
+    expects(!kept.empty() && kept.back() + 1 == std::ssize(left), "the last row stays");
     for (std::size_t i = 0; i < kept.size(); ++i) {
-      const auto from = static_cast<std::size_t>(kept[i]);
+      const auto from = to_size(kept[i]);
       expects(from < left.size() && (i == 0 || kept[i] > kept[i - 1]), "kept rows ascend");
       left[i] = left[from];
       own[i] = own[from];
@@ -61,14 +61,14 @@ void run_prompt_in_parts(const Transformer& transformer, std::int64_t sequence,
                       std::span(moved).subspan(i, 1),
                       {DType::kF32, Shape{total, 1, width}, in.view().data, in.view().device});
     }
-    const auto dropped = static_cast<std::int64_t>(left.size() - kept.size());
+    const auto dropped = to_index(left.size() - kept.size());
     left.resize(kept.size());
     own.resize(kept.size());
     positions.resize(kept.size());
     if (dropped > 0) cache.cut(sequence, end, dropped);
-    now = first_rows(in, static_cast<std::int64_t>(left.size()));
+    now = first_rows(in, std::ssize(left));
   }
-  const std::int64_t at = static_cast<std::int64_t>(left.size()) - 1;
+  const std::int64_t at = std::ssize(left) - 1;
   const std::int64_t zero = 0;
   ops::store_rows(backend, out.f32() + at * width, width, {&zero, 1},
                   {DType::kF32, Shape{1, 1, width}, last.data, last.device});

@@ -3,19 +3,21 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 PromptFeed::PromptFeed(const Stream& stream, std::int32_t sequence, bool slid,
                        const BlockReading& reading)
     : reading_(reading), sequence_(sequence), begun_(!reading.begins) {
-  if (slid) given_fed_ = static_cast<std::int64_t>(stream.given.size()) - 1;
+  if (slid) given_fed_ = std::ssize(stream.given) - 1;
   prompts_done_ = slid || (stream.prompt.length() == 0 && stream.unconditional.length() == 0);
 }
 
 std::int64_t PromptFeed::left(const Stream& stream, int branch) const {
   const StreamPrompt& prompt = stream.branch(branch);
   if (prompt.cuts != nullptr) return 0;
-  return prompt.length() - fed_[static_cast<std::size_t>(branch)];
+  return prompt.length() - nth(fed_, branch);
 }
 
 std::int64_t PromptFeed::add(const Stream& stream, ModelPass& pass, std::int64_t room,
@@ -39,11 +41,11 @@ std::int64_t PromptFeed::add_prompts(const Stream& stream, ModelPass& pass, std:
   const std::int64_t held_back = !whole && stream.given.empty() ? 1 : 0;
   std::int64_t added = 0;
   for (int branch = 0; branch < stream.branches(); ++branch) {
-    const auto b = static_cast<std::size_t>(branch);
+    const auto b = to_size(branch);
     const StreamPrompt& prompt = stream.branch(branch);
     const std::int64_t count = std::min(room - added, left(stream, branch) - held_back);
     if (count <= 0) continue;
-    const auto first = static_cast<std::size_t>(fed_[b]), rows = static_cast<std::size_t>(count);
+    const auto first = to_size(fed_[b]), rows = to_size(count);
     if (prompt.rows != nullptr) {
       const ConstTensorView of = prompt.rows->view();
       const std::int64_t width = of.shape[1];
@@ -71,18 +73,16 @@ std::int64_t PromptFeed::add_line(const Stream& stream, ModelPass& pass,
                              pass.cache().length(sequence),
                              {},
                              tokens});
-    last_row_[static_cast<std::size_t>(branch)] = pass.rows() - 1;
+    nth(last_row_, branch) = pass.rows() - 1;
   }
-  return static_cast<std::int64_t>(tokens.size()) * stream.branches();
+  return std::ssize(tokens) * stream.branches();
 }
 
 std::int64_t PromptFeed::add_given(const Stream& stream, ModelPass& pass, std::int64_t room) {
-  const auto all = static_cast<std::int64_t>(stream.given.size());
+  const auto all = std::ssize(stream.given);
   const std::int64_t count = std::min(all - given_fed_, room / stream.branches());
   if (count <= 0) return 0;
-  const auto part =
-      std::span(stream.given)
-          .subspan(static_cast<std::size_t>(given_fed_), static_cast<std::size_t>(count));
+  const auto part = std::span(stream.given).subspan(to_size(given_fed_), to_size(count));
   const std::int64_t added = add_line(stream, pass, part, given_fed_);
   given_fed_ += count;
   done_ = given_fed_ == all;
@@ -92,7 +92,7 @@ std::int64_t PromptFeed::add_given(const Stream& stream, ModelPass& pass, std::i
 std::int64_t PromptFeed::add_last(const Stream& stream, ModelPass& pass, std::int64_t room) {
   if (room < stream.branches()) return 0;
   for (int branch = 0; branch < stream.branches(); ++branch) {
-    const auto b = static_cast<std::size_t>(branch);
+    const auto b = to_size(branch);
     const std::int32_t sequence = sequence_ + branch;
     pass.add_line(sequence, {.position = last_token_->position[b],
                              .shared = pass.cache().length(sequence),
@@ -107,7 +107,7 @@ std::int64_t PromptFeed::add_last(const Stream& stream, ModelPass& pass, std::in
 
 // Line by line, as many as fit: the begin token, then given tokens as the model reads them.
 std::int64_t PromptFeed::add_blocks(const Stream& stream, ModelPass& pass, std::int64_t room) {
-  const auto all = static_cast<std::int64_t>(stream.given.size());
+  const auto all = std::ssize(stream.given);
   std::int64_t added = 0;
   if (!begun_) {
     if (room < 1) return 0;
@@ -119,10 +119,10 @@ std::int64_t PromptFeed::add_blocks(const Stream& stream, ModelPass& pass, std::
     const std::int64_t count = reading_.step(given_fed_);
     const std::int64_t fillers = reading_.fillers(given_fed_ + count);
     if (added + count + fillers > room) break;
-    const auto from = stream.given.begin() + static_cast<std::ptrdiff_t>(given_fed_);
-    line.assign(from, from + static_cast<std::ptrdiff_t>(count));
+    const auto from = stream.given.begin() + given_fed_;
+    line.assign(from, from + count);
     for (std::int64_t i = 1; i <= fillers; ++i) {
-      line.push_back(reading_.begin_id + static_cast<std::int32_t>(i));
+      line.push_back(reading_.begin_id + narrow<std::int32_t>(i));
     }
     added += add_line(stream, pass, line, reading_.rows_of(given_fed_));
     given_fed_ += count;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "engine/core/index.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/decoding/stream.h"
 
@@ -43,7 +44,7 @@ class PromptFeed {
 
   // After the part that made it done: the row of the pass that gives the branch's logits; -1 for a
   // prompt with cuts.
-  std::int64_t last_row(int branch) const { return last_row_[static_cast<std::size_t>(branch)]; }
+  std::int64_t last_row(int branch) const { return nth(last_row_, branch); }
   // Rows that the given tokens took.
   std::int64_t given_rows() const {
     return reading_.block > 0 ? reading_.rows_of(given_fed_) : given_fed_;

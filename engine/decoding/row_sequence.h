@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/token_sequence.h"
 
 namespace tessera {
@@ -61,8 +62,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
     for (std::size_t row = 0; row < filled_.size(); ++row) add_line(row);
     // Rows of this pass follow those that are cached; what stands in is seen by itself alone.
     for (std::size_t j = 0; j < lines_.size(); ++j) {
-      if (!lines_[j].stands_in)
-        slot_of_[lines_[j].position] = static_cast<std::int32_t>(cached_ + j);
+      if (!lines_[j].stands_in) slot_of_[lines_[j].position] = narrow<std::int32_t>(cached_ + j);
     }
     return {item_, tokens_, 0, nullptr, &random_};
   }
@@ -75,7 +75,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
     item.apart = 1;
     for (std::size_t j = 0; j < this->rows(); ++j) {
       const auto gives = tokens_.empty() ? std::optional<std::size_t>(0) : lines_[j].gives;
-      VerifiedRow row{.place = static_cast<std::int32_t>(gives.value_or(0))};
+      VerifiedRow row{.place = narrow<std::int32_t>(gives.value_or(0))};
       const auto forced = gives ? this->grammar().forced(*gives) : std::optional<std::int32_t>(0);
       if (forced) row.forced = *forced;
       rows.push_back(row);
@@ -97,7 +97,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
         }
         keep(j, j < usable);
       }
-      while (in_order_ < total_ && slot_of_[in_order_] == static_cast<std::int32_t>(in_order_)) {
+      while (in_order_ < total_ && slot_of_[in_order_] == narrow<std::int32_t>(in_order_)) {
         ++in_order_;
       }
     }
@@ -154,7 +154,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
 
   void take(Verdicts<Real>& rows, std::size_t j, std::size_t position) {
     const Verdict<Real> drawn = rows.draw(j, position);
-    this->count_token(drawn.figures, drawn.token, static_cast<std::uint32_t>(position));
+    this->count_token(drawn.figures, drawn.token, narrow<std::uint32_t>(position));
     grid_[position] = drawn.token;
     ++filled_[position / this->grammar().stride()];
   }
@@ -163,9 +163,9 @@ class RowSequence final : public TokenSequence<Real, Random> {
   void keep(std::size_t j, bool sound) {
     const Line& line = lines_[j];
     if (line.stands_in) return;
-    slot_of_[line.position] = sound ? static_cast<std::int32_t>(cached_) : -1;
+    slot_of_[line.position] = sound ? narrow<std::int32_t>(cached_) : -1;
     if (!sound) return;
-    kept_.push_back(static_cast<std::int32_t>(j));
+    kept_.push_back(narrow<std::int32_t>(j));
     ++fed_[line.position / this->grammar().stride()];
     ++cached_;
   }

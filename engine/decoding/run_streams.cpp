@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -36,7 +38,7 @@ struct Run final : StreamListener {
 std::vector<StreamResult> run_streams(
     StreamLoop& loop, std::span<const Stream> streams, FunctionRef<Flow(const RunPass&)> on_pass,
     FunctionRef<void(std::size_t slot, std::size_t number)> on_add) {
-  Run run(streams.size(), static_cast<std::size_t>(loop.limits().items), on_pass);
+  Run run(streams.size(), to_size(loop.limits().items), on_pass);
   std::size_t next = 0;
   while (run.flow == Flow::kContinue && (next < streams.size() || !loop.idle())) {
     while (next < streams.size() && !loop.full()) {

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/tensor.h"
 #include "engine/decoding/meters.h"
 #include "engine/decoding/prompt_cuts.h"
 #include "engine/decoding/trace.h"
 #include "engine/model/cross_context.h"
-#include "engine/sampling/grammar.h"
 #include "engine/sampling/dist.h"
+#include "engine/sampling/grammar.h"
 #include "engine/sampling/randomness.h"
 
 namespace tessera {
@@ -31,9 +32,7 @@ struct StreamPrompt {
   std::int64_t next_position = 0;  // of the first token, after rows; after ids it is their number
   PromptCuts* cuts = nullptr;  // of rows; borrowed until the first token; null = all rows are kept
 
-  std::int64_t length() const {
-    return rows != nullptr ? rows->shape()[0] : static_cast<std::int64_t>(ids.size());
-  }
+  std::int64_t length() const { return rows != nullptr ? rows->shape()[0] : std::ssize(ids); }
   std::int64_t first_position() const { return rows != nullptr ? next_position : length(); }
 };
 
@@ -98,7 +97,7 @@ struct Stream {
 inline KeyedRandom part_random(const Stream& stream, std::size_t part) {
   const auto key = philox_key(stream.seed, stream.item);
   if (part == 0) return KeyedRandom(key);
-  const PhiloxBlock mixed = philox4x32({static_cast<std::uint32_t>(part), 0, 0, 0x50617274u}, key);
+  const PhiloxBlock mixed = philox4x32({narrow<std::uint32_t>(part), 0, 0, 0x50617274u}, key);
   return KeyedRandom(std::array<std::uint32_t, 2>{mixed[0], mixed[1]});
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/decoding/stream_loop_state.h"
 
 namespace tessera {
@@ -17,7 +18,7 @@ VocabularyGrammar grammar_of(const Stream& stream, const StreamLimits& limits) {
   VocabularyGrammar grammar = stream.grammar.value_or(limits.grammar);
   if (stream.max_tokens > 0) {
     expects(is_line(grammar), "a line may end before its grammar does");
-    grammar.columns = std::min(grammar.columns, static_cast<std::size_t>(stream.max_tokens));
+    grammar.columns = std::min(grammar.columns, to_size(stream.max_tokens));
   }
   expects(grammar.codes == limits.grammar.codes && grammar.length() <= limits.grammar.length(),
           "the grammar fits the limits");
@@ -34,13 +35,12 @@ void StreamLoop::State::check(const Stream& stream) const {
   for (int branch = 0; branch < stream.branches(); ++branch) {
     const StreamPrompt& prompt = stream.branch(branch);
     expects(prompt.length() <= limits.prompt_rows, "prompts fit the limits");
-    expects(prompt.rows == nullptr ||
-                static_cast<std::int64_t>(prompt.positions.size()) == prompt.length(),
+    expects(prompt.rows == nullptr || std::ssize(prompt.positions) == prompt.length(),
             "a position a row");
     expects(prompt.cuts == nullptr || (prompt.rows != nullptr && limits.shape == PassShape::kLine),
             "prompts of rows are cut, and drafts after them stand in a line");
   }
-  expects(static_cast<std::int64_t>(stream.given.size()) <= limits.given_tokens &&
+  expects(std::ssize(stream.given) <= limits.given_tokens &&
               (stream.given.empty() || limits.shape != PassShape::kRows),
           "given tokens fit the limits");
   if (limits.shape == PassShape::kBlock) check_blocks(stream);
@@ -50,7 +50,7 @@ void StreamLoop::State::check(const Stream& stream) const {
 
 void StreamLoop::State::check_blocks(const Stream& stream) const {
   const VocabularyGrammar grammar = grammar_of(stream, limits);
-  const auto block = static_cast<std::size_t>(limits.blocks.block);
+  const auto block = to_size(limits.blocks.block);
   expects(limits.window == limits.blocks.block && !stream.dist.guided(), "a window is a block");
   expects(grammar.controls() == 0 && grammar.cells() % block == 0, "blocks divide a grid");
   expects(stream.given.size() % block == 0 && stream.given.size() < grammar.length() &&
@@ -103,8 +103,8 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
   slot.sequence->stand_after(own.before);
   slot.sequence->process_after(own.processed);
   slot.sequence->begin_with(own.given);
-  const std::size_t most = own.grammars.empty() ? slot.sequence->grammar().length()
-                                                : static_cast<std::size_t>(own.max_tokens);
+  const std::size_t most =
+      own.grammars.empty() ? slot.sequence->grammar().length() : to_size(own.max_tokens);
   slot.result.tokens.reserve(most);
   slot.result.tokens = own.given;
   slot.emitted = own.given.size();
@@ -113,19 +113,19 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
     slot.sequence->trace_to(&slot.result.trace);
   }
   for (int branch = 0; branch < own.branches(); ++branch) {
-    const auto b = static_cast<std::size_t>(branch);
+    const auto b = to_size(branch);
     slot.prompt_rows[b] = own.branch(branch).length();
     slot.first_position[b] = own.branch(branch).first_position();
   }
   slot.feed = PromptFeed(own, sequence_of(number, 0), slot.slid, model.reading());
-  for (int branch = 0; branch < static_cast<int>(limits.branches()); ++branch) {
+  for (int branch = 0; branch < narrow<int>(limits.branches()); ++branch) {
     const std::int32_t sequence = sequence_of(number, branch);
     if (!slot.slid) pass.cache().truncate(sequence, 0);
     pass.set_context(sequence, own.context);
   }
   for (int branch = 0; slot.slid && branch < own.branches(); ++branch) {
     expects(pass.cache().length(sequence_of(number, branch)) + 1 ==
-                own.branch(branch).length() + static_cast<std::int64_t>(own.given.size()),
+                own.branch(branch).length() + std::ssize(own.given),
             "slide() cached all given tokens but the last");
   }
 }
@@ -135,7 +135,7 @@ std::optional<VocabularyGrammar> StreamLoop::State::part_grammar(const StreamSlo
                                                                  std::size_t number) const {
   const Stream& own = slot.stream;
   if (own.grammars.empty()) return grammar_of(own, limits);
-  const std::size_t left = static_cast<std::size_t>(own.max_tokens) - slot.result.tokens.size();
+  const std::size_t left = to_size(own.max_tokens) - slot.result.tokens.size();
   VocabularyGrammar grammar = own.grammars[number].grammar;
   if (is_line(grammar)) grammar.columns = std::min(grammar.columns, left);
   if (grammar.length() > left) return std::nullopt;
@@ -172,7 +172,7 @@ void StreamLoop::State::switch_part(std::size_t number) {
     slot.result.status = StreamStatus::kDone;
     return;
   }
-  const auto written_tokens = static_cast<std::int64_t>(slot.sequence->tokens().size());
+  const auto written_tokens = std::ssize(slot.sequence->tokens());
   slot.grammar = next;
   slot.earlier.add(slot.sequence->meters());
   slot.earlier_passes = slot.result.passes;
@@ -180,7 +180,7 @@ void StreamLoop::State::switch_part(std::size_t number) {
   begin_part(slot, number, *grammar);
   PromptFeed::LastToken last{slot.result.tokens.back(), space, {}};
   for (int branch = 0; branch < slot.stream.branches(); ++branch) {
-    const auto b = static_cast<std::size_t>(branch);
+    const auto b = to_size(branch);
     slot.prompt_rows[b] += written_tokens;
     slot.first_position[b] += written_tokens;
     last.position[b] = slot.first_position[b] - 1;
@@ -198,7 +198,7 @@ void StreamLoop::State::switch_parts() {
 
 void StreamLoop::State::free(std::size_t number) {
   std::erase(waiting, number);
-  for (int branch = 0; branch < static_cast<int>(limits.branches()); ++branch) {
+  for (int branch = 0; branch < narrow<int>(limits.branches()); ++branch) {
     pass.cache().truncate(sequence_of(number, branch), 0);
     pass.set_context(sequence_of(number, branch), nullptr);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "engine/decoding/sequence_parts.h"
 #include "engine/sampling/randomness.h"
 
@@ -63,7 +64,7 @@ StreamLimits block_limits(const BlockModelConfig& model, const VocabularyGrammar
 std::size_t stream_activation_bytes(const StreamModelShape& model, const Backend& backend,
                                     const StreamLimits& limits) {
   const std::size_t vocabulary = limits.grammar.vocabulary();
-  const auto window = static_cast<std::size_t>(limits.window);
+  const auto window = to_size(limits.window);
   const std::size_t sequence =
       limits.shape == PassShape::kTree
           ? TreeSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window)
@@ -72,7 +73,7 @@ std::size_t stream_activation_bytes(const StreamModelShape& model, const Backend
   const std::size_t scratch =
       model.scratch_bytes(std::max(ModelPass::max_rows(pass), pass.guest_rows));
   return ModelPass::buffer_bytes(model.transformer, model.logit_ids, scratch, backend, pass) +
-         static_cast<std::size_t>(limits.items) * sequence;
+         to_size(limits.items) * sequence;
 }
 
 std::size_t stream_cache_bytes(const StreamModelShape& model, const Backend& backend,

@@ -6,6 +6,7 @@
 
 #include "engine/core/dtype.h"
 #include "engine/core/function_ref.h"
+#include "engine/core/index.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/decoding/pass_shape.h"
 #include "engine/model/block_model.h"
@@ -29,7 +30,7 @@ struct StreamLimits {
   std::int64_t given_tokens = 0;       // most first tokens of a stream that are given
   BlockReading blocks = {};            // kBlock: how the model reads; the window is a block
 
-  std::int64_t tokens() const { return static_cast<std::int64_t>(grammar.length()); }
+  std::int64_t tokens() const { return to_index(grammar.length()); }
   std::int64_t branches() const { return guided ? 2 : 1; }
   // Cache rows of a stream besides its prompt, and those that its given tokens take.
   std::int64_t stream_rows() const;

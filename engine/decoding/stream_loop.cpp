@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/broken_layer.h"
 #include "engine/decoding/stream_loop_state.h"
@@ -19,13 +20,13 @@ StreamLoop::State::State(const PassModel& pass_model, const StreamLimits& stream
     : model(pass_model), limits(stream_limits), pass(pass_model, stream_limits.pass_limits()) {
   expects(limits.items >= 1 && limits.prompt_rows >= 1 && limits.window >= 1 && limits.budget >= 1,
           "limits of streams are positive");
-  slots.resize(static_cast<std::size_t>(limits.items));
+  slots.resize(to_size(limits.items));
   for (auto* list : {&waiting, &ended}) list->reserve(slots.size());
   spaces.emplace_back(0, limits.grammar, limits);
   views.reserve(slots.size());
-  line.tokens.reserve(static_cast<std::size_t>(limits.window));
+  line.tokens.reserve(to_size(limits.window));
   line.seen.reserve(limits.grammar.length());
-  kept.reserve(static_cast<std::size_t>(limits.window));
+  kept.reserve(to_size(limits.window));
 }
 
 void StreamLoop::State::use(const LoopParts& parts, WindowController* window_controller) {
@@ -52,20 +53,19 @@ void StreamLoop::State::draft() {
   if (controller != nullptr && drafts && branches > 0) {
     most = std::min(most, controller->next(branches));
   }
-  for (LoopSpace& space : spaces) space.draft(slots, static_cast<std::size_t>(most));
+  for (LoopSpace& space : spaces) space.draft(slots, to_size(most));
 }
 
 // The rows of one branch of a stream, line by line, the first `most` of them.
 void StreamLoop::State::add_rows(std::size_t number, int branch, std::size_t most) {
   const StreamSlot& slot = slots[number];
-  const auto b = static_cast<std::size_t>(branch);
+  const auto b = to_size(branch);
   const std::int64_t rows = slot.prompt_rows[b], position = slot.first_position[b];
   for (std::size_t row = 0; row < most;) {
     const std::size_t count = std::min(slot.sequence->line(row, line), most - row);
-    for (std::int32_t& seen : line.seen) seen += static_cast<std::int32_t>(rows);
+    for (std::int32_t& seen : line.seen) seen += narrow<std::int32_t>(rows);
     pass.add_line(sequence_of(number, branch),
-                  {position + static_cast<std::int64_t>(line.position),
-                   rows + static_cast<std::int64_t>(line.shared), line.seen,
+                  {position + to_index(line.position), rows + to_index(line.shared), line.seen,
                    std::span<const std::int32_t>(line.tokens).first(count), slot.space});
     row += count;
   }
@@ -141,7 +141,7 @@ void StreamLoop::State::run_window_heads() {
     std::int64_t rows = 0;
     for (; at < slots.size() && (!slots[at].decodes || slots[at].space == first.space); ++at) {
       if (!slots[at].decodes) continue;
-      rows += static_cast<std::int64_t>(slots[at].window_rows) * slots[at].stream.branches();
+      rows += to_index(slots[at].window_rows) * slots[at].stream.branches();
     }
     pass.run_head(first.pass_row, rows, first.first_row, first.space);
   }
@@ -158,7 +158,7 @@ void StreamLoop::State::run() {
     StreamSlot& slot = slots[number];
     slot.in_pass = true;
     slot.window_rows = slot.sequence->rows();
-    const auto wanted = static_cast<std::int64_t>(slot.window_rows);
+    const auto wanted = to_index(slot.window_rows);
     slot.first_row = spaces[slot.space].take_rows(wanted * slot.stream.branches());
     slot.cached = slot.feed.given_rows();
     std::int64_t logit_row = slot.first_row;
@@ -177,8 +177,8 @@ void StreamLoop::State::run() {
 void StreamLoop::State::verify() {
   written = -committed();
   backend().threads().parallel_for(
-      static_cast<std::int64_t>(slots.size()), 1, [&](std::int64_t begin, std::int64_t end, int) {
-        for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      std::ssize(slots), 1, [&](std::int64_t begin, std::int64_t end, int) {
+        for (auto i = to_size(begin); i < to_size(end); ++i) {
           StreamSlot& slot = slots[i];
           if (!slot.in_pass) continue;
           take_verdict(slot, spaces[slot.space].verifier().settle(slot.verified));
@@ -191,7 +191,7 @@ void StreamLoop::State::verify() {
 void StreamLoop::State::keep_rows(std::size_t number) {
   const StreamSlot& slot = slots[number];
   for (int branch = 0; branch < slot.stream.branches(); ++branch) {
-    const std::int64_t before = slot.prompt_rows[static_cast<std::size_t>(branch)] + slot.cached;
+    const std::int64_t before = nth(slot.prompt_rows, branch) + slot.cached;
     kept.clear();
     for (const std::int32_t row : slot.sequence->kept_rows()) kept.push_back(before + row);
     pass.cache().compact(sequence_of(number, branch), kept, before);
@@ -216,17 +216,17 @@ void StreamLoop::State::show_hidden() {
   for (std::size_t number = 0; number < slots.size(); ++number) {
     const StreamSlot& slot = slots[number];
     if (!slot.decodes || slot.result.status == StreamStatus::kFailed) continue;
-    const auto rows = static_cast<std::int64_t>(slot.window_rows);
+    const auto rows = to_index(slot.window_rows);
     for (int branch = 0; branch < slot.stream.branches(); ++branch) {
       hidden.show(pass, number, branch, slot.pass_row + branch * rows, slot.sequence->kept_rows());
     }
   }
   // Prompts and given tokens, all of whose rows stay.
-  const auto branches = static_cast<std::int32_t>(limits.branches());
+  const auto branches = narrow<std::int32_t>(limits.branches());
   for (std::int64_t row = decode_rows, first = row; row < pass.rows(); first = row) {
     const std::int32_t sequence = pass.sequence(row);
     while (row < pass.rows() && pass.sequence(row) == sequence) ++row;
-    const auto number = static_cast<std::size_t>(sequence / branches);
+    const auto number = to_size(sequence / branches);
     if (slots[number].result.status == StreamStatus::kFailed) continue;
     hidden.show(pass, number, sequence % branches, first, row - first);
   }
@@ -238,7 +238,7 @@ std::string StreamLoop::State::broken_place(std::size_t number) {
   const StreamSlot& slot = slots[number];
   const bool first_pass = slot.first_pass();
   for (int branch = 0; branch < slot.stream.branches(); ++branch) {
-    const std::int64_t rows = slot.prompt_rows[static_cast<std::size_t>(branch)] + slot.cached;
+    const std::int64_t rows = nth(slot.prompt_rows, branch) + slot.cached;
     const std::int64_t began = slot.slid || slot.grammar_parts() > 1 ? rows - 1 : 0;
     pass.cache().truncate(sequence_of(number, branch), first_pass ? began : rows);
   }
@@ -377,11 +377,11 @@ void StreamLoop::slide(std::size_t number, std::size_t first, std::size_t end, S
           "a stream that is whole slides");
   try {
     for (int branch = 0; branch < slot.stream.branches(); ++branch) {
-      const std::int64_t prompt = slot.prompt_rows[static_cast<std::size_t>(branch)];
+      const std::int64_t prompt = nth(slot.prompt_rows, branch);
       const std::int32_t sequence = state.sequence_of(number, branch);
-      state.pass.cache().truncate(sequence, prompt + static_cast<std::int64_t>(end) - 1);
+      state.pass.cache().truncate(sequence, prompt + to_index(end) - 1);
       slide_cache(*state.model.transformer_body(), state.pass.cache(), sequence, prompt,
-                  static_cast<std::int64_t>(first));
+                  to_index(first));
     }
   } catch (...) {
     state.free(number);

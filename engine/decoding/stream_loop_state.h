@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/hidden_signal.h"
 #include "engine/decoding/loop_space.h"
 #include "engine/decoding/model_pass.h"
@@ -46,14 +47,13 @@ struct StreamLoop::State {
 
   Backend& backend() const { return model.backend(); }
   std::int32_t sequence_of(std::size_t number, int branch) const {
-    return static_cast<std::int32_t>(static_cast<std::int64_t>(number) * limits.branches()) +
-           branch;
+    return narrow<std::int32_t>(to_index(number) * limits.branches()) + branch;
   }
   // Tokens of all streams.
   std::int64_t committed() const {
     std::int64_t tokens = 0;
     for (const StreamSlot& slot : slots) {
-      tokens += static_cast<std::int64_t>(slot.result.tokens.size());
+      tokens += std::ssize(slot.result.tokens);
     }
     return tokens;
   }

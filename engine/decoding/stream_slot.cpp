@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/core/index.h"
 #include "engine/decoding/broken_logits.h"
 
 namespace tessera {
@@ -39,11 +40,11 @@ std::optional<std::size_t> grammar_after(const StreamSlot& slot, std::size_t mos
 void take_tokens(StreamSlot& slot) {
   StreamResult& result = slot.result;
   const std::vector<std::int32_t>& tokens = slot.sequence->tokens();
-  const auto known = static_cast<std::ptrdiff_t>(result.tokens.size() - slot.part_begin);
+  const auto known = to_index(result.tokens.size() - slot.part_begin);
   result.tokens.insert(result.tokens.end(), tokens.begin() + known, tokens.end());
   result.passes = slot.earlier_passes + slot.sequence->meters().passes;
   if (!slot.sequence->done()) return;
-  slot.next = grammar_after(slot, static_cast<std::size_t>(slot.stream.max_tokens));
+  slot.next = grammar_after(slot, to_size(slot.stream.max_tokens));
   if (slot.next) return;
   const std::vector<std::int32_t>& stops =
       slot.stream.grammars.empty() ? slot.stream.stops : slot.stream.grammars[slot.grammar].stops;

@@ -18,6 +18,7 @@
 
 #include "engine/backend/row_verifier.h"
 #include "engine/core/function_ref.h"
+#include "engine/core/index.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/meters.h"
 #include "engine/decoding/trace.h"
@@ -165,8 +166,8 @@ class TokenSequence {
   const DistributionSettings& dist() const { return dist_.settings(); }
   const VocabularyGrammar& grammar() const { return dist_.grammar(); }
   const Random& random() const { return random_; }
-  std::uint32_t position() const { return static_cast<std::uint32_t>(tokens_.size()); }
-  void begin_pass() { random_.begin_pass(static_cast<std::uint32_t>(meters_.passes) + 1); }
+  std::uint32_t position() const { return narrow<std::uint32_t>(tokens_.size()); }
+  void begin_pass() { random_.begin_pass(narrow<std::uint32_t>(meters_.passes) + 1); }
 
  protected:
   // Rows of logits on the host. Tokens are drawn alike in every shape; what is tested and redrafted
@@ -181,7 +182,7 @@ class TokenSequence {
     Verdict<Real> draw(std::size_t j, std::size_t position) override {
       target = sequence.process(position, raw(j), j);
       Verdict<Real> out;
-      out.token = sequence.random_.race(static_cast<std::uint32_t>(position), target.logits);
+      out.token = sequence.random_.race(narrow<std::uint32_t>(position), target.logits);
       return by_row(out);
     }
     Redraft<Real> redraft(std::size_t, std::size_t) override {
@@ -229,13 +230,12 @@ class TokenSequence {
     const TokenFigures figures =
         meters_.count_token(of_row, random_.uniform({Purpose::kMeter, place}));
     if (trace_ == nullptr) return;
-    trace_->marks[place] = {token, static_cast<std::int32_t>(meters_.passes) + 1,
-                            static_cast<float>(figures.probability),
-                            static_cast<float>(figures.entropy)};
+    trace_->marks[place] = {token, narrow<std::int32_t>(meters_.passes) + 1,
+                            to_float(figures.probability), to_float(figures.entropy)};
   }
   void count_pass(std::size_t brought) {
     meters_.count_pass(brought);
-    if (trace_ != nullptr) trace_->committed.push_back(static_cast<std::int32_t>(brought));
+    if (trace_ != nullptr) trace_->committed.push_back(narrow<std::int32_t>(brought));
   }
 
   void commit(const Verdict<Real>& verdict, Drafter<Real, Random>* drafter) {

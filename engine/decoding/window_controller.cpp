@@ -1,10 +1,12 @@
 #include "engine/decoding/window_controller.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
 #include <cstdio>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -35,8 +37,8 @@ WindowController::WindowController(std::int64_t most) {
     if (width <= most) widths_.push_back(width);
   }
   if (widths_.back() != most && most < kWidths[std::size(kWidths) - 1]) widths_.push_back(most);
-  right_.assign(static_cast<std::size_t>(widths_.back()), kPriorRight);
-  tried_.assign(static_cast<std::size_t>(widths_.back()), kPriorTried);
+  right_.assign(to_size(widths_.back()), kPriorRight);
+  tried_.assign(to_size(widths_.back()), kPriorTried);
   points_.reserve(256);
 }
 
@@ -61,15 +63,15 @@ void WindowController::observe_time(std::int64_t rows, double seconds) {
   } else if (at->count == 2) {  // the first time may have met a cold cache
     at->seconds = std::min(at->seconds, seconds / pace_);
   } else {
-    const double share = std::max(kTimeShare, 1 / static_cast<double>(at->count - 1));
+    const double share = std::max(kTimeShare, 1 / to_double(at->count - 1));
     at->seconds += share * (took / pace_ - at->seconds);
   }
 }
 
 void WindowController::observe_tests(std::int64_t tested, std::int64_t accepted) {
-  const auto most = static_cast<std::int64_t>(right_.size());
+  const auto most = std::ssize(right_);
   for (std::int64_t depth = 0; depth < std::min(tested, most); ++depth) {
-    const auto j = static_cast<std::size_t>(depth);
+    const auto j = to_size(depth);
     right_[j] = kDecay * right_[j] + (depth < accepted ? 1 : 0);
     tried_[j] = kDecay * tried_[j] + 1;
   }
@@ -78,7 +80,7 @@ void WindowController::observe_tests(std::int64_t tested, std::int64_t accepted)
 double WindowController::tokens(std::int64_t window) const {
   double sum = 1, product = 1, last = 0.5;
   for (std::int64_t depth = 0; depth + 1 < window; ++depth) {
-    const auto j = static_cast<std::size_t>(depth);
+    const auto j = to_size(depth);
     // Depths with little after them lean on the one before.
     last = (right_[j] + 4 * last) / (tried_[j] + 4);
     product *= last;
@@ -88,7 +90,7 @@ double WindowController::tokens(std::int64_t window) const {
 }
 
 double WindowController::seconds(std::int64_t rows) const {
-  if (points_.empty()) return static_cast<double>(rows);
+  if (points_.empty()) return to_double(rows);
   // One time known: more rows may well be free, and the next pass will tell.
   if (points_.size() == 1) return points_[0].seconds;
   auto right = std::lower_bound(points_.begin(), points_.end(), rows,
@@ -99,11 +101,10 @@ double WindowController::seconds(std::int64_t rows) const {
   const Point& a = *(right - 1);
   const Point& b = *right;
   if (rows < a.rows) {
-    return a.seconds * static_cast<double>(rows) / static_cast<double>(a.rows);
+    return a.seconds * to_double(rows) / to_double(a.rows);
   }
-  const double slope =
-      std::max(0.0, (b.seconds - a.seconds) / static_cast<double>(b.rows - a.rows));
-  return std::max(a.seconds + slope * static_cast<double>(rows - a.rows), 1e-9);
+  const double slope = std::max(0.0, (b.seconds - a.seconds) / to_double(b.rows - a.rows));
+  return std::max(a.seconds + slope * to_double(rows - a.rows), 1e-9);
 }
 
 double WindowController::rate(std::int64_t window, std::int64_t rows_per_window) const {
@@ -198,12 +199,12 @@ std::string WindowController::why() const {
   }
   char text[256];
   std::snprintf(text, sizeof text,
-                "window %lld: %.2f tokens a pass in %.2f of a plain pass's time, %.2f times plain; "
-                "best of %zu widths, %lld would be %.2f",
-                static_cast<long long>(window_), tokens(window_),
-                seconds(window_ * rows_per_window_) / plain,
-                rate(window_, rows_per_window_) * plain, widths_.size(),
-                static_cast<long long>(widest), rate(widest, rows_per_window_) * plain);
+                "window %" PRId64
+                ": %.2f tokens a pass in %.2f of a plain pass's time, %.2f times plain; "
+                "best of %zu widths, %" PRId64 " would be %.2f",
+                window_, tokens(window_), seconds(window_ * rows_per_window_) / plain,
+                rate(window_, rows_per_window_) * plain, widths_.size(), widest,
+                rate(widest, rows_per_window_) * plain);
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/family.h"
 #include "engine/sampling/sampling_settings.h"
@@ -119,8 +120,7 @@ void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, 
   out.guidance = number("guidance_scale", setting::kGuidance, out.guidance);
   out.temperature = number("temperature", setting::kTemperature, out.temperature);
   out.top_p = number("top_p", setting::kTopP, out.top_p);
-  out.top_k = reader.integer_or("top_k", out.top_k, 0,
-                                static_cast<std::int64_t>(setting::kTopK.high));
+  out.top_k = reader.integer_or("top_k", out.top_k, 0, truncate<std::int64_t>(setting::kTopK.high));
   spec.draft_model = folder_name(reader, "draft_model");
 }
 

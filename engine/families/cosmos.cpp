@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/family.h"
 
@@ -148,7 +149,7 @@ void read_sizes(const JsonReader& config, const Shapes& shapes, Geometry& g) {
   model.ffn_width = config.integer_or("ffn_hidden_size",
                                       shapes.extent("layers.0.feed_forward.w1.weight", 0, 14336), 1,
                                       std::int64_t{1} << 20);
-  model.norm_eps = static_cast<float>(config.number_or("norm_eps", 1e-5, 1e-12, 0.1));
+  model.norm_eps = to_float(config.number_or("norm_eps", 1e-5, 1e-12, 0.1));
   g.codes = config.integer_or("vocab_size", shapes.extent("output.weight", 0, 64000), 1, kMaxCodes);
 }
 
@@ -285,10 +286,10 @@ void fill_model(const Geometry& g, ModelSpec& spec) {
 void fill_tokenizer(const FsqVideoSpec& fsq, ModelSpec& spec) {
   spec.fsq = fsq;
   spec.vq.base_channels = fsq.channels;
-  spec.vq.multipliers.assign(static_cast<std::size_t>(fsq.halvings(fsq.spatial)) + 1, 1);
+  spec.vq.multipliers.assign(to_size(fsq.halvings(fsq.spatial)) + 1, 1);
   spec.vq.patch = fsq.patch;
   spec.vq.codes = fsq.codes();
-  spec.vq.embed_dim = static_cast<std::int64_t>(fsq.levels.size());
+  spec.vq.embed_dim = std::ssize(fsq.levels);
   spec.vq.latent_channels = fsq.latent_channels;
   spec.vq.prefix = fsq.prefix;
   // The authors' inference code writes videos of this rate, and begins with 1 or 9 frames.

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/families/family.h"
 #include "engine/families/image_processor.h"
 #include "engine/families/language.h"
@@ -37,7 +38,7 @@ LanguageConfig read_text(const Describer& row, const JsonReader& config, ModelSp
 std::int32_t read_id(const JsonReader& config, std::string_view key, std::string_view other,
                      std::int64_t fallback, std::int64_t low) {
   const std::int64_t second = config.integer_or(other, fallback, low, kMaxVocab);
-  return static_cast<std::int32_t>(config.integer_or(key, second, low, kMaxVocab));
+  return narrow<std::int32_t>(config.integer_or(key, second, low, kMaxVocab));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
@@ -154,9 +155,9 @@ void check_side(const JsonReader& reader, std::string_view key, std::int64_t pix
 void square_grid(const ModelSource& source, const JsonReader& config, ModelSpec& spec) {
   const std::int64_t factor = spec.vq.downsample();
   const std::int64_t area = config.integer_or("image_area", kImageArea, 1, kMaxSide * kMaxSide);
-  double side = std::sqrt(static_cast<double>(area));
-  if (source.options.image_size > 0) side = static_cast<double>(source.options.image_size);
-  const auto grid = static_cast<std::int64_t>(std::llround(side / static_cast<double>(factor)));
+  double side = std::sqrt(to_double(area));
+  if (source.options.image_size > 0) side = to_double(source.options.image_size);
+  const auto grid = std::int64_t{std::llround(side / to_double(factor))};
   check_side(config, "image_area", grid * factor);
   spec.model.grid_rows = spec.model.grid_cols = grid;
 }

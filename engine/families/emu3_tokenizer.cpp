@@ -30,7 +30,7 @@ void read_levels(const JsonReader& config, const Keys& keys, VqSpec& frame) {
     }
   }
   // Levels by number, whatever the key says of resolutions.
-  const auto last = static_cast<std::int64_t>(frame.multipliers.size()) - 1;
+  const auto last = std::ssize(frame.multipliers) - 1;
   std::vector<std::int64_t> attention = {3};
   if (config.has("attn_resolutions")) attention = config.integers("attn_resolutions", 0, 4096, 8);
   if (attention != std::vector<std::int64_t>{last}) {

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/core/index.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 #include "engine/families/published_sizes.h"
@@ -43,7 +44,7 @@ struct Vision {
 
 std::int64_t mlp_width(const JsonReader& reader, std::int64_t width) {
   const double ratio = reader.number_or("mlp_ratio", 4.0, 0.01, 64.0);
-  return static_cast<std::int64_t>(static_cast<double>(width) * ratio);
+  return truncate<std::int64_t>(to_double(width) * ratio);
 }
 
 Vision parse_hf_vision(const JsonReader& reader, std::int64_t hidden) {
@@ -190,8 +191,8 @@ void finish_identity(const ModelSource& source, ModelSpec& spec) {
   spec.licence = "DeepSeek Model License for published weights; a folder's own licence file rules";
   spec.prompt.kind = PromptKind::kText;
   spec.prompt.forms = {
-      {"<|User|>", "<|User|>: ", "\n\n<|Assistant|>:<begin_of_image>"},
-      {"", "User: ", "\n\nAssistant:<begin_of_image>"},
+      {"<|User|>", "<|User|>: ", "\n\n<|Assistant|>:<begin_of_image>", true},
+      {"", "User: ", "\n\nAssistant:<begin_of_image>", true},
   };
   spec.prompt.pad_token = "<\xef\xbd\x9c\xe2\x96\x81pad\xe2\x96\x81\xef\xbd\x9c>";
   spec.prompt.begin_image_token = "<begin_of_image>";
@@ -418,7 +419,7 @@ VisionTower port_tower(const JsonReader& config) {
   VitSpec& vit = tower.vit;
   read_tower_sizes(vision, {1024, 0, 24, 16, 384, 16, "gelu", 1e-6}, vit);
   const double ratio = vision.number_or("mlp_ratio", 4.0, 0.01, 64.0);
-  vit.mlp_width = static_cast<std::int64_t>(static_cast<double>(vit.width) * ratio);
+  vit.mlp_width = truncate<std::int64_t>(to_double(vit.width) * ratio);
   vit.patch_bias = true;
   if (vision.boolean_or("use_qk_norm", false)) vision.fail("use_qk_norm", "false", "true");
   if (!vision.boolean_or("attention_bias", true)) vision.fail("attention_bias", "true", "false");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/family.h"
 #include "engine/families/published_sizes.h"
@@ -81,7 +82,7 @@ fs::path find_vq(const fs::path& folder) {
 // --- geometry -----------------------------------------------------------------------------------
 
 std::int64_t square_side(const JsonReader& reader, std::int64_t places) {
-  const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(places))));
+  const auto side = std::int64_t{std::llround(std::sqrt(to_double(places)))};
   if (side * side != places) {
     reader.fail("block_size", "a square number of image tokens", std::to_string(places));
   }
@@ -111,7 +112,7 @@ Geometry geometry_of_config(const JsonReader& config) {
   const std::int64_t multiple = config.integer_or("multiple_of", 256, 1, 65536);
   const double factor = config.number_or("ffn_dim_multiplier", 1.0, 0.01, 64.0);
   const std::int64_t plain = 2 * (4 * g.width) / 3;
-  g.ffn = rounded_up(static_cast<std::int64_t>(static_cast<double>(plain) * factor), multiple);
+  g.ffn = rounded_up(truncate<std::int64_t>(to_double(plain) * factor), multiple);
   if (g.ffn < 1 || g.ffn > (std::int64_t{1} << 20)) {
     config.fail("ffn_dim_multiplier", "a feed-forward width of 1 to 1048576",
                 std::to_string(g.ffn));
@@ -170,8 +171,7 @@ Geometry geometry_of_shapes(const Checkpoint& weights, const std::string& file) 
   }
   const ConstTensorView* table = weights.find("freqs_cis");
   if (table != nullptr && table->shape.rank() >= 2 && table->shape[0] > 1) {
-    const auto side = static_cast<std::int64_t>(
-        std::llround(std::sqrt(static_cast<double>(table->shape[0] - 1))));
+    const auto side = std::int64_t{std::llround(std::sqrt(to_double(table->shape[0] - 1)))};
     if (side * side == table->shape[0] - 1) g.grid = side;
   }
   return g;
@@ -219,7 +219,7 @@ void fill_model(const Geometry& g, ModelSpec& spec) {
   model.kv_heads = g.kv_heads;
   model.head_dim = g.width / g.heads;
   model.ffn_width = g.ffn;
-  model.norm_eps = static_cast<float>(g.norm_eps);
+  model.norm_eps = to_float(g.norm_eps);
   model.rope = {.layout = RopeLayout::kGrid2d,
                 .pairing = RopePairing::kInterleaved,
                 .theta = g.rope_base,
@@ -230,7 +230,7 @@ void fill_model(const Geometry& g, ModelSpec& spec) {
   spec.model.unconditional = UnconditionalRule::kNullClass;
   spec.model.prompt_vocab = g.classes + 1;
   spec.model.max_prompt = 1;
-  spec.model.null_class = static_cast<std::int32_t>(g.classes);
+  spec.model.null_class = narrow<std::int32_t>(g.classes);
   spec.model.codes = g.codes;
   spec.model.code_width = 0;
   spec.model.grid_rows = spec.model.grid_cols = g.grid;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
@@ -232,8 +233,7 @@ PreprocessPolicy whole_views(PreprocessPolicy policy) {
   policy.mode = ResizeMode::kPadToSquare;
   policy.newline_at_end = true;
   for (std::size_t i = 0; i < 3; ++i) {
-    policy.background[i] =
-        static_cast<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
+    policy.background[i] = truncate<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
   }
   if (policy.mean_colour) policy.background = *policy.mean_colour;
   return policy;
@@ -376,11 +376,11 @@ PreprocessPolicy original_policy(const JsonReader& config, std::int64_t side) {
 }
 
 void finish_original(const JsonReader& config, DescribeSpec& spec) {
-  const PreprocessPolicy given = spec.policy;
-  spec.policy = original_policy(config, given.side);
-  spec.policy.side = given.side;
-  spec.policy.patch = given.patch;
-  spec.policy.merge = given.merge;
+  const PreprocessPolicy asked = original_policy(config, spec.policy.side);
+  spec.policy.name = asked.name;
+  spec.policy.mode = asked.mode;
+  spec.policy.background = asked.background;
+  spec.policy.pinpoints = asked.pinpoints;
   spec.video.frame = frame_policy(spec.policy);
   if (spec.policy.mode == ResizeMode::kPinpoints) {
     spec.chats = {{"", &kForms[kVicuna16Original]}};
@@ -402,6 +402,7 @@ constexpr LayoutNames kLayouts[] = {{"language_model.model.", "language_model.lm
                                     {"language_model.", "lm_head.weight"}};
 
 constexpr LayoutNames kOriginalLayouts[] = {{"model.", "lm_head.weight"}};
+constexpr std::string_view kOriginalProcessors[] = {"CLIPImageProcessor"};
 constexpr ChatChoice kOriginalChats[] = {{"", &kForms[kLlava15Original]}};
 
 // The authors' own folders.
@@ -415,6 +416,7 @@ constexpr Describer original(std::string_view type, std::string_view language,
           .language = language,
           .layouts = kOriginalLayouts,
           .policy = llava_pad,
+          .processors = kOriginalProcessors,
           .chats = kOriginalChats,
           .image_id = kNoToken,
           .image_token = "<image>",

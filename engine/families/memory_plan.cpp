@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/backend/row_verifier.h"
+#include "engine/core/index.h"
 #include "engine/nn/vq_graph.h"
 
 namespace tessera {
@@ -14,7 +15,7 @@ namespace {
 constexpr std::size_t kProcessBytes = std::size_t{12} << 20;
 
 std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, DType dtype) {
-  return static_cast<std::size_t>(rows * cols) * dtype_size(dtype);
+  return to_size(rows * cols) * dtype_size(dtype);
 }
 
 std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType storage) {
@@ -33,7 +34,7 @@ std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType st
       2 * norm + heads + cross + linear(model.q_width() + 2 * model.kv_width(), model.width) +
       linear(model.width, model.q_width()) + linear(2 * model.ffn_width, model.width) +
       linear(model.width, model.ffn_width);
-  std::size_t sum = static_cast<std::size_t>(model.layers) * layer + norm;
+  std::size_t sum = to_size(model.layers) * layer + norm;
   sum += matrix_bytes(spec.model.prompt_vocab, model.width, storage);
   sum += 2 * matrix_bytes(model.rope.rows(), model.head_dim / 2, DType::kF32);
   if (model.added_places) sum += matrix_bytes(model.rope.rows(), model.width, DType::kBF16);
@@ -62,8 +63,8 @@ std::size_t visual_weight_bytes(const ModelSpec& spec, const Backend& backend, D
 }
 
 std::size_t visual_scratch_bytes(const ModelSpec& spec, const Backend& backend) {
-  const auto rows = static_cast<int>(spec.model.grid_rows);
-  const auto cols = static_cast<int>(spec.model.grid_cols);
+  const auto rows = narrow<int>(spec.model.grid_rows);
+  const auto cols = narrow<int>(spec.model.grid_cols);
   if (spec.fsq) return fsq_video_scratch_bytes(*spec.fsq, backend, rows, cols);
   return spec.movq ? movq_decode_scratch_bytes(*spec.movq, backend, rows, cols)
                    : vq_decode_scratch_bytes(spec.vq, backend, rows, cols);
@@ -98,8 +99,8 @@ MemoryPlan plan_memory(const ModelSpec& spec, const Backend& backend,
 }
 
 MemoryPlan placed_on_device(MemoryPlan plan, const ModelSpec& spec, const MemoryRequest& request) {
-  const auto row = static_cast<std::size_t>(spec.model.image_vocabulary()) * sizeof(float);
-  const auto rows = static_cast<std::size_t>(request.images * request.window);
+  const auto row = to_size(spec.model.image_vocabulary()) * sizeof(float);
+  const auto rows = to_size(request.images * request.window);
   plan.on_device = true;
   plan.staging = kDeviceStagingBytes;
   plan.libraries = kDeviceLibraryBytes;

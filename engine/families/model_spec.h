@@ -65,6 +65,7 @@ struct TextLayout {
 struct PromptForm {
   std::string requires_token;  // empty = always
   std::string before, after;   // around the user's text
+  bool strip = false;          // white space at the ends of that text is taken away
 };
 
 struct PromptTemplate {

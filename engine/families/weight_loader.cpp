@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/core/index.h"
 #include "engine/core/storage.h"
 #include "engine/families/family.h"
 
@@ -16,8 +17,7 @@ constexpr std::int64_t kStagingElements = std::int64_t{1} << 18;
 // Elements [begin, begin + count) of a row-major tensor.
 ConstTensorView part_of(ConstTensorView view, std::int64_t begin, std::int64_t count) {
   const auto* data = static_cast<const std::byte*>(view.data);
-  return {view.dtype, Shape{count}, data + static_cast<std::size_t>(begin) * dtype_size(view.dtype),
-          view.device};
+  return {view.dtype, Shape{count}, data + to_size(begin) * dtype_size(view.dtype), view.device};
 }
 
 // Uploads a small part, converted through `staging` where the types differ.
@@ -80,10 +80,9 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
         bad.count += found->count;
       }
       upload_part(backend_, part, staging, {dtype, Shape{count}, to, out.view().device});
-      to += static_cast<std::size_t>(count) * dtype_size(dtype);
+      to += to_size(count) * dtype_size(dtype);
       const std::size_t width = dtype_size(view.dtype);
-      source_.done_part(name, static_cast<std::size_t>(begin) * width,
-                        static_cast<std::size_t>(begin + count) * width);
+      source_.done_part(name, to_size(begin) * width, to_size(begin + count) * width);
     }
   }
   if (bad.count > 0) refuse(name, bad);
@@ -146,7 +145,7 @@ Tensor WeightLoader::joined(const std::vector<std::string>& names) {
     read_numbers(view, 0, 1, view.shape.elements(), all.data() + begin);
     source_.done(name);
   }
-  const Shape shape{static_cast<std::int64_t>(all.size())};
+  const Shape shape{std::ssize(all)};
   Tensor out = backend_.allocate(DType::kF32, shape);
   backend_.upload({DType::kF32, shape, all.data(), Device{}}, out.view());
   backend_.synchronize();

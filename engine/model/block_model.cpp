@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/nn/pass_views.h"
 #include "engine/ops/ops.h"
 
@@ -30,8 +31,7 @@ struct BlockModel::Pass {
 BlockModel::BlockModel(Backend& backend, const BlockModelConfig& config, BlockModelWeights weights)
     : backend_(&backend), config_(config), sizes_(config.sizes()), weights_(std::move(weights)) {
   expects(config.heads > 0 && config.width % config.heads == 0, "heads share the width");
-  expects(static_cast<std::int64_t>(weights_.layers.size()) == config.layers,
-          "weights for every layer");
+  expects(std::ssize(weights_.layers) == config.layers, "weights for every layer");
   expects(weights_.head.weight.n == config.codes, "the head has one row a code");
   expects(weights_.position_table.shape().elements() == config.positions * config.width,
           "the position table has all positions");
@@ -39,7 +39,7 @@ BlockModel::BlockModel(Backend& backend, const BlockModelConfig& config, BlockMo
 
 std::size_t BlockModel::scratch_bytes(const BlockModelConfig& config, std::int64_t max_rows) {
   const std::int64_t m = max_rows, d = config.width;
-  const auto segment = static_cast<std::int64_t>(sizeof(AttentionSegment));
+  const auto segment = to_index(sizeof(AttentionSegment));
   const std::size_t shared = 3 * matrix_bytes(m, d) + 2 * matrix_bytes(m, 1, 8) +
                              2 * matrix_bytes(m, 1) + matrix_bytes(m, segment, 1);
   return shared +
@@ -50,14 +50,13 @@ std::size_t BlockModel::weight_bytes(const BlockModelConfig& config, const Backe
                                      DType storage) {
   const std::int64_t d = config.width;
   const auto linear = [&](std::int64_t n, std::int64_t k) {
-    return backend.packed_linear_bytes(n, k, storage) + static_cast<std::size_t>(n) * 4;
+    return backend.packed_linear_bytes(n, k, storage) + to_size(n) * 4;
   };
-  const std::size_t norm = static_cast<std::size_t>(2 * d) * 4;
+  const std::size_t norm = to_size(2 * d) * 4;
   const std::size_t layer =
       2 * norm + linear(3 * d, d) + linear(d, d) + linear(kGrowth * d, d) + linear(d, kGrowth * d);
-  return static_cast<std::size_t>(config.layers) * layer + norm +
-         static_cast<std::size_t>((config.vocabulary + config.positions) * d) *
-             dtype_size(storage) +
+  return to_size(config.layers) * layer + norm +
+         to_size((config.vocabulary + config.positions) * d) * dtype_size(storage) +
          backend.packed_linear_bytes(config.codes, d, storage);
 }
 
@@ -65,7 +64,7 @@ void BlockModel::embed_prompt(std::span<const std::int32_t> ids, TensorView out)
   std::vector<std::int32_t> rows(ids.begin(), ids.end());
   for (std::int32_t& id : rows) {
     expects(id >= 0 && id < config_.conditions, "the prompt is of the model's ids");
-    id += static_cast<std::int32_t>(config_.first_condition);
+    id += narrow<std::int32_t>(config_.first_condition);
   }
   ops::embedding(*backend_, weights_.token_table.view(), rows, out);
 }
@@ -73,11 +72,11 @@ void BlockModel::embed_prompt(std::span<const std::int32_t> ids, TensorView out)
 void BlockModel::embed_tokens(std::span<const std::int32_t> ids, Arena& arena,
                               TensorView out) const {
   const std::size_t mark = arena.used();
-  auto* rows = arena.take_host<std::int32_t>(static_cast<std::int64_t>(ids.size())).data();
-  const auto codes = static_cast<std::int32_t>(config_.codes);
+  auto* rows = arena.take_host<std::int32_t>(std::ssize(ids)).data();
+  const auto codes = narrow<std::int32_t>(config_.codes);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const bool code = ids[i] < codes;
-    rows[i] = code ? static_cast<std::int32_t>(config_.first_code) + ids[i] : ids[i] - codes;
+    rows[i] = code ? narrow<std::int32_t>(config_.first_code) + ids[i] : ids[i] - codes;
   }
   ops::embedding(*backend_, weights_.token_table.view(), {rows, ids.size()}, out);
   arena.rewind(mark);
@@ -87,15 +86,15 @@ void BlockModel::embed_tokens(std::span<const std::int32_t> ids, Arena& arena,
 BlockModel::Pass BlockModel::open_pass(const ForwardBatch& batch, KvCache& cache,
                                        Arena& arena) const {
   const auto count = batch.sequences.size();
-  const auto rows = static_cast<std::int64_t>(count);
+  const auto rows = to_index(count);
   auto* slots = arena.take_host<std::int64_t>(rows).data();
   auto* identity = arena.take_host<std::int64_t>(rows).data();
   auto* places = arena.take_host<std::int32_t>(rows).data();
   auto* owners = arena.take_host<std::int32_t>(rows).data();
   auto* segments = arena.take_host<AttentionSegment>(rows).data();
   for (std::size_t i = 0; i < count; ++i) {
-    identity[i] = static_cast<std::int64_t>(i);
-    places[i] = static_cast<std::int32_t>(batch.positions[i]);
+    identity[i] = to_index(i);
+    places[i] = narrow<std::int32_t>(batch.positions[i]);
     expects(places[i] >= 0 && places[i] < config_.positions,
             "the position table has these positions");
   }
@@ -106,16 +105,15 @@ BlockModel::Pass BlockModel::open_pass(const ForwardBatch& batch, KvCache& cache
     while (end < count && batch.sequences[end] == sequence) ++end;
     const std::int64_t cached = cache.append(sequence, batch.positions.subspan(at, end - at));
     for (std::size_t i = at; i < end; ++i) {
-      slots[i] = cache.slot(sequence, cached + static_cast<std::int64_t>(i - at));
+      slots[i] = cache.slot(sequence, cached + to_index(i - at));
     }
     for (std::size_t from = at; from < end;) {
-      path_end =
-          batch.paths.empty() ? end : from + static_cast<std::size_t>(batch.paths[path++].rows);
+      path_end = batch.paths.empty() ? end : from + to_size(batch.paths[path++].rows);
       expects(path_end > from && path_end <= end, "paths are of one sequence");
       AttentionSegment* segment = std::construct_at(segments + spans);
-      segment->row_begin = static_cast<std::int64_t>(from);
-      segment->rows = static_cast<std::int64_t>(path_end - from);
-      segment->first_visible = cached + static_cast<std::int64_t>(path_end - at);
+      segment->row_begin = to_index(from);
+      segment->rows = to_index(path_end - from);
+      segment->first_visible = cached + to_index(path_end - at);
       segment->causal = false;
       owners[spans++] = sequence;
       from = path_end;
@@ -146,7 +144,7 @@ void BlockModel::forward(const ForwardBatch& batch, KvCache& cache, Arena& arena
                  pass.places, place_rows);
   ops::add(*backend_, batch.rows, place_rows, x);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    const auto number = static_cast<std::size_t>(layer);
+    const auto number = to_size(layer);
     const TensorView tap = taps.hidden_states.empty() ? TensorView{} : taps.hidden_states[number];
     if (tap.data != nullptr) {
       ops::store_rows(*backend_, x.f32(), config_.width, pass.identity, heads_of(tap, 1));
@@ -183,7 +181,7 @@ void BlockModel::attention_block(const BlockLayerWeights& weights, std::int64_t 
   ops::attention(*backend_, {.q = heads_of(q, config_.heads),
                              .out = heads_of(mixed, config_.heads),
                              .segments = pass.segments,
-                             .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim()))});
+                             .scale = 1.0f / std::sqrt(to_float(config_.head_dim()))});
   apply_add(*backend_, weights.out, mixed, x, normed);
   arena.rewind(mark);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/core/index.h"
 #include "engine/core/tensor.h"
 #include "engine/model/pass_model.h"
 #include "engine/nn/linear.h"
@@ -49,7 +50,7 @@ struct BlockModelConfig {
   BlockReading reading() const {
     return {.block = block,
             .begins = start == BlockStart::kHybrid,
-            .begin_id = static_cast<std::int32_t>(codes)};
+            .begin_id = narrow<std::int32_t>(codes)};
   }
   // Cached rows of a video: its prompt, and all tokens that something is predicted from.
   std::int64_t cache_rows(std::int64_t prompt_tokens, std::int64_t stream) const {

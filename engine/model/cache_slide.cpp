@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -29,7 +30,7 @@ TensorView first_rows(Tensor& matrix, std::int64_t rows) {
 // Reads the rows of one table as f32, turns them if they are keys, and stores them.
 void move_rows(const Transformer& transformer, Move& move, TensorView table, bool turned) {
   Backend& backend = transformer.backend();
-  const auto count = static_cast<std::int64_t>(move.from.size());
+  const auto count = std::ssize(move.from);
   const std::int64_t heads = table.shape[1], head_dim = table.shape[2];
   const TensorView rows = first_rows(move.rows, count);
   ops::embedding(backend,
@@ -52,7 +53,7 @@ void slide_cache(const Transformer& transformer, KvCache& cache, std::int64_t se
   expects(shape.sequences * shape.capacity <= std::numeric_limits<std::int32_t>::max(),
           "slots are counted in 32 bits");
   const std::span<const std::int64_t> all = cache.positions(sequence);
-  const auto after = all.subspan(static_cast<std::size_t>(first + count));
+  const auto after = all.subspan(to_size(first + count));
   const std::vector<std::int64_t> from(after.begin(), after.end());
   std::vector<std::int64_t> to = from;
   for (std::int64_t& position : to) position -= count;
@@ -61,7 +62,7 @@ void slide_cache(const Transformer& transformer, KvCache& cache, std::int64_t se
 
   Backend& backend = transformer.backend();
   const std::int64_t half = shape.head_dim / 2;
-  const Shape turns{static_cast<std::int64_t>(from.size()), half};
+  const Shape turns{std::ssize(from), half};
   Tensor cos = Tensor::host(DType::kF32, turns), sin = Tensor::host(DType::kF32, turns);
   fill_turns(backend, transformer.rope(), from, to, cos.f32(), sin.f32());
   Move move;
@@ -71,10 +72,10 @@ void slide_cache(const Transformer& transformer, KvCache& cache, std::int64_t se
   // Rows move down, the lowest first: none is written over before it was read.
   for (std::int64_t begin = 0; begin < turns[0]; begin += kRowsAtOnce) {
     const std::int64_t rows = std::min(kRowsAtOnce, turns[0] - begin);
-    move.to.resize(static_cast<std::size_t>(rows));
+    move.to.resize(to_size(rows));
     std::iota(move.to.begin(), move.to.end(), cache.slot(sequence, first + begin));
     move.from.assign(move.to.begin(), move.to.end());
-    for (std::int32_t& slot : move.from) slot += static_cast<std::int32_t>(count);
+    for (std::int32_t& slot : move.from) slot += narrow<std::int32_t>(count);
     for (const auto& [host, device] : {std::pair{&cos, &move.cos}, std::pair{&sin, &move.sin}}) {
       backend.upload({DType::kF32, Shape{rows, half}, host->f32() + begin * half, Device{}},
                      first_rows(*device, rows));

@@ -1,4 +1,5 @@
 #include "engine/model/cross_context.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -24,8 +25,7 @@ std::size_t CrossContext::bytes() const {
 }
 
 std::size_t CrossContext::bytes(const ModelConfig& config, std::int64_t rows, DType storage) {
-  return static_cast<std::size_t>(2 * config.layers * rows * config.kv_width()) *
-         dtype_size(storage);
+  return to_size(2 * config.layers * rows * config.kv_width()) * dtype_size(storage);
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/core/index.h"
 #include "engine/core/tensor.h"
 #include "engine/model/model_config.h"
 
@@ -37,7 +38,7 @@ class CrossContext {
   static std::size_t bytes(const ModelConfig& config, std::int64_t rows, DType storage);
 
  private:
-  static std::size_t index(std::int64_t part) { return static_cast<std::size_t>(part); }
+  static std::size_t index(std::int64_t part) { return to_size(part); }
   const Tensor& part(std::int64_t number) const { return parts_[index(number)]; }
 
   std::int64_t rows_;

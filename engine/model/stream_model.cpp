@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "engine/nn/pass_views.h"
 
 namespace tessera {
@@ -35,9 +36,7 @@ class Space final : public TokenModel {
   std::int64_t logit_ids() const override { return weights_.head_out.weight.n; }
 
   void embed_prompt(std::span<const std::int32_t> ids, TensorView out) const override {
-    expects(
-        kind_ == TokenSpace::kText || static_cast<std::int64_t>(ids.size()) <= config_.max_prompt,
-        "the prompt fits");
+    expects(kind_ == TokenSpace::kText || std::ssize(ids) <= config_.max_prompt, "the prompt fits");
     ops::embedding(backend(), prompt_table_.view(), ids, out);
   }
 
@@ -48,7 +47,7 @@ class Space final : public TokenModel {
       return;
     }
     const std::size_t mark = arena.used();
-    const auto rows = static_cast<std::int64_t>(ids.size());
+    const auto rows = std::ssize(ids);
     const TensorView narrow = arena.take(DType::kF32, Shape{rows, weights_.table.shape()[1]});
     const TensorView inner = arena.take(DType::kF32, Shape{rows, width()});
     ops::embedding(backend(), weights_.table.view(), ids, narrow);
@@ -193,8 +192,7 @@ std::size_t StreamModel::weight_bytes() const {
 
 std::size_t StreamModel::step_weight_bytes() const {
   const ModelConfig& sizes = config().transformer;
-  const std::size_t rope =
-      static_cast<std::size_t>(sizes.rope.rows() * sizes.head_dim) * sizeof(float);
+  const std::size_t rope = to_size(sizes.rope.rows() * sizes.head_dim) * sizeof(float);
   const Space& own = writes(TokenSpace::kImage) ? state_->image : state_->text;
   return transformer().weight_bytes() - rope + head_bytes(own.weights());
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/core/tensor.h"
 #include "engine/model/model_config.h"
 #include "engine/model/token_model.h"
@@ -55,22 +56,20 @@ struct StreamModelConfig {
   bool stream_end = false;  // a token after everything
 
   VocabularyGrammar grammar() const {
-    return {.codes = static_cast<std::size_t>(codes),
-            .rows = static_cast<std::size_t>(grid_rows),
-            .columns = static_cast<std::size_t>(grid_cols),
+    return {.codes = to_size(codes),
+            .rows = to_size(grid_rows),
+            .columns = to_size(grid_cols),
             .row_end = row_end,
             .image_end = image_end,
-            .grids = static_cast<std::size_t>(grids),
+            .grids = to_size(grids),
             .grid_end = grid_end,
             .stream_end = stream_end};
   }
   // Image codes and control ids, which the code table has rows for.
-  std::int64_t image_vocabulary() const {
-    return static_cast<std::int64_t>(grammar().vocabulary());
-  }
+  std::int64_t image_vocabulary() const { return to_index(grammar().vocabulary()); }
   // Codes of an image or video, and tokens of its stream: the same but for control ids.
   std::int64_t image_codes() const { return grids * grid_rows * grid_cols; }
-  std::int64_t image_tokens() const { return static_cast<std::int64_t>(grammar().length()); }
+  std::int64_t image_tokens() const { return to_index(grammar().length()); }
   // Cache positions of one sequence: the prompt, and every token of the stream but the last.
   std::int64_t cache_rows(std::int64_t prompt_tokens) const {
     return prompt_tokens + image_tokens() - 1;

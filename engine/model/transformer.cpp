@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 
+#include "engine/core/index.h"
 #include "engine/nn/pass_views.h"
 
 namespace tessera {
@@ -14,10 +15,10 @@ namespace {
 
 ConstTensorView rows_of(ConstTensorView matrix, std::int64_t first, std::int64_t rows) {
   const std::int64_t cols = matrix.shape[1];
-  return {matrix.dtype, Shape{rows, cols},
-          static_cast<const std::byte*>(matrix.data) +
-              static_cast<std::size_t>(first * cols) * dtype_size(matrix.dtype),
-          matrix.device};
+  return {
+      matrix.dtype, Shape{rows, cols},
+      static_cast<const std::byte*>(matrix.data) + to_size(first * cols) * dtype_size(matrix.dtype),
+      matrix.device};
 }
 
 TensorView rows_of(TensorView matrix, std::int64_t first, std::int64_t rows) {
@@ -67,8 +68,7 @@ Transformer::Transformer(Backend& backend, const ModelConfig& config, Transforme
       weights_(std::move(weights)),
       rope_(make_rope_table(backend, config.rope, config.head_dim)) {
   if (config.added_places) places_ = make_place_table(backend, config.rope, config.width);
-  expects(static_cast<std::int64_t>(weights_.layers.size()) == config.layers,
-          "weights for every layer");
+  expects(std::ssize(weights_.layers) == config.layers, "weights for every layer");
   expects(config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads == 0,
           "query heads are shared out evenly");
   const auto& sections = config.rope.sections;
@@ -80,7 +80,7 @@ Transformer::Transformer(Backend& backend, const ModelConfig& config, Transforme
 std::size_t Transformer::scratch_bytes(const ModelConfig& config, std::int64_t rows,
                                        const Backend& backend) {
   const std::int64_t m = std::min(rows, backend.rows_at_once());
-  const auto segment_bytes = static_cast<std::int64_t>(sizeof(AttentionSegment));
+  const auto segment_bytes = to_index(sizeof(AttentionSegment));
   const std::size_t tables =
       2 * matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 4) +
       (config.rope.three_axes() ? matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 8)
@@ -102,9 +102,9 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
   chunk.first = first;
   chunk.rows = std::min(backend_->rows_at_once(), batch.rows.shape[0] - first);
   chunk.arena = &arena;
-  const auto count = static_cast<std::size_t>(chunk.rows);
-  const auto sequences = batch.sequences.subspan(static_cast<std::size_t>(first), count);
-  const auto positions = batch.positions.subspan(static_cast<std::size_t>(first), count);
+  const auto count = to_size(chunk.rows);
+  const auto sequences = batch.sequences.subspan(to_size(first), count);
+  const auto positions = batch.positions.subspan(to_size(first), count);
   auto* cached = arena.take_host<std::int64_t>(chunk.rows).data();
   auto* identity = arena.take_host<std::int64_t>(chunk.rows).data();
   auto* owners = arena.take_host<std::int64_t>(chunk.rows).data();
@@ -117,20 +117,19 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
     if (append) {
       row = cache.append(sequences[at], positions.subspan(at, end - at));
     } else {  // the last rows cached, as many as the batch has from here on
-      const auto from = batch.sequences.begin() + static_cast<std::ptrdiff_t>(first) +
-                        static_cast<std::ptrdiff_t>(at);
+      const auto from = batch.sequences.begin() + first + to_index(at);
       const auto other = std::find_if(from, batch.sequences.end(),
                                       [&](std::int32_t s) { return s != sequences[at]; });
       row = cache.length(sequences[at]) - (other - from);
     }
     AttentionSegment* segment = std::construct_at(segments + segment_count);
-    segment->row_begin = static_cast<std::int64_t>(at);
-    segment->rows = static_cast<std::int64_t>(end - at);
+    segment->row_begin = to_index(at);
+    segment->rows = to_index(end - at);
     segment->first_visible = row;
     owners[segment_count++] = sequences[at];
     for (std::size_t i = at; i < end; ++i) {
-      cached[i] = row + static_cast<std::int64_t>(i - at);
-      identity[i] = static_cast<std::int64_t>(i);
+      cached[i] = row + to_index(i - at);
+      identity[i] = to_index(i);
     }
     at = end;
   }
@@ -148,14 +147,14 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
 void Transformer::look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const {
   Arena& arena = *chunk.arena;
   const std::int64_t half = config_.head_dim / 2;
-  const auto count = static_cast<std::size_t>(chunk.rows);
-  const auto first = static_cast<std::size_t>(chunk.first);
+  const auto count = to_size(chunk.rows);
+  const auto first = to_size(chunk.first);
   const TensorView cos = arena.take(DType::kF32, Shape{chunk.rows, half});
   const TensorView sin = arena.take(DType::kF32, Shape{chunk.rows, half});
   auto* table_rows = arena.take_host<std::int32_t>(chunk.rows).data();
   const auto look_up = [&](std::size_t row, std::int64_t place) {
     expects(place >= 0 && place < rope_.cos.shape()[0], "the rotary table has this position");
-    table_rows[row] = static_cast<std::int32_t>(place);
+    table_rows[row] = narrow<std::int32_t>(place);
   };
   chunk.cos = cos;
   chunk.sin = sin;
@@ -199,7 +198,7 @@ void Transformer::split_by_paths(const ForwardBatch& batch, Chunk& chunk) {
   std::size_t count = 0;
   std::int64_t begin = 0;  // of the path in the batch
   for (const RowPath& path : batch.paths) {
-    const auto length = static_cast<std::int64_t>(path.seen.size());
+    const auto length = std::ssize(path.seen);
     const bool in_order = path.seen.empty();
     expects((in_order || length >= path.rows) && path.rows > 0, "rows of a path see themselves");
     // Its rows [from, to) are in this chunk.
@@ -213,9 +212,9 @@ void Transformer::split_by_paths(const ForwardBatch& batch, Chunk& chunk) {
       segment->first_visible = path.shared + seen + from;
       if (!in_order) {
         segment->listed_from = path.shared;
-        segment->listed = path.seen.first(static_cast<std::size_t>(seen + to));
+        segment->listed = path.seen.first(to_size(seen + to));
       }
-      owners[count++] = batch.sequences[static_cast<std::size_t>(begin + from)];
+      owners[count++] = nth(batch.sequences, begin + from);
     }
     begin += path.rows;
   }
@@ -236,12 +235,10 @@ void Transformer::forward_layers(const ForwardBatch& batch, LayerRange range, Kv
   expects(batch.rows.shape.rank() == 2 && batch.rows.shape[1] == config_.width,
           "rows are [M, width]");
   const std::int64_t total = batch.rows.shape[0];
-  expects(static_cast<std::int64_t>(batch.sequences.size()) == total &&
-              static_cast<std::int64_t>(batch.positions.size()) == total,
+  expects(std::ssize(batch.sequences) == total && std::ssize(batch.positions) == total,
           "every row has a sequence and a position");
   expects(hidden_out.shape == batch.rows.shape, "hidden states are [M, width]");
-  expects(taps.hidden_states.empty() ||
-              static_cast<std::int64_t>(taps.hidden_states.size()) == config_.layers,
+  expects(taps.hidden_states.empty() || std::ssize(taps.hidden_states) == config_.layers,
           "one tap a layer");
   for (std::int64_t first = 0; first < total; first += backend_->rows_at_once()) {
     const std::size_t mark = arena.used();
@@ -264,14 +261,12 @@ void Transformer::run_layers(const Chunk& chunk, LayerRange range, KvCache& cach
                              const Taps& taps) const {
   for (std::int64_t layer = range.first; layer < range.last; ++layer) {
     if (!chunk.places.empty()) ops::add(*backend_, x, chunk.places, x);
-    const auto tap = taps.hidden_states.empty()
-                         ? TensorView{}
-                         : taps.hidden_states[static_cast<std::size_t>(layer)];
+    const auto tap = taps.hidden_states.empty() ? TensorView{} : nth(taps.hidden_states, layer);
     if (tap.data != nullptr) {
       ops::store_rows(*backend_, x.f32(), config_.width, chunk.identity,
                       heads_of(rows_of(tap, chunk.first, chunk.rows), 1));
     }
-    const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+    const LayerWeights& weights = nth(weights_.layers, layer);
     attention_block(chunk, weights, layer, cache, x, taps);
     if (config_.context_width > 0) cross_block(chunk, weights.cross, layer, x);
     ffn_block(chunk, weights, layer, x, taps);
@@ -333,11 +328,11 @@ CrossContext Transformer::make_context(ConstTensorView rows, DType storage) cons
   CrossContext out(*backend_, config_, count, storage);
   Tensor both = backend_->allocate(DType::kF32, Shape{count, 2 * width});
   Tensor keys = backend_->allocate(DType::kF32, Shape{count, width});
-  std::vector<std::int64_t> identity(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> identity(to_size(count));
   std::iota(identity.begin(), identity.end(), 0);
   const TensorView key_heads = heads_of(keys.view(), config_.kv_heads);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    const CrossWeights& weights = weights_.layers[static_cast<std::size_t>(layer)].cross;
+    const CrossWeights& weights = nth(weights_.layers, layer).cross;
     ops::linear(*backend_, rows, weights.kv, {}, both.view());
     ops::store_rows(*backend_, both.view().f32(), 2 * width, identity, key_heads);
     if (config_.qk_norm) norm_heads(key_heads, weights.k_norm);
@@ -357,10 +352,9 @@ void Transformer::cross_block(const Chunk& chunk, const CrossWeights& weights, s
   const TensorView normed = arena.take(DType::kF32, Shape{m, config_.width});
   const TensorView q = arena.take(DType::kF32, Shape{m, config_.q_width()});
   const TensorView mixed = arena.take(DType::kF32, Shape{m, config_.q_width()});
-  auto* segments =
-      arena.take_host<AttentionSegment>(static_cast<std::int64_t>(chunk.segments.size())).data();
+  auto* segments = arena.take_host<AttentionSegment>(std::ssize(chunk.segments)).data();
   for (std::size_t i = 0; i < chunk.segments.size(); ++i) {
-    const auto sequence = static_cast<std::size_t>(chunk.sequence_of_segment[i]);
+    const auto sequence = to_size(chunk.sequence_of_segment[i]);
     expects(sequence < chunk.contexts.size() && chunk.contexts[sequence] != nullptr,
             "each sequence has what it attends to");
     const CrossContext& context = *chunk.contexts[sequence];
@@ -378,7 +372,7 @@ void Transformer::cross_block(const Chunk& chunk, const CrossWeights& weights, s
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
                              .segments = {segments, chunk.segments.size()},
-                             .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
+                             .scale = 1.0f / std::sqrt(to_float(config_.head_dim))});
   ops::linear_add(*backend_, mixed, weights.out, {}, x, normed);
   arena.rewind(mark);
 }
@@ -398,7 +392,7 @@ std::span<const std::int64_t> Transformer::slots_of(const Chunk& chunk, std::int
 std::span<const AttentionSegment> Transformer::segments_of(const Chunk& chunk, std::int64_t layer,
                                                            const KvCache& cache) {
   const std::size_t count = chunk.segments.size();
-  auto* out = chunk.arena->take_host<AttentionSegment>(static_cast<std::int64_t>(count)).data();
+  auto* out = chunk.arena->take_host<AttentionSegment>(to_index(count)).data();
   for (std::size_t i = 0; i < count; ++i) {
     AttentionSegment* segment = std::construct_at(out + i, chunk.segments[i]);
     const std::int64_t sequence = chunk.sequence_of_segment[i];

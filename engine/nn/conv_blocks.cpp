@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/nn/conv_parts.h"
 #include "engine/ops/ops.h"
 
@@ -161,7 +162,7 @@ Runner::Place Runner::attention(std::span<const ConvParams> convs,
   for (int i = 0; i < 3; ++i) {
     projected[i] = arena_.take(far, x.map.shape);
     read.out = projected[i];
-    convolve(read, convs[static_cast<std::size_t>(i)]);
+    convolve(read, nth(convs, i));
     projected[i].shape = {places, 1, channels};
   }
   TensorView mixed = arena_.take(far, {places, 1, channels});
@@ -176,7 +177,7 @@ Runner::Place Runner::attention(std::span<const ConvParams> convs,
     ops::attention(*backend_, {.q = projected[0],
                                .out = mixed,
                                .segments = {&segment, 1},
-                               .scale = 1.0f / std::sqrt(static_cast<float>(channels))});
+                               .scale = 1.0f / std::sqrt(to_float(channels))});
   }
   mixed.shape = x.map.shape;
   convolve({.in = mixed, .out = x.map, .accumulate = true}, convs[3]);
@@ -271,13 +272,13 @@ FeatureArena::FeatureArena(Backend& backend, std::size_t bytes)
     : device_(backend.device()),
       capacity_((bytes + kAlignment - 1) / kAlignment * kAlignment),
       counting_(false) {
-  slab_ = backend.allocate(DType::kU8, {static_cast<std::int64_t>(capacity_)});
+  slab_ = backend.allocate(DType::kU8, {to_index(capacity_)});
 }
 
 TensorView FeatureArena::take(End end, Shape shape) {
-  std::size_t bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+  std::size_t bytes = to_size(shape.elements()) * sizeof(float);
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  std::size_t& used = used_[static_cast<int>(end)];
+  std::size_t& used = nth(used_, end);
   TensorView view{DType::kF32, shape, nullptr, device_};
   used += bytes;
   peak_ = std::max(peak_, used_[0] + used_[1]);
@@ -354,7 +355,7 @@ std::size_t conv_weight_bytes(const Backend& backend, std::span<const ConvStep> 
   std::size_t bytes = 0;
   for (const ConvStep& step : steps) {
     for (const ConvPart& part : parts_of(step, norm)) {
-      const std::size_t vector = static_cast<std::size_t>(bias_shape(part)[0]) * sizeof(float);
+      const std::size_t vector = to_size(bias_shape(part)[0]) * sizeof(float);
       bytes +=
           vector + (part.is_norm ? vector : backend.packed_conv_bytes(weight_shape(part), storage));
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/core/index.h"
 #include "engine/core/tensor.h"
 #include "engine/nn/vq_spec.h"
 
@@ -72,8 +73,8 @@ class FeatureArena {
   FeatureArena(Backend& backend, std::size_t bytes);
 
   TensorView take(End end, Shape shape);  // f32
-  std::size_t mark(End end) const { return used_[static_cast<int>(end)]; }
-  void rewind(End end, std::size_t mark) { used_[static_cast<int>(end)] = mark; }
+  std::size_t mark(End end) const { return nth(used_, end); }
+  void rewind(End end, std::size_t mark) { nth(used_, end) = mark; }
   std::size_t peak() const { return peak_; }
 
  private:

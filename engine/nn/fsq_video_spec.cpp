@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -62,7 +64,7 @@ class VideoLister {
   void encoder();
   void decoder();
   void quantizer() {
-    const auto vector = static_cast<std::int64_t>(spec_.levels.size());
+    const auto vector = std::ssize(spec_.levels);
     conv("quant_conv", vector, spec_.latent_channels, 1, 1);
     conv("post_quant_conv", spec_.latent_channels, vector, 1, 1);
   }
@@ -131,8 +133,10 @@ std::int64_t FsqVideoSpec::codes() const {
 }
 
 int FsqVideoSpec::halvings(std::int64_t compression) const {
-  return std::bit_width(static_cast<std::uint64_t>(compression)) -
-         std::bit_width(static_cast<std::uint64_t>(patch));
+  const auto bits = [](std::int64_t n) {
+    return narrow<int>(std::bit_width(narrow<std::uint64_t>(n)));
+  };
+  return bits(compression) - bits(patch);
 }
 
 FsqVideoResample encoder_resample(const FsqVideoSpec& spec, int level) {

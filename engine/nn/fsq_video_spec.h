@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/core/index.h"
 #include "engine/nn/vq_graph.h"
 #include "engine/nn/vq_spec.h"
 
@@ -27,15 +28,13 @@ struct FsqVideoSpec {
   std::int64_t temporal = 8;  // frames of a grid
   std::string prefix;         // before every tensor name
 
-  int levels_count() const { return static_cast<int>(multipliers.size()); }
+  int levels_count() const { return narrow<int>(multipliers.size()); }
   std::int64_t codes() const;
-  int frames() const { return static_cast<int>(temporal); }
+  int frames() const { return narrow<int>(temporal); }
   int halvings(std::int64_t compression) const;  // beyond the wavelet
   // Elements of a wavelet patch.
   std::int64_t patch_channels() const { return 3 * patch * patch * patch; }
-  std::int64_t width_of(int level) const {
-    return channels * multipliers[static_cast<std::size_t>(level)];
-  }
+  std::int64_t width_of(int level) const { return channels * nth(multipliers, level); }
   std::int64_t deepest() const { return width_of(levels_count() - 1); }
 };
 

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -82,19 +84,19 @@ std::vector<ConvStep> movq_decoder_steps(const MovqSpec& spec) {
 
 GroupNormOptions movq_norm(const MovqSpec& spec, VqSide side) {
   return {spec.frame.norm_groups, spec.frame.norm_eps,
-          side == VqSide::kDecoder ? static_cast<int>(spec.frame.embed_dim) : 0};
+          side == VqSide::kDecoder ? narrow<int>(spec.frame.embed_dim) : 0};
 }
 
 std::string movq_name(const MovqSpec& spec, const std::string& name, bool& linear) {
   std::vector<std::string> parts = split(name);
   const bool hf = spec.names == MovqNames::kHfEmu3;
   const auto insert = [&](std::size_t at, const char* text) {
-    parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(at), text);
+    parts.insert(parts.begin() + to_index(at), text);
   };
   linear = false;
   // decoder.up.{k}: k in execution order here, the level in the files.
   if (parts[1] == "up") {
-    const auto last = static_cast<int>(spec.frame.multipliers.size()) - 1;
+    const auto last = narrow<int>(spec.frame.multipliers.size()) - 1;
     parts[2] = std::to_string(last - std::stoi(parts[2]));
   }
   if (!hf) return spec.frame.prefix + join(parts);

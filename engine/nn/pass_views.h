@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/core/index.h"
 #include "engine/core/tensor.h"
 
 namespace tessera {
@@ -12,7 +13,7 @@ namespace tessera {
 inline std::size_t padded_bytes(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 inline std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, std::size_t element = 4) {
-  return padded_bytes(static_cast<std::size_t>(rows * cols) * element);
+  return padded_bytes(to_size(rows * cols) * element);
 }
 
 // [T, heads x width] as [T, heads, width].

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -17,7 +19,7 @@ float rope_power(double theta, std::int64_t width, std::int64_t i) {
 
 // theta^(-2 i / width) for i < count, as f32 of the f32 power (the reference computes 1 / power).
 std::vector<float> inverse_frequencies(double theta, std::int64_t width, std::int64_t count) {
-  std::vector<float> out(static_cast<std::size_t>(count));
+  std::vector<float> out(to_size(count));
   for (std::int64_t i = 0; i < count; ++i) {
     out[static_cast<std::size_t>(i)] = 1.0f / rope_power(theta, width, i);
   }
@@ -26,9 +28,9 @@ std::vector<float> inverse_frequencies(double theta, std::int64_t width, std::in
 
 void stretch_llama3(const RopeStretch& stretch, std::vector<float>& frequencies) {
   constexpr float kTurn = 6.283185307179586f;
-  const auto factor = static_cast<float>(stretch.factor);
-  const auto original = static_cast<float>(stretch.original);
-  const auto low = static_cast<float>(stretch.low), high = static_cast<float>(stretch.high);
+  const auto factor = to_float(stretch.factor);
+  const auto original = to_float(stretch.original);
+  const auto low = to_float(stretch.low), high = to_float(stretch.high);
   for (float& frequency : frequencies) {
     const float wave = kTurn / frequency;
     if (wave > original / low) {
@@ -97,9 +99,9 @@ struct HostTable {
   std::vector<float> cos, sin;
 
   void turn(std::int64_t row, std::int64_t pair, float angle) {
-    const auto at = static_cast<std::size_t>(row * half + pair);
-    cos[at] = static_cast<float>(std::cos(static_cast<double>(angle)));
-    sin[at] = static_cast<float>(std::sin(static_cast<double>(angle)));
+    const auto at = to_size(row * half + pair);
+    cos[at] = to_float(std::cos(double{angle}));
+    sin[at] = to_float(std::sin(double{angle}));
   }
 };
 
@@ -108,8 +110,7 @@ void fill_one_d(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
   stretch_frequencies(spec, head_dim, frequency);
   for (std::int64_t position = 0; position < spec.positions; ++position) {
     for (std::int64_t i = 0; i < table.half; ++i) {
-      table.turn(position, i,
-                 static_cast<float>(position) * frequency[static_cast<std::size_t>(i)]);
+      table.turn(position, i, to_float(position) * nth(frequency, i));
     }
   }
   if (spec.stretch.scale == 1.0) return;
@@ -122,10 +123,10 @@ void fill_grid(const RopeSpec& spec, HostTable& table) {
   const std::int64_t quarter = table.half / 2;
   const std::vector<float> frequency = inverse_frequencies(spec.theta, table.half, quarter);
   for (std::int64_t place = 0; place < spec.grid_rows * spec.grid_cols; ++place) {
-    const auto row = static_cast<float>(place / spec.grid_cols);
-    const auto col = static_cast<float>(place % spec.grid_cols);
+    const auto row = to_float(place / spec.grid_cols);
+    const auto col = to_float(place % spec.grid_cols);
     for (std::int64_t k = 0; k < quarter; ++k) {
-      const float f = frequency[static_cast<std::size_t>(k)];
+      const float f = nth(frequency, k);
       table.turn(spec.condition_rows + place, k, row * f);
       table.turn(spec.condition_rows + place, quarter + k, col * f);
     }
@@ -136,12 +137,12 @@ void fill_grid(const RopeSpec& spec, HostTable& table) {
 void stretch_axis(const RopeYarn& yarn, std::int64_t original, std::vector<float>& frequencies) {
   if (yarn.factor == 1.0) return;
   constexpr double kTurn = 6.283185307179586;
-  const double high = kTurn * yarn.fast / static_cast<double>(original);
-  const double low = kTurn * yarn.slow / static_cast<double>(original);
+  const double high = kTurn * yarn.fast / to_double(original);
+  const double low = kTurn * yarn.slow / to_double(original);
   for (float& frequency : frequencies) {
-    const float place = (frequency - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float place = (frequency - to_float(low)) / to_float(high - low);
     const float kept = std::clamp(place, 0.0f, 1.0f);
-    frequency *= (1.0f - kept) / static_cast<float>(yarn.factor) + kept;
+    frequency *= (1.0f - kept) / to_float(yarn.factor) + kept;
   }
 }
 
@@ -161,7 +162,7 @@ void fill_video(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
     std::int64_t pair = 0;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       for (const float f : frequency[axis]) {
-        table.turn(spec.condition_rows + place, pair++, static_cast<float>(at[axis]) * f);
+        table.turn(spec.condition_rows + place, pair++, to_float(at[axis]) * f);
       }
     }
   }
@@ -192,8 +193,8 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
   expects(spec.rows() > 0, "a rotary table has rows");
   const Shape shape{spec.rows(), head_dim / 2};
   HostTable table{head_dim / 2, {}, {}};
-  table.cos.assign(static_cast<std::size_t>(shape.elements()), 0.0f);
-  table.sin.assign(static_cast<std::size_t>(shape.elements()), 0.0f);
+  table.cos.assign(to_size(shape.elements()), 0.0f);
+  table.sin.assign(to_size(shape.elements()), 0.0f);
   if (grid) {
     fill_grid(spec, table);
   } else if (video) {
@@ -214,7 +215,7 @@ Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t wid
   expects(width >= 6 && width % 2 == 0, "sines and cosines of three axes fill a row");
   const std::array<std::int64_t, 3> pairs = axis_pairs(width);
   const Shape shape{spec.rows(), width};
-  std::vector<std::uint16_t> table(static_cast<std::size_t>(shape.elements()));
+  std::vector<std::uint16_t> table(to_size(shape.elements()));
   const std::int64_t cells = spec.grid_rows * spec.grid_cols;
   for (std::int64_t place = 0; place < spec.grid_times * cells; ++place) {
     const std::array<std::int64_t, 3> at = {place / cells, place % cells / spec.grid_cols,
@@ -222,11 +223,10 @@ Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t wid
     std::uint16_t* out = table.data() + (spec.condition_rows + place) * width;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       for (std::int64_t k = 0; k < pairs[axis]; ++k) {
-        const double power =
-            std::pow(10000.0, static_cast<double>(k) / static_cast<double>(pairs[axis]));
-        const double angle = static_cast<double>(at[axis]) / power;
-        out[k] = float_to_bf16(static_cast<float>(std::sin(angle)));
-        out[pairs[axis] + k] = float_to_bf16(static_cast<float>(std::cos(angle)));
+        const double power = std::pow(10000.0, to_double(k) / to_double(pairs[axis]));
+        const double angle = to_double(at[axis]) / power;
+        out[k] = float_to_bf16(to_float(std::sin(angle)));
+        out[pairs[axis] + k] = float_to_bf16(to_float(std::cos(angle)));
       }
       out += 2 * pairs[axis];
     }
@@ -267,10 +267,10 @@ void fill_grid_rope(std::span<const GridPlace> places, double theta, std::int64_
   const std::vector<float> frequency = inverse_frequencies(theta, head_dim / 2, quarter);
   for (const GridPlace& place : places) {
     for (std::int64_t i = 0; i < 2 * quarter; ++i) {
-      const auto position = static_cast<float>(i < quarter ? place.row : place.col);
-      const float angle = position * frequency[static_cast<std::size_t>(i % quarter)];
-      *cos++ = static_cast<float>(std::cos(static_cast<double>(angle)));
-      *sin++ = static_cast<float>(std::sin(static_cast<double>(angle)));
+      const auto position = to_float(i < quarter ? place.row : place.col);
+      const float angle = position * nth(frequency, i % quarter);
+      *cos++ = to_float(std::cos(double{angle}));
+      *sin++ = to_float(std::sin(double{angle}));
     }
   }
 }

@@ -1,6 +1,7 @@
 // Spells the tensor names of a VQGAN under both naming schemes and derives every shape from the
 // spec.
 #include "engine/nn/vq_spec.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -65,7 +66,7 @@ void Lister::encoder() {
   std::int64_t width = spec_.base_channels;
   conv("encoder.conv_in", width, spec_.image_channels, 3);
   for (std::size_t level = 0; level < levels; ++level) {
-    const auto at = static_cast<std::int64_t>(level);
+    const auto at = to_index(level);
     const bool attend = spec_.attention_last_level && level + 1 == levels;
     for (std::int64_t j = 0; j < spec_.res_blocks; ++j) {
       res(vq_res_name(spec_.names, VqSide::kEncoder, at, j), width, level_channels(level));
@@ -88,7 +89,7 @@ void Lister::decoder() {
   mid(VqSide::kDecoder, width);
   for (std::size_t step = 0; step < levels; ++step) {
     const std::size_t level = levels - 1 - step;
-    const auto at = static_cast<std::int64_t>(step);
+    const auto at = to_index(step);
     for (std::int64_t j = 0; j <= spec_.res_blocks; ++j) {
       res(vq_res_name(spec_.names, VqSide::kDecoder, at, j), width, level_channels(level));
       width = level_channels(level);

@@ -1,4 +1,5 @@
 // Writes the VQGAN graph of a spec as steps, in execution order, under either naming scheme.
+#include "engine/core/index.h"
 #include "engine/nn/vq_graph.h"
 
 namespace tessera {
@@ -9,11 +10,11 @@ namespace {
 class Walk {
  public:
   Walk(const VqSpec& spec, VqSide side, std::int64_t width)
-      : spec_(spec), side_(side), width_(static_cast<int>(width)) {}
+      : spec_(spec), side_(side), width_(narrow<int>(width)) {}
 
   void conv(ConvStepKind kind, const std::string& name, std::int64_t out) {
-    steps_.push_back({kind, spec_.prefix + name, width_, static_cast<int>(out)});
-    width_ = static_cast<int>(out);
+    steps_.push_back({kind, spec_.prefix + name, width_, narrow<int>(out)});
+    width_ = narrow<int>(out);
   }
   void attention(const std::string& name) { conv(ConvStepKind::kAttention, name, width_); }
   void mid() {
@@ -49,11 +50,11 @@ class Walk {
 }  // namespace
 
 std::vector<ConvStep> vq_encoder_body(const VqSpec& spec) {
-  const auto levels = static_cast<std::int64_t>(spec.multipliers.size());
+  const auto levels = std::ssize(spec.multipliers);
   Walk walk(spec, VqSide::kEncoder, spec.image_channels);
   walk.conv(ConvStepKind::kConv3, "encoder.conv_in", spec.base_channels);
   for (std::int64_t at = 0; at < levels; ++at) {
-    const std::int64_t width = spec.base_channels * spec.multipliers[static_cast<std::size_t>(at)];
+    const std::int64_t width = spec.base_channels * nth(spec.multipliers, at);
     walk.level(at, spec.res_blocks, width, at + 1 == levels);
     if (at + 1 < levels) walk.resample(ConvStepKind::kDown, at);
   }
@@ -65,26 +66,24 @@ std::vector<ConvStep> vq_encoder_body(const VqSpec& spec) {
 std::vector<ConvStep> vq_encoder_steps(const VqSpec& spec) {
   std::vector<ConvStep> steps = vq_encoder_body(spec);
   steps.push_back({ConvStepKind::kConv1, spec.prefix + "quant_conv",
-                   static_cast<int>(spec.latent_channels), static_cast<int>(spec.embed_dim)});
+                   narrow<int>(spec.latent_channels), narrow<int>(spec.embed_dim)});
   return steps;
 }
 
 std::vector<ConvStep> vq_decoder_steps(const VqSpec& spec) {
   std::vector<ConvStep> steps = vq_decoder_body(spec);
-  steps.insert(steps.begin(),
-               {ConvStepKind::kConv1, spec.prefix + "post_quant_conv",
-                static_cast<int>(spec.embed_dim), static_cast<int>(spec.latent_channels)});
+  steps.insert(steps.begin(), {ConvStepKind::kConv1, spec.prefix + "post_quant_conv",
+                               narrow<int>(spec.embed_dim), narrow<int>(spec.latent_channels)});
   return steps;
 }
 
 std::vector<ConvStep> vq_decoder_body(const VqSpec& spec) {
-  const auto levels = static_cast<std::int64_t>(spec.multipliers.size());
+  const auto levels = std::ssize(spec.multipliers);
   Walk walk(spec, VqSide::kDecoder, spec.latent_channels);
   walk.conv(ConvStepKind::kConv3, "decoder.conv_in", spec.base_channels * spec.multipliers.back());
   walk.mid();
   for (std::int64_t at = 0; at < levels; ++at) {
-    const std::int64_t width =
-        spec.base_channels * spec.multipliers[static_cast<std::size_t>(levels - 1 - at)];
+    const std::int64_t width = spec.base_channels * nth(spec.multipliers, levels - 1 - at);
     walk.level(at, spec.res_blocks + 1, width, at == 0);
     if (at + 1 < levels) walk.resample(ConvStepKind::kUp, at);
   }

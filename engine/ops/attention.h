@@ -83,7 +83,7 @@ struct AttentionArgs {
     }
     if (segment.listed.empty()) return;
     expects(segment.listed_from >= 0 && segment.listed_from <= visible &&
-                static_cast<std::int64_t>(segment.listed.size()) >= visible - segment.listed_from,
+                std::ssize(segment.listed) >= visible - segment.listed_from,
             "attention: the list has every key after those in order");
     for (const std::int32_t row : segment.listed) {
       expects(row >= 0 && row < keys.shape[0], "attention: listed keys are in the cache");

@@ -22,7 +22,7 @@ struct NearestCodeArgs {
     expects_rank(codebook, 2, "nearest_code: codebook is [V, D]");
     expects(codebook.shape[0] > 0 && codebook.shape[1] == z.shape[1],
             "nearest_code: codebook has the width of z");
-    expects(static_cast<std::int64_t>(ids.size()) == z.shape[0], "nearest_code: one id a row");
+    expects(std::ssize(ids) == z.shape[0], "nearest_code: one id a row");
   }
   void visit(OpVisitor& visitor) { visitor(z, codebook, ids); }
 };

@@ -18,8 +18,7 @@ struct EmbeddingArgs {
     expects_rank(table, 2, "embedding: table is [V, C]");
     expects_kept(backend, table, "embedding: table is f32 or bf16 on the device");
     expects_f32(backend, out, "embedding: out is f32 on the device");
-    expects(out.shape == Shape({static_cast<std::int64_t>(ids.size()), table.shape[1]}),
-            "embedding: out is [M, C]");
+    expects(out.shape == Shape({std::ssize(ids), table.shape[1]}), "embedding: out is [M, C]");
     for (const std::int32_t id : ids) {
       expects(id >= 0 && id < table.shape[0], "embedding: every id is in the table");
     }
@@ -114,7 +113,7 @@ struct CombineRowsArgs {
     expects_rank(x, 2, "combine_rows: x is [N, C]");
     expects_rank(out, 2, "combine_rows: out is [K, C]");
     expects(out.shape[1] == x.shape[1] && out.data != x.data, "combine_rows: out is [K, C], not x");
-    expects(static_cast<std::int64_t>(to.size()) == x.shape[0] && weight.size() == to.size(),
+    expects(std::ssize(to) == x.shape[0] && weight.size() == to.size(),
             "combine_rows: every row has a destination and a weight");
     for (const std::int32_t row : to) {
       expects(row >= 0 && row < out.shape[0], "combine_rows: every destination is a row of out");
@@ -147,7 +146,7 @@ struct StoreRowsArgs {
 // Rows that begin at `first`, in memory of the cache's device.
 inline StoreRowsArgs store_rows_args(const float* first, std::int64_t row_stride,
                                      std::span<const std::int64_t> slots, TensorView cache) {
-  const auto count = static_cast<std::int64_t>(slots.size());
+  const auto count = std::ssize(slots);
   const std::int64_t floats =
       count == 0 ? 0 : (count - 1) * row_stride + cache.shape[1] * cache.shape[2];
   return {{DType::kF32, {floats}, first, cache.device}, row_stride, slots, cache};

@@ -72,8 +72,7 @@ struct QkvRopeArgs {
       expects(cache.shape[1] == k.shape[1] && cache.shape[2] == k.shape[2],
               "qkv_rope: a cache has the heads of the keys");
     }
-    expects(static_cast<std::int64_t>(slots.size()) == rows &&
-                static_cast<std::int64_t>(identity.size()) == rows,
+    expects(std::ssize(slots) == rows && std::ssize(identity) == rows,
             "qkv_rope: every row has a slot");
     for (const std::int64_t slot : slots) {
       expects(slot >= 0 && slot < keys.shape[0] && slot < values.shape[0],

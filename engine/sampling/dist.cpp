@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/core/dist_math.h"
+#include "engine/core/index.h"
 #include "engine/core/row_tree.h"
 #include "engine/sampling/row_math.h"
 
@@ -132,7 +133,7 @@ void DistributionPipeline<Real>::edit(const RowEdits& edits) {
 
 template <typename Real>
 void DistributionPipeline<Real>::keep_greedy() {
-  const auto best = std::max_element(logits_.begin(), logits_.begin() + kept_);
+  const auto best = std::max_element(logits_.begin(), logits_.begin() + to_index(kept_));
   whole_ = false;
   support_[0] = support_[static_cast<std::size_t>(best - logits_.begin())];
   logits_[0] = 0;
@@ -145,8 +146,8 @@ void DistributionPipeline<Real>::keep_top_k() {
   const auto k = static_cast<std::size_t>(settings_.top_k);
   if (k >= kept_) return;
   std::copy_n(logits_.begin(), kept_, scratch_.begin());
-  const auto kth = scratch_.begin() + static_cast<std::ptrdiff_t>(k - 1);
-  std::nth_element(scratch_.begin(), kth, scratch_.begin() + kept_, std::greater<Real>());
+  const auto kth = scratch_.begin() + to_index(k - 1);
+  std::nth_element(scratch_.begin(), kth, scratch_.begin() + to_index(kept_), std::greater<Real>());
   const Real threshold = *kth;
   compact([&](std::size_t i) { return logits_[i] >= threshold; });
 }
@@ -173,9 +174,8 @@ void DistributionPipeline<Real>::keep_typical() {
     scratch_[i] = typical_gap(weights_[i], entropy);
     order_[i] = static_cast<std::int32_t>(i);
   }
-  std::sort(order_.begin(), order_.begin() + kept_, [&](std::int32_t a, std::int32_t b) {
-    return scratch_[static_cast<std::size_t>(a)] < scratch_[static_cast<std::size_t>(b)];
-  });
+  std::sort(order_.begin(), order_.begin() + to_index(kept_),
+            [&](std::int32_t a, std::int32_t b) { return nth(scratch_, a) < nth(scratch_, b); });
   const std::uint64_t bound = mass_bound<Real>(settings_.typical);
   std::uint64_t mass = 0;
   Real edge = 0;
@@ -193,8 +193,8 @@ template <typename Real>
 void DistributionPipeline<Real>::keep_top_p() {
   weigh();
   for (std::size_t i = 0; i < kept_; ++i) order_[i] = static_cast<std::int32_t>(i);
-  std::sort(order_.begin(), order_.begin() + kept_, [&](std::int32_t a, std::int32_t b) {
-    const Real x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
+  std::sort(order_.begin(), order_.begin() + to_index(kept_), [&](std::int32_t a, std::int32_t b) {
+    const Real x = nth(logits_, a), y = nth(logits_, b);
     return x != y ? x > y : a < b;
   });
   const std::uint64_t bound = mass_bound<Real>(settings_.top_p);
@@ -219,7 +219,7 @@ std::span<const Real> DistributionPipeline<Real>::probabilities() {
   if (whole_ && dense_.size() == codes_) return weights_;
   std::fill(dense_.begin(), dense_.end(), Real{0});
   for (std::size_t i = 0; i < kept_; ++i) {
-    dense_[static_cast<std::size_t>(support_[i])] = weights_[i];
+    nth(dense_, support_[i]) = weights_[i];
   }
   return dense_;
 }

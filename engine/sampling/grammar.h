@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 struct VocabularyGrammar {
@@ -31,13 +33,11 @@ struct VocabularyGrammar {
 
   bool operator==(const VocabularyGrammar&) const = default;
 
-  std::int32_t row_end_id() const { return static_cast<std::int32_t>(codes); }
-  std::int32_t image_end_id() const { return static_cast<std::int32_t>(codes + (row_end ? 1 : 0)); }
+  std::int32_t row_end_id() const { return narrow<std::int32_t>(codes); }
+  std::int32_t image_end_id() const { return narrow<std::int32_t>(codes + (row_end ? 1 : 0)); }
   std::int32_t grid_end_id() const { return image_end_id() + (image_end ? 1 : 0); }
   std::int32_t stream_end_id() const { return grid_end_id() + (grid_end ? 1 : 0); }
-  std::size_t controls() const {
-    return static_cast<std::size_t>(stream_end_id()) - codes + (stream_end ? 1u : 0u);
-  }
+  std::size_t controls() const { return to_size(stream_end_id()) - codes + (stream_end ? 1u : 0u); }
   std::size_t vocabulary() const { return codes + controls(); }
   // Tokens from a code to the one below it.
   std::size_t stride() const { return columns + (row_end ? 1 : 0); }

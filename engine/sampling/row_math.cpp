@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/core/fixed_math.h"
 #include "engine/core/dist_math.h"
+#include "engine/core/fixed_math.h"
+#include "engine/core/index.h"
 #include "engine/core/row_tree.h"
 
 namespace tessera {
@@ -19,9 +20,9 @@ double sum_of(const Real* values, std::size_t n) {
   double* lane = sum.data();
   std::size_t i = 0;
   for (; i + kRowLanes <= n; i += kRowLanes) {
-    for (std::size_t l = 0; l < kRowLanes; ++l) lane[l] += static_cast<double>(values[i + l]);
+    for (std::size_t l = 0; l < kRowLanes; ++l) lane[l] += to_double(values[i + l]);
   }
-  for (std::size_t l = 0; i + l < n; ++l) lane[l] += static_cast<double>(values[i + l]);
+  for (std::size_t l = 0; i + l < n; ++l) lane[l] += to_double(values[i + l]);
   return sum.total();
 }
 
@@ -71,7 +72,7 @@ void softmax_row(const std::int32_t* ids, const Real* logits, std::size_t n, Rea
   exponentials_of(logits, n, weights);
   RowSum sum(static_cast<std::size_t>(ids[n - 1]) + 1);
   for (std::size_t i = 0; i < n; ++i) {
-    sum.add(static_cast<std::size_t>(ids[i]), static_cast<double>(weights[i]));
+    sum.add(static_cast<std::size_t>(ids[i]), to_double(weights[i]));
   }
   divide_row(weights, n, sum.total());
 }

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/keyed_noise.h"
 #include "engine/core/philox.h"
 #include "engine/sampling/row_math.h"
@@ -33,13 +34,13 @@ class GumbelNoise {
 
   // The random bits of an id, and the noise they stand for: grows with them.
   std::uint32_t bits(std::int32_t id) {
-    const auto quad = static_cast<std::uint32_t>(id) / 16;
+    const auto quad = low_bits<std::uint32_t>(id) / 16;
     if (quad != quad_) {
       bits_ =
           philox4x32_quad({position_, pass_, static_cast<std::uint32_t>(purpose_), 4 * quad}, key_);
       quad_ = quad;
     }
-    return bits_[static_cast<std::uint32_t>(id) % 16];
+    return bits_[low_bits<std::uint32_t>(id) % 16];
   }
   static double value(std::uint32_t bits) { return gumbel_of(bits); }
   // Bits below this give less noise than `least`, 0 < least < kLargest. Not the tightest bound: a
@@ -63,9 +64,9 @@ std::int32_t gumbel_argmax(std::span<const std::int32_t> support, std::span<cons
                            Noise&& noise, double largest) {
   std::int32_t best_id = support[0];
   if (support.size() == 1) return best_id;
-  double best = static_cast<double>(logits[0]) + noise(support[0]);
+  double best = to_double(logits[0]) + noise(support[0]);
   for (std::size_t i = 1; i < support.size(); ++i) {
-    const double logit = static_cast<double>(logits[i]);
+    const double logit = to_double(logits[i]);
     if (logit + largest <= best) continue;
     const double value = logit + noise(support[i]);
     if (value > best) {
@@ -85,13 +86,13 @@ std::int32_t gumbel_argmax(std::span<const std::int32_t> support, std::span<cons
   if (support.size() == 1) return support[0];
   const Real largest = largest_of(logits.data(), logits.size());
   const std::size_t mode =
-      static_cast<std::size_t>(std::find(logits.begin(), logits.end(), largest) - logits.begin());
+      to_size(std::find(logits.begin(), logits.end(), largest) - logits.begin());
   std::int32_t best_id = support[mode];
-  double best = static_cast<double>(largest) + noise(best_id);
+  double best = to_double(largest) + noise(best_id);
   const std::int32_t* const id = support.data();
   const Real* const logit = logits.data();
   for (std::size_t i = 0; i < support.size(); ++i) {
-    const double own = static_cast<double>(logit[i]);
+    const double own = to_double(logit[i]);
     const double gap = best - own;
     if (i == mode || gap > GumbelNoise::kLargest) continue;
     const std::uint32_t bits = noise.bits(id[i]);
@@ -114,14 +115,14 @@ std::int32_t first_clock(std::span<const std::int32_t> ids, std::span<const Real
   expects(!ids.empty() && ids.size() == weights.size(), "one weight an id");
   const Real heaviest = largest_of(weights.data(), weights.size());
   expects(heaviest > 0, "a draw has a weight above zero");
-  const std::size_t mode = static_cast<std::size_t>(
-      std::find(weights.begin(), weights.end(), heaviest) - weights.begin());
+  const std::size_t mode =
+      to_size(std::find(weights.begin(), weights.end(), heaviest) - weights.begin());
   std::int32_t best_id = ids[mode];
-  double best = clock_of(noise.bits(best_id), static_cast<double>(heaviest));
+  double best = clock_of(noise.bits(best_id), to_double(heaviest));
   const std::int32_t* const id = ids.data();
   const Real* const weight = weights.data();
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const double own = static_cast<double>(weight[i]);
+    const double own = to_double(weight[i]);
     const double latest = best * own;  // -log(u) of a clock that would ring when the best one does
     if (never_rings(latest) || i == mode) continue;
     const std::uint32_t bits = noise.bits(id[i]);

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 VitActivation activation_of(const JsonReader& config, std::string_view key,
@@ -22,7 +24,7 @@ void read_tower_sizes(const JsonReader& vision, const TowerDefaults& defaults, V
   vit.patch = vision.integer_or("patch_size", defaults.patch, 1, 256);
   const std::int64_t image = vision.integer_or("image_size", defaults.image, vit.patch, 16384);
   vit.grid = image / vit.patch;
-  vit.norm_eps = static_cast<float>(vision.number_or("layer_norm_eps", defaults.eps, 1e-12, 0.1));
+  vit.norm_eps = to_float(vision.number_or("layer_norm_eps", defaults.eps, 1e-12, 0.1));
   vit.activation = activation_of(vision, "hidden_act", defaults.activation);
   vit.run_layers = vit.layers;
 }

@@ -41,7 +41,7 @@ void add_layer(const VitSpec& spec, std::int64_t layer, List& list) {
   const std::string stem = vit_layer_name(names, layer);
   const std::int64_t c = spec.width;
   list.norm(stem + names.norm1, spec);
-  const std::int64_t parts = 3 / static_cast<std::int64_t>(names.qkv.size());
+  const std::int64_t parts = 3 / std::ssize(names.qkv);
   for (const std::string& part : names.qkv) list.linear(stem + part, parts * c, c);
   list.linear(stem + names.out, c, c);
   list.norm(stem + names.norm2, spec);
@@ -105,7 +105,7 @@ void check_vit_spec(const VitSpec& spec, const std::string& file) {
   }
   if (!spec.taps.empty() && spec.final_norm == VitFinalNorm::kApplied) {
     refuse("feature layers of the image encoder", "one, where its last norm is applied",
-           static_cast<std::int64_t>(spec.taps.size()));
+           std::ssize(spec.taps));
   }
   if (spec.window > 0 && !rotary) {
     refuse("window of the image encoder", "windows with rotary positions only", spec.window);

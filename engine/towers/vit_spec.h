@@ -77,9 +77,7 @@ struct VitSpec {
   VitNames names;
 
   // Columns of the features.
-  std::int64_t feature_width() const {
-    return width * std::max<std::int64_t>(1, static_cast<std::int64_t>(taps.size()));
-  }
+  std::int64_t feature_width() const { return width * std::max<std::int64_t>(1, std::ssize(taps)); }
   std::int64_t head_dim() const { return width / heads; }
   std::int64_t patch_inputs() const { return 3 * frames * patch * patch; }
   std::int64_t places() const { return grid * grid + (class_token ? 1 : 0); }  // of the table

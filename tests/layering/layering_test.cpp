@@ -176,6 +176,21 @@ TEST(Layering, EveryIncludeFollowsAnArrow) {
   EXPECT_GT(files, 50) << "the walk found the sources";
 }
 
+// Conversions are checked (engine/core/index.h) or lossless (T{x}); what is left says so bare.
+TEST(Tree, ProductCastsStayFew) {
+  const std::string cast = std::string("static_") + "cast<";
+  int casts = 0;
+  for (const char* top : {"engine", "vision", "video", "tokenizers", "apps"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      const std::string text = read_text(entry.path());
+      for (auto at = text.find(cast); at != std::string::npos; at = text.find(cast, at + 1)) ++casts;
+    }
+  }
+  EXPECT_GT(casts, 100) << "the walk found the sources";
+  EXPECT_LE(casts, 600) << "use the conversions of engine/core/index.h";
+}
+
 TEST(Layering, ForbiddenIncludesAreCaught) {
   const auto count = [](const std::string& path, const std::string& text) {
     return violations_of(path, text).size();

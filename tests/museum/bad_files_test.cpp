@@ -1,9 +1,10 @@
-// The corpus of bad files of bad files: every bad sample is refused with its code, exit code 4 and a line that
-// names file, place, expected and found, within a second and 64 MiB.
+// The corpus of bad files of bad files: every bad sample is refused with its code, exit code 4 and
+// a line that names file, place, expected and found, within a second and 64 MiB.
 #include <gtest/gtest.h>
 
 #include <ctime>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "engine/checkpoint/checkpoint.h"
@@ -11,6 +12,7 @@
 #include "engine/families/registry.h"
 #include "tests/museum/bad_sample.h"
 #include "tests/support/temp_folder.h"
+#include "tokenizers/template/template.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
@@ -35,6 +37,16 @@ long memory_kib(const std::string& field) {
 
 void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
+// On a short conversation; with a step and byte budget that fits the time of a bad file.
+void render_template(const std::filesystem::path& path) {
+  const Json messages = {{{"role", "user"}, {"content", "<s>hi"}}};
+  TemplateInput input;
+  input.messages = &messages;
+  const std::string text = read_file(path, ChatTemplate::kMaxSourceBytes + 1);
+  ChatTemplate::parse(text, path.string())
+      .render(input, {.max_steps = 1'000'000, .max_bytes = std::size_t{16} << 20});
+}
+
 void open_bad_sample(const BadSample& bad_sample, const std::filesystem::path& path) {
   switch (bad_sample.read_as) {
     case ReadAs::kCheckpoint:
@@ -45,6 +57,12 @@ void open_bad_sample(const BadSample& bad_sample, const std::filesystem::path& p
       return;
     case ReadAs::kTokenizer:
       TextTokenizer::from_file(path);
+      return;
+    case ReadAs::kTokenizerFolder:
+      TextTokenizer::from_folder(path.parent_path());
+      return;
+    case ReadAs::kTemplate:
+      render_template(path);
       return;
   }
 }
@@ -103,7 +121,8 @@ TEST_P(BadFiles, IsRefusedQuicklyWithACompleteMessage) { EXPECT_EQ(visit(GetPara
 std::vector<BadSample> all_bad_samples() {
   std::vector<BadSample> all;
   for (const auto& room : {safetensors_bad_samples(), index_bad_samples(), torch_bad_samples(),
-                           config_bad_samples(), tokenizer_bad_samples()}) {
+                            config_bad_samples(), tokenizer_bad_samples(), vocabulary_bad_samples(),
+                            template_bad_samples()}) {
     all.insert(all.end(), room.begin(), room.end());
   }
   return all;

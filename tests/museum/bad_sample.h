@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-enum class ReadAs { kCheckpoint, kConfig, kTokenizer };
+enum class ReadAs { kCheckpoint, kConfig, kTokenizer, kTokenizerFolder, kTemplate };
 
 struct BadSample {
   std::string name;
@@ -29,5 +29,7 @@ std::vector<BadSample> index_bad_samples();
 std::vector<BadSample> torch_bad_samples();
 std::vector<BadSample> config_bad_samples();
 std::vector<BadSample> tokenizer_bad_samples();
+std::vector<BadSample> vocabulary_bad_samples();
+std::vector<BadSample> template_bad_samples();
 
 }  // namespace tessera

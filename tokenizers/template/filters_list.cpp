@@ -9,8 +9,20 @@ namespace tessera::jinja {
 
 namespace {
 
-Value generator(Interpreter& run, std::vector<Value> items) {
-  return run.heap().list(std::move(items), ListForm::kGenerator);
+// What `fill` appends. Its trouble is that of the reader, as in Python, if there is one.
+template <typename Fill>
+Value generator(Interpreter& run, const Fill& fill) {
+  std::vector<Value> items;
+  const Trouble* trouble = nullptr;
+  try {
+    fill(items);
+  } catch (const Trouble& thrown) {
+    if (std::string_view(thrown.code) == "E_TEMPLATE_LIMIT") throw;
+    trouble = run.heap().keep(thrown);
+  }
+  const Value out = run.heap().list(std::move(items), ListForm::kGenerator);
+  out.list->trouble = trouble;
+  return out;
 }
 
 // "a.b.0" as the keys that lead there.
@@ -97,7 +109,9 @@ Value filter_first(Interpreter& run, const Value& input, const Call& call) {
   const Bound none(call, "first", {});
   if (input.is(Kind::kList) && input.list->form == ListForm::kGenerator) {
     ListObject& list = *input.list;
-    return list.next < list.items.size() ? list.items[list.next++] : run.undefined("first item");
+    if (list.next < list.items.size()) return list.items[list.next++];
+    if (list.trouble != nullptr) throw Trouble(*list.trouble);
+    return run.undefined("first item");
   }
   if (input.is(Kind::kString)) return run.item(input, Value::of(std::int64_t{0}));
   const std::vector<Value> items = iterate(run.heap(), input);
@@ -145,9 +159,11 @@ std::vector<Value> pairs_of(Interpreter& run, const DictObject& dict) {
 
 Value filter_items(Interpreter& run, const Value& input, const Call& call) {
   const Bound none(call, "items", {});
-  if (input.is(Kind::kUndefined)) return generator(run, {});
-  if (!input.is(Kind::kDict)) trouble_type("a dict for items", std::string(type_name(input)));
-  return generator(run, pairs_of(run, *input.dict));
+  return generator(run, [&](std::vector<Value>& out) {
+    if (input.is(Kind::kUndefined)) return;
+    if (!input.is(Kind::kDict)) trouble_type("a dict for items", std::string(type_name(input)));
+    out = pairs_of(run, *input.dict);
+  });
 }
 
 Value filter_dictsort(Interpreter& run, const Value& input, const Call& call) {
@@ -176,16 +192,18 @@ Value filter_sort(Interpreter& run, const Value& input, const Call& call) {
 
 Value filter_unique(Interpreter& run, const Value& input, const Call& call) {
   const Bound given(call, "unique", {"case_sensitive", "attribute"});
-  std::vector<Value> seen, out;
-  for (const auto& [key, value] :
-       keyed(run, iterate(run.heap(), input), Getter(run, given[1]), given.truth(0, false))) {
-    if (!hashable(key)) trouble_type("values that can be hashed", std::string(type_name(key)));
-    const auto same = [&](const Value& other) { return equal(run.heap(), other, key); };
-    if (std::any_of(seen.begin(), seen.end(), same)) continue;
-    seen.push_back(key);
-    out.push_back(value);
-  }
-  return generator(run, std::move(out));
+  return generator(run, [&](std::vector<Value>& out) {
+    std::vector<Value> seen;
+    for (const auto& pair : keyed(run, iterate(run.heap(), input), Getter(run, given[1]),
+                                  given.truth(0, false))) {
+      const Value& key = pair.first;
+      if (!hashable(key)) trouble_type("values that can be hashed", std::string(type_name(key)));
+      const auto same = [&](const Value& other) { return equal(run.heap(), other, key); };
+      if (std::any_of(seen.begin(), seen.end(), same)) continue;
+      seen.push_back(key);
+      out.push_back(pair.second);
+    }
+  });
 }
 
 Value extreme(Interpreter& run, const Value& input, const Call& call, bool largest) {
@@ -244,26 +262,27 @@ Call rest_of(const Call& call, std::size_t first) {
           call.named};
 }
 
-Value filter_map(Interpreter& run, const Value& input, const Call& call) {
-  if (!truthy(input)) return generator(run, {});
-  std::vector<Value> out;
-  const bool by_attribute = call.positional.empty() && !call.named.empty();
-  if (by_attribute) {
+void map_items(Interpreter& run, const Value& input, const Call& call, std::vector<Value>& out) {
+  if (!truthy(input)) return;
+  if (call.positional.empty() && !call.named.empty()) {
     const Bound given(call, "map", {"attribute", "default"});
     const Getter get(run, &given.need(0), given[1]);
     for (const Value& item : iterate(run.heap(), input)) out.push_back(get(item));
-    return generator(run, std::move(out));
+    return;
   }
   if (call.positional.empty()) trouble_type("the filter that map applies", "none");
   const std::string_view name = name_argument(call.positional[0]);
   const Call more = rest_of(call, 1);
   for (const Value& item : iterate(run.heap(), input)) out.push_back(run.filter(name, item, more));
-  return generator(run, std::move(out));
 }
 
-Value chosen(Interpreter& run, const Value& input, const Call& call, bool by_attribute,
-             bool wanted) {
-  if (!truthy(input)) return generator(run, {});
+Value filter_map(Interpreter& run, const Value& input, const Call& call) {
+  return generator(run, [&](std::vector<Value>& out) { map_items(run, input, call, out); });
+}
+
+void choose_items(Interpreter& run, const Value& input, const Call& call, bool by_attribute,
+                  bool wanted, std::vector<Value>& out) {
+  if (!truthy(input)) return;
   const std::size_t offset = by_attribute ? 1 : 0;
   if (call.positional.size() < offset) trouble_type("the attribute to select by", "none");
   const Getter get(run, by_attribute ? &call.positional[0] : nullptr);
@@ -271,12 +290,17 @@ Value chosen(Interpreter& run, const Value& input, const Call& call, bool by_att
   const std::string_view name =
       tested ? name_argument(call.positional[offset]) : std::string_view{};
   const Call more = tested ? rest_of(call, offset + 1) : Call{};
-  std::vector<Value> out;
   for (const Value& item : iterate(run.heap(), input)) {
     const Value value = get(item);
     if ((tested ? run.test(name, value, more) : truthy(value)) == wanted) out.push_back(item);
   }
-  return generator(run, std::move(out));
+}
+
+Value chosen(Interpreter& run, const Value& input, const Call& call, bool by_attribute,
+             bool wanted) {
+  return generator(run, [&](std::vector<Value>& out) {
+    choose_items(run, input, call, by_attribute, wanted, out);
+  });
 }
 
 Value filter_select(Interpreter& run, const Value& input, const Call& call) {
@@ -297,17 +321,17 @@ Value filter_batch(Interpreter& run, const Value& input, const Call& call) {
   given.need(0);
   const auto size =
       static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer(0, 1), 1, 100'000));
-  std::vector<Value> out, batch;
-  for (const Value& item : iterate(run.heap(), input)) {
-    if (batch.size() == size) out.push_back(run.heap().list(std::exchange(batch, {})));
-    batch.push_back(item);
-  }
-  if (!batch.empty()) {
+  return generator(run, [&](std::vector<Value>& out) {
+    std::vector<Value> batch;
+    for (const Value& item : iterate(run.heap(), input)) {
+      if (batch.size() == size) out.push_back(run.heap().list(std::exchange(batch, {})));
+      batch.push_back(item);
+    }
+    if (batch.empty()) return;
     const bool fill = given[1] != nullptr && !given[1]->is(Kind::kNone);
     while (fill && batch.size() < size) batch.push_back(*given[1]);
     out.push_back(run.heap().list(std::move(batch)));
-  }
-  return generator(run, std::move(out));
+  });
 }
 
 Value filter_attr(Interpreter& run, const Value& input, const Call& call) {

@@ -95,6 +95,7 @@ Value filter_format(Interpreter& run, const Value& input, const Call& call) {
 Value filter_indent(Interpreter& run, const Value& input, const Call& call) {
   const Bound given(call, "indent", {"width", "first", "blank"});
   Heap& heap = run.heap();
+  if (!input.is(Kind::kString)) trouble_type("a string to indent", std::string(type_name(input)));
   MarkedText margin;
   if (given[0] != nullptr && given[0]->is(Kind::kString)) {
     margin = given[0]->string->text;

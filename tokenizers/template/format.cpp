@@ -279,7 +279,10 @@ Value format_percent(Interpreter& run, const StringObject& format, const Value& 
     }
     append_formatted(run, out, value, spec);
   }
-  if (used < (tuple ? values.list->items.size() : values.is(Kind::kDict) ? 0 : 1)) {
+  // Python takes what has keys or an index, other than a tuple or a string, for a mapping.
+  const bool mapping = !tuple && (values.is(Kind::kDict) || values.is(Kind::kUndefined) ||
+                                  (values.is(Kind::kList) && values.list->indexed()));
+  if (used < (tuple ? values.list->items.size() : mapping ? 0 : 1)) {
     trouble_type("a mark of the format for each value", "too many values");
   }
   return heap.text(std::move(out));

@@ -168,7 +168,9 @@ Value slice_value(Interpreter& run, const Value& object, const Value* start, con
   Heap& heap = run.heap();
   if (object.is(Kind::kUndefined)) trouble_undefined(object);
   const bool text = object.is(Kind::kString);
-  if (!text && !(object.is(Kind::kList) && object.list->indexed())) return run.undefined("slice");
+  if (!text && !(object.is(Kind::kList) && object.list->indexed())) {
+    trouble_type("a value to slice", std::string(type_name(object)));
+  }
   const SliceBounds at = bounds_of(length_of(heap, object), start, stop, step);
   const auto each = [&](const auto& visit) {
     for (std::int64_t i = at.start; at.step > 0 ? i < at.stop : i > at.stop;) {

@@ -47,6 +47,9 @@ bool is_upper_case(Interpreter& run, const Value& input, const Call&) {
   const Value text = run.heap().text(str_of(run.heap(), input));
   return string_method("isupper")->run(run, text, {}).truth;
 }
+bool is_callable(Interpreter&, const Value& input, const Call&) {
+  return input.is(Kind::kCallable) || input.is(Kind::kUndefined);
+}
 bool is_escaped(Interpreter&, const Value& input, const Call&) {
   return input.is(Kind::kString) && input.string->markup;
 }
@@ -87,6 +90,7 @@ bool is_at_least(Interpreter& run, const Value& input, const Call& call) {
 // The remainder is that of Python's "%".
 std::int64_t remainder_of(Interpreter& run, const Value& input, std::int64_t by) {
   const Value rest = binary_operation(run, "%", input, Value::of(by));
+  if (!rest.is_number()) return -1;  // a string is a format
   return rest.is(Kind::kFloat) ? (rest.number == 0   ? 0
                                   : rest.number == 1 ? 1
                                                      : -1)
@@ -155,7 +159,7 @@ constexpr std::array kTests = {
     TestRow{"mapping", is_kind<Kind::kDict>},
     TestRow{"iterable", is_iterable},
     TestRow{"sequence", is_sequence},
-    TestRow{"callable", is_kind<Kind::kCallable>},
+    TestRow{"callable", is_callable},
     TestRow{"lower", is_lower_case},
     TestRow{"upper", is_upper_case},
     TestRow{"escaped", is_escaped},

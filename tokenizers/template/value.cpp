@@ -230,6 +230,11 @@ const std::string* Heap::name(std::string_view text) {
   return &names_.emplace_back(text);
 }
 
+const Trouble* Heap::keep(const Trouble& trouble) {
+  take(sizeof(Trouble) + trouble.expected.size() + trouble.found.size());
+  return &troubles_.emplace_back(trouble);
+}
+
 std::string_view type_name(const Value& value) {
   switch (value.kind) {
     case Kind::kUndefined:
@@ -310,6 +315,7 @@ std::vector<Value> iterate(Heap& heap, const Value& value) {
       std::vector<Value> out(list.items.begin() + static_cast<std::ptrdiff_t>(list.next),
                              list.items.end());
       list.next = list.items.size();
+      if (list.trouble != nullptr) throw Trouble(*list.trouble);
       return out;
     }
     case Kind::kDict: {
@@ -384,6 +390,7 @@ bool contains(Heap& heap, const Value& item, const Value& container) {
         if (once) list.next = i + 1;
         if (equal(heap, item, list.items[i])) return true;
       }
+      if (list.trouble != nullptr) throw Trouble(*list.trouble);
       return false;
     }
     default:

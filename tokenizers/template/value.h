@@ -73,6 +73,11 @@ struct StringObject {
   bool markup = false;  // what `safe` returns: "+" escapes what is added to it
 };
 
+// What an operation throws; the interpreter adds file, line and column.
+struct Trouble {
+  const char* code = "";
+  std::string expected, found, hint;
+};
 enum class ListForm : std::uint8_t {
   kList,
   kTuple,
@@ -84,8 +89,9 @@ enum class ListForm : std::uint8_t {
 struct ListObject {
   ListForm form = ListForm::kList;
   std::vector<Value> items;
-  std::size_t next = 0;    // of a generator: what was read already
-  std::string_view label;  // of ranges and views: their text without the values
+  std::size_t next = 0;              // of a generator: what was read already
+  std::string_view label;            // of ranges and views: their text without the values
+  const Trouble* trouble = nullptr;  // of a generator: what reading on would throw
   bool indexed() const { return form <= ListForm::kRange; }
 };
 
@@ -112,11 +118,6 @@ struct CallableObject {
   Value self;              // of a method
 };
 
-// What an operation throws; the interpreter adds file, line and column.
-struct Trouble {
-  const char* code = "";
-  std::string expected, found, hint;
-};
 [[noreturn]] void trouble_type(std::string expected, std::string found);
 [[noreturn]] void trouble_limit(std::string expected, std::string found);
 [[noreturn]] void trouble_unsupported(std::string expected, std::string found);
@@ -140,6 +141,7 @@ class Heap {
   LoopObject* loop();
   const CallableObject* callable(CallableObject object);
   const std::string* name(std::string_view text);
+  const Trouble* keep(const Trouble& trouble);
 
  private:
   std::int64_t steps_;
@@ -150,6 +152,7 @@ class Heap {
   std::deque<LoopObject> loops_;
   std::deque<CallableObject> callables_;
   std::deque<std::string> names_;
+  std::deque<Trouble> troubles_;
 };
 
 // Python's names of types, for messages: "str", "dict".

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/unicode.h"
 
@@ -13,7 +14,7 @@ namespace {
 std::size_t previous_character(std::string_view text, std::size_t at) {
   do {
     --at;
-  } while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
+  } while (at > 0 && (byte_of(text[at]) & 0xc0) == 0x80);
   return at;
 }
 

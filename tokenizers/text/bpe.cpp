@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -15,8 +16,7 @@ namespace tessera {
 namespace {
 
 std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
-         static_cast<std::uint32_t>(right);
+  return (std::uint64_t{low_bits<std::uint32_t>(left)} << 32) | low_bits<std::uint32_t>(right);
 }
 
 std::uint64_t mix(std::uint64_t key) {
@@ -40,14 +40,14 @@ void merge_symbols(std::vector<Symbol>& symbols, const MergeTable& merges) {
   std::vector<Candidate> heap;
   heap.reserve(symbols.size());
   const auto candidate = [&](std::int32_t left) -> std::optional<Candidate> {
-    const Symbol& symbol = symbols[static_cast<std::size_t>(left)];
+    const Symbol& symbol = nth(symbols, left);
     if (symbol.after < 0) return std::nullopt;
-    const auto* merge = merges.find(symbol.id, symbols[static_cast<std::size_t>(symbol.after)].id);
+    const auto* merge = merges.find(symbol.id, nth(symbols, symbol.after).id);
     if (merge == nullptr) return std::nullopt;
-    return (Candidate{merge->rank} << 32) | static_cast<std::uint32_t>(left);
+    return (Candidate{merge->rank} << 32) | low_bits<std::uint32_t>(left);
   };
   for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
-    if (const auto entry = candidate(static_cast<std::int32_t>(i))) heap.push_back(*entry);
+    if (const auto entry = candidate(narrow<std::int32_t>(i))) heap.push_back(*entry);
   }
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
   const auto push = [&](std::int32_t left) {
@@ -61,16 +61,16 @@ void merge_symbols(std::vector<Symbol>& symbols, const MergeTable& merges) {
     std::pop_heap(heap.begin(), heap.end(), std::greater<>());
     const Candidate top = heap.back();
     heap.pop_back();
-    const auto position = static_cast<std::int32_t>(top & 0xffffffffU);
-    Symbol& left = symbols[static_cast<std::size_t>(position)];
+    const auto position = narrow<std::int32_t>(top & 0xffffffffU);
+    Symbol& left = nth(symbols, position);
     if (left.id < 0 || left.after < 0) continue;
-    Symbol& right = symbols[static_cast<std::size_t>(left.after)];
+    Symbol& right = nth(symbols, left.after);
     const auto* merge = merges.find(left.id, right.id);
     if (merge == nullptr || merge->rank != top >> 32) continue;
     left.id = merge->result;
     left.after = right.after;
     right.id = -1;
-    if (left.after >= 0) symbols[static_cast<std::size_t>(left.after)].before = position;
+    if (left.after >= 0) nth(symbols, left.after).before = position;
     push(left.before);
     push(position);
   }
@@ -126,7 +126,7 @@ std::vector<std::int32_t> BpeModel::characters(std::string_view word) const {
       out.push_back(*id);
       continue;
     }
-    const auto byte_id = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
+    const auto byte_id = [&](char c) { return byte_ids_[byte_of(c)]; };
     if (options_.byte_fallback &&
         std::all_of(character.begin(), character.end(), [&](char c) { return byte_id(c) >= 0; })) {
       for (char c : character) out.push_back(byte_id(c));
@@ -156,7 +156,7 @@ void BpeModel::encode(std::string_view word, RegexScratch& /*scratch*/,
   expects(ids.size() < (std::size_t{1} << 30), "a word fits 32-bit positions");
   std::vector<Symbol> symbols(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto here = static_cast<std::int32_t>(i);
+    const auto here = narrow<std::int32_t>(i);
     symbols[i] = {ids[i], here - 1, i + 1 < ids.size() ? here + 1 : -1};
   }
   merge_symbols(symbols, merges_);

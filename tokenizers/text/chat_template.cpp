@@ -6,7 +6,8 @@
 #include <array>
 
 #include "engine/core/error.h"
-#include "engine/core/utf8.h"
+#include "engine/core/index.h"
+#include "tokenizers/text/unicode.h"
 
 namespace tessera {
 
@@ -55,28 +56,6 @@ void add_image(Prompt& prompt, const ChatForm& form, bool video) {
   add(prompt, Kind::kImage, text);
 }
 
-// White space as Python's str.strip() sees it.
-bool is_space(char32_t c) {
-  return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-         c == 0x3000;
-}
-
-std::string_view trim(std::string_view text, bool left, bool right) {
-  std::size_t begin = text.size(), end = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Char c = decode_utf8(text, at);
-    if (!c.valid || !is_space(c.code)) {
-      begin = std::min(begin, at);
-      end = at + c.length;
-    }
-    at += c.length;
-  }
-  if (!left) begin = 0;
-  if (!right) end = text.size();
-  return begin < end ? text.substr(begin, end - begin) : std::string_view{};
-}
-
 void add_janus_parts(Prompt& prompt, const ChatForm& form, const std::vector<ChatPart>& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const bool first = i == 0, last = i + 1 == parts.size();
@@ -87,7 +66,7 @@ void add_janus_parts(Prompt& prompt, const ChatForm& form, const std::vector<Cha
       continue;
     }
     if (!first && !parts[i - 1].is_image) add(prompt, Kind::kPlain, " ");
-    add(prompt, Kind::kPlain, trim(parts[i].text, first, last));
+    add(prompt, Kind::kPlain, strip_ends(parts[i].text, first, last));
   }
 }
 
@@ -150,7 +129,7 @@ void add_janus_turn(Prompt& prompt, const ChatForm& form, const ChatTurn& turn, 
 
 std::string repeated(std::string_view token, std::int64_t count) {
   std::string out;
-  out.reserve(token.size() * static_cast<std::size_t>(count));
+  out.reserve(token.size() * to_size(count));
   for (std::int64_t i = 0; i < count; ++i) out += token;
   return out;
 }
@@ -216,7 +195,7 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
                      std::span<const ImageLayout> layouts) {
   const auto images = std::count_if(prompt.begin(), prompt.end(),
                                     [](const auto& s) { return s.kind == Kind::kImage; });
-  if (static_cast<std::size_t>(images) != layouts.size()) {
+  if (to_size(images) != layouts.size()) {
     fail("E_CHAT_IMAGES", std::to_string(layouts.size()) + " images",
          std::to_string(images) + " places for images");
   }

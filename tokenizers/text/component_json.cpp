@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/tokenizer_json.h"
 
@@ -239,10 +240,10 @@ Decoder read_decoder(const JsonNode& root) {
           DecodeReplace{read_pattern(node.at("pattern")), read_content(node.at("content"))});
     } else if (type == "Strip") {
       node.only({"content", "start", "stop"});
-      constexpr auto kMax = static_cast<std::int64_t>(kMaxTokenBytes);
+      constexpr auto kMax = to_index(kMaxTokenBytes);
       out.emplace_back(DecodeStrip{node.at("content").character(),
-                                   static_cast<std::size_t>(node.at("start").integer(0, kMax)),
-                                   static_cast<std::size_t>(node.at("stop").integer(0, kMax))});
+                                   to_size(node.at("start").integer(0, kMax)),
+                                   to_size(node.at("stop").integer(0, kMax))});
     } else if (type == "Metaspace") {
       node.only({"replacement", "prepend_scheme", "add_prefix_space", "split", "str_rep"});
       out.emplace_back(DecodeMetaspace{node.at("replacement").character(), read_scheme(node)});

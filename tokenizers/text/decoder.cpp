@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/normalizer.h"
 #include "tokenizers/text/unicode.h"
@@ -29,7 +30,7 @@ void append_bytes(std::string& out, std::string_view token) {
       out += token;
       return;
     }
-    bytes.push_back(static_cast<char>(byte));
+    bytes.push_back(char_of(byte));
   }
   out += bytes;
 }
@@ -47,7 +48,7 @@ std::optional<char> fallback_byte(std::string_view token) {
       return std::nullopt;
     }
   }
-  return static_cast<char>(value);
+  return char_of(value);
 }
 
 std::string replace_all(std::string_view text, std::string_view what, std::string_view with) {

@@ -1,6 +1,7 @@
 // See normalizer.h. Each step takes a text and gives a text; none depends on another.
 #include "tokenizers/text/normalizer.h"
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/character_classes.h"
 #include "tokenizers/text/pre_tokenizer.h"
@@ -17,7 +18,7 @@ std::string_view strip(std::string_view text, bool left, bool right) {
   }
   while (right && !text.empty()) {
     std::size_t at = text.size() - 1;
-    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+    while (at > 0 && (byte_of(text[at]) & 0xc0) == 0x80) --at;
     if (!is_white_space(decode_utf8(text, at).code)) break;
     text = text.substr(0, at);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/character_classes.h"
 
@@ -120,7 +121,7 @@ struct ApplySplit {
     letters.words.reserve(words.words.size());
     for (const Words::Word& word : words.words) {
       const std::size_t begin = letters.text.size();
-      for (char c : view(words, word)) letters.text += byte_letter(static_cast<unsigned char>(c));
+      for (char c : view(words, word)) letters.text += byte_letter(byte_of(c));
       letters.words.push_back({begin, letters.text.size(), word.at_start});
     }
     words = std::move(letters);
@@ -161,7 +162,7 @@ struct ByteAlphabet {
           (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
       const char32_t letter = prints ? byte : next++;
       append_utf8(letters[byte], letter);
-      bytes[letter] = static_cast<int>(byte);
+      bytes[letter] = narrow<int>(byte);
     }
   }
 };

@@ -9,6 +9,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -154,7 +155,7 @@ void Regex::cut(std::string_view text, RegexScratch& scratch, std::vector<Span>&
   while (start <= text.size()) {
     if (first_bytes != nullptr) {  // most words of a later pattern fail here, without a call
       const auto may_begin = [&](char c) {
-        const auto byte = static_cast<unsigned char>(c);
+        const auto byte = byte_of(c);
         return (first_bytes[byte / 8] >> (byte % 8) & 1) != 0;
       };
       while (start < text.size() && !may_begin(text[start])) ++start;

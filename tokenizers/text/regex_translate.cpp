@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/regex.h"
 #include "tokenizers/text/unicode_tables.h"
@@ -278,7 +279,7 @@ class Translator {
         out = "\\e";
         break;
       default: {
-        const auto byte = static_cast<unsigned char>(c);
+        const auto byte = byte_of(c);
         const bool word =
             (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
         if (c == '\0' || word) return std::nullopt;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/tokenizer_folder.h"
@@ -149,11 +150,15 @@ TextTokenizer TextTokenizer::from_file(const std::filesystem::path& tokenizer_js
 }
 
 TextTokenizer TextTokenizer::from_folder(const std::filesystem::path& folder) {
-  return TextTokenizer(std::make_unique<const Parts>(Parts{read_tokenizer_folder(folder)}));
+  return from_parts(read_tokenizer_folder(folder));
+}
+
+TextTokenizer TextTokenizer::from_parts(TokenizerParts parts) {
+  return TextTokenizer(std::make_unique<const Parts>(Parts{std::move(parts)}));
 }
 
 TextTokenizer TextTokenizer::from_json(std::string_view text, const std::string& file) {
-  return TextTokenizer(std::make_unique<const Parts>(Parts{read_tokenizer_json(text, file)}));
+  return from_parts(read_tokenizer_json(text, file));
 }
 
 std::vector<std::int32_t> TextTokenizer::encode(std::string_view text, bool add_special,
@@ -210,13 +215,11 @@ std::string_view TextTokenizer::token(std::int32_t id) const {
 
 bool TextTokenizer::is_special(std::int32_t id) const {
   expects(id >= 0 && id < vocab_size(), "id within the vocabulary");
-  const std::int32_t added = parts_->added_by_id[static_cast<std::size_t>(id)];
-  return added >= 0 && parts_->added[static_cast<std::size_t>(added)].special;
+  const std::int32_t added = nth(parts_->added_by_id, id);
+  return added >= 0 && nth(parts_->added, added).special;
 }
 
-std::int64_t TextTokenizer::vocab_size() const {
-  return static_cast<std::int64_t>(parts_->added_by_id.size());
-}
+std::int64_t TextTokenizer::vocab_size() const { return std::ssize(parts_->added_by_id); }
 
 std::span<const std::string> TextTokenizer::without_effect() const {
   return parts_->without_effect;

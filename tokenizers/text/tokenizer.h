@@ -15,6 +15,8 @@
 
 namespace tessera {
 
+struct TokenizerParts;
+
 // What a special token written out in a text means.
 enum class SpecialText {
   kControl,  // the special token itself, as Hugging Face does
@@ -39,6 +41,8 @@ class TextTokenizer {
   // From the files of a model's folder: tokenizer.json, else those that the reference converts
   // (tokenizer_folder.h). Error kModel (E_IO_*, E_JSON*, E_TOK_*).
   static TextTokenizer from_folder(const std::filesystem::path& folder);
+  // Of parts that were read already.
+  static TextTokenizer from_parts(TokenizerParts parts);
   // `file` is the name in messages.
   static TextTokenizer from_json(std::string_view text, const std::string& file);
 

@@ -17,7 +17,7 @@ std::string read_whole(const Path& path) {
   std::string text = read_file(path, TextTokenizer::kMaxFileBytes);
   if (text.starts_with("version https://git-lfs")) {
     throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_LFS_POINTER",
+                 .code = "E_TOK_POINTER",
                  .file = path.string(),
                  .expected = "the file itself",
                  .found = "a git-lfs pointer to it",
@@ -48,9 +48,12 @@ void refuse_word_list(const Path& path, const std::string& text) {
                .hint = "copy the tokenizer.json of the Hugging Face port into this folder"});
 }
 
-[[noreturn]] void fail_missing(const Path& folder, std::string found, std::string hint) {
+constexpr const char* kMissing = "E_TOK_MISSING_FILE";
+
+[[noreturn]] void fail_missing(const Path& folder, const char* code, std::string found,
+                               std::string hint) {
   throw Error({.kind = ErrorKind::kModel,
-               .code = "E_TOK_MISSING_FILE",
+               .code = code,
                .file = (folder / "tokenizer.json").string(),
                .expected = "this file, or tokenizer.model, or vocab.json with merges.txt",
                .found = std::move(found),
@@ -81,15 +84,21 @@ TokenizerParts read_tokenizer_folder(const Path& folder) {
   if (has_vocab || has_merges) {
     const std::string here = has_vocab ? "vocab.json" : "merges.txt";
     const std::string other = has_vocab ? "merges.txt" : "vocab.json";
-    fail_missing(folder, here + " without " + other,
+    fail_missing(folder, kMissing, here + " without " + other,
                  "copy the model's " + other + " or its tokenizer.json into the folder");
   }
   for (const Path& path : list_folder(folder)) {
-    if (path.extension() != ".tiktoken" && path.filename() != "vocab.txt") continue;
-    fail_missing(folder, "only " + path.filename().string() + ", which is not read",
-                 "copy the tokenizer.json of the Hugging Face port into this folder");
+    const std::string name = path.filename().string();
+    if (path.extension() == ".tiktoken") {
+      fail_missing(folder, "E_TOKENIZER_TIKTOKEN", "only " + name + ", which is not read",
+                   "copy tokenizer.json of the -hf repository into this folder");
+    }
+    if (name == "vocab.txt") {
+      fail_missing(folder, kMissing, "only " + name + ", which is not read",
+                   "copy the model's tokenizer.json into the folder");
+    }
   }
-  fail_missing(folder, "none of them", "copy the model's tokenizer files into the folder");
+  fail_missing(folder, kMissing, "none of them", "copy the model's tokenizer files into the folder");
 }
 
 }  // namespace tessera

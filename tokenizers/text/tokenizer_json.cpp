@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "tokenizers/text/component_json.h"
 #include "tokenizers/text/json_node.h"
 #include "tokenizers/text/model_json.h"
@@ -45,16 +46,16 @@ void read_added_token(const JsonNode& node, std::size_t token_count, TokenizerPa
     node.at("content").fail("E_TOK_ADDED_DUPLICATE", "each added token once",
                             in_quotes(token.content) + " again");
   }
-  if (static_cast<std::size_t>(token.id) >= parts.added_by_id.size()) {
-    parts.added_by_id.resize(static_cast<std::size_t>(token.id) + 1, -1);
+  if (to_size(token.id) >= parts.added_by_id.size()) {
+    parts.added_by_id.resize(to_size(token.id) + 1, -1);
   }
-  std::int32_t& slot = parts.added_by_id[static_cast<std::size_t>(token.id)];
+  std::int32_t& slot = nth(parts.added_by_id, token.id);
   if (slot >= 0) {
-    node.at("id").fail("E_TOK_ADDED_ID_DUPLICATE", "each id once",
-                       std::to_string(token.id) + ", which " +
-                           in_quotes(parts.added[static_cast<std::size_t>(slot)].content) + " has");
+    node.at("id").fail(
+        "E_TOK_ADDED_ID_DUPLICATE", "each id once",
+        std::to_string(token.id) + ", which " + in_quotes(nth(parts.added, slot).content) + " has");
   }
-  slot = static_cast<std::int32_t>(parts.added.size());
+  slot = narrow<std::int32_t>(parts.added.size());
   parts.added.push_back(std::move(token));
 }
 
@@ -110,7 +111,7 @@ std::vector<std::int32_t> template_ids(const JsonNode& node, const JsonNode& spe
       id.fail("E_TOK_TEMPLATE_ID", "an id below " + std::to_string(vocab_size),
               std::to_string(value));
     }
-    out.push_back(static_cast<std::int32_t>(value));
+    out.push_back(narrow<std::int32_t>(value));
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/character_classes.h"
 #include "tokenizers/text/unicode_tables.h"
@@ -36,8 +37,7 @@ void order_marks(std::vector<std::int32_t>& codes) {
     std::size_t end = at;
     while (end < codes.size() && combining_class(codes[end]) != 0) ++end;
     std::stable_sort(
-        codes.begin() + static_cast<std::ptrdiff_t>(at),
-        codes.begin() + static_cast<std::ptrdiff_t>(end),
+        codes.begin() + to_index(at), codes.begin() + to_index(end),
         [](std::int32_t a, std::int32_t b) { return combining_class(a) < combining_class(b); });
     at = end;
   }
@@ -48,13 +48,20 @@ void append_codes(std::string& out, std::vector<std::int32_t>& codes, NormalForm
   std::size_t count = codes.size();
   if (form == NormalForm::kNfc || form == NormalForm::kNfkc) {
     const auto composed = utf8proc_normalize_utf32(
-        codes.data(), static_cast<utf8proc_ssize_t>(count),
+        codes.data(), narrow<utf8proc_ssize_t>(count),
         static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     expects(composed >= 0, "composition of valid code points");
-    count = static_cast<std::size_t>(composed);
+    count = to_size(composed);
   }
   for (std::size_t i = 0; i < count; ++i) append_utf8(out, static_cast<char32_t>(codes[i]));
   codes.clear();
+}
+
+// White space as Python's str.strip() sees it.
+bool is_python_space(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
 }
 
 }  // namespace
@@ -80,8 +87,7 @@ std::string normalize_unicode(std::string_view text, NormalForm form) {
     int boundary = 0;
     const auto count = utf8proc_decompose_char(static_cast<std::int32_t>(c.code), parts.data(),
                                                parts.size(), options, &boundary);
-    expects(count >= 0 && count <= static_cast<utf8proc_ssize_t>(parts.size()),
-            "decomposition fits");
+    expects(count >= 0 && count <= std::ssize(parts), "decomposition fits");
     codes.insert(codes.end(), parts.begin(), parts.begin() + count);
   }
   append_codes(out, codes, form);
@@ -95,7 +101,7 @@ std::string lower_case(std::string_view text) {
     const Utf8Char c = decode_utf8(text, at);
     at += c.length;
     if (c.code < 0x80) {
-      out.push_back(static_cast<char>(c.code >= 'A' && c.code <= 'Z' ? c.code + 32 : c.code));
+      out.push_back(char_of(c.code >= 'A' && c.code <= 'Z' ? c.code + 32 : c.code));
       continue;
     }
     if (c.code == 0x130) {  // the one letter whose full lower case has two characters
@@ -126,7 +132,7 @@ struct Utf8Part {
 };
 
 Utf8Part part_at(std::string_view bytes, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const auto byte = [&](std::size_t i) { return byte_of(bytes[i]); };
   const unsigned lead = byte(at);
   if (lead < 0x80) return {1, true};
   if (lead < 0xc2 || lead > 0xf4) return {1, false};
@@ -157,6 +163,21 @@ std::string utf8_lossy(std::string_view bytes) {
     at += part.length;
   }
   return out;
+}
+
+std::string_view strip_ends(std::string_view text, bool left, bool right) {
+  std::size_t begin = text.size(), end = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    if (!c.valid || !is_python_space(c.code)) {
+      begin = std::min(begin, at);
+      end = at + c.length;
+    }
+    at += c.length;
+  }
+  if (!left) begin = 0;
+  if (!right) end = text.size();
+  return begin < end ? text.substr(begin, end - begin) : std::string_view{};
 }
 
 }  // namespace tessera

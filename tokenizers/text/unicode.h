@@ -16,6 +16,9 @@ std::string lower_case(std::string_view text);
 
 bool is_white_space(char32_t code);
 
+// Without the white space at the ends, as Python's str.strip(), lstrip() and rstrip() take it away.
+std::string_view strip_ends(std::string_view text, bool left = true, bool right = true);
+
 std::string utf8_lossy(std::string_view bytes);
 
 }  // namespace tessera

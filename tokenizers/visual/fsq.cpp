@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -19,7 +20,7 @@ std::int32_t FiniteScalars::code_of(std::span<const float> latent) const {
   std::int64_t code = 0, basis = 1;
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     const std::int64_t count = levels_[i];
-    const double half = static_cast<double>(count - 1) * 1.001 / 2;
+    const double half = to_double(count - 1) * 1.001 / 2;
     const double offset = count % 2 == 0 ? 0.5 : 0.0;
     const double bounded = std::tanh(double{latent[i]} + std::atanh(offset / half)) * half - offset;
     // Not a number is no level: the lowest one.
@@ -37,7 +38,7 @@ void FiniteScalars::vector_of(std::int32_t code, std::span<float> out) const {
   std::int64_t rest = code;
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     const std::int64_t half = levels_[i] / 2;
-    out[i] = static_cast<float>(rest % levels_[i] - half) / static_cast<float>(half);
+    out[i] = to_float(rest % levels_[i] - half) / to_float(half);
     rest /= levels_[i];
   }
 }

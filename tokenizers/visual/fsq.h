@@ -14,7 +14,7 @@ class FiniteScalars {
   // How many levels each element has, each at least 2; their product below 2^31.
   explicit FiniteScalars(std::vector<std::int64_t> levels);
 
-  std::int64_t width() const { return static_cast<std::int64_t>(levels_.size()); }
+  std::int64_t width() const { return std::ssize(levels_); }
   std::int64_t codes() const { return codes_; }
   // Latent [width] -> code. An element's level is round(tanh(z + shift) h - offset), ties to even,
   // with h = (levels - 1) 1.001 / 2, offset 1/2 for even numbers of levels, shift = atanh(offset /

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/checkpoint/checked_weight.h"
+#include "engine/core/index.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -187,7 +188,7 @@ Map VideoPass::attend_frame(const VideoAttention& layer, const Map& x) {
   ops::attention(backend_, {.q = views[0],
                             .out = out,
                             .segments = {&segment, 1},
-                            .scale = 1.0f / std::sqrt(static_cast<float>(channels))});
+                            .scale = 1.0f / std::sqrt(to_float(channels))});
   return sum(x, space(layer.out, mixed));
 }
 
@@ -196,7 +197,7 @@ void VideoPass::append(Seen& seen, const Map& keys, const Map& values) {
   const std::int64_t places = keys->shape()[0] * keys->shape()[1], channels = keys->shape()[2];
   const std::int64_t room = seen.keys.empty() ? 0 : seen.keys.shape()[0];
   if (seen.count == room) {
-    std::vector<std::int64_t> slots(static_cast<std::size_t>(seen.count));
+    std::vector<std::int64_t> slots(to_size(seen.count));
     std::iota(slots.begin(), slots.end(), 0);
     for (Tensor* table : {&seen.keys, &seen.values}) {
       Tensor larger =
@@ -232,7 +233,7 @@ Map VideoPass::attend_time(const VideoAttention& layer, const Map& x) {
   ops::attention(backend_, {.q = query,
                             .out = out,
                             .segments = {&segment, 1},
-                            .scale = 1.0f / std::sqrt(static_cast<float>(channels))});
+                            .scale = 1.0f / std::sqrt(to_float(channels))});
   return sum(x, space(layer.out, mixed));
 }
 
@@ -247,7 +248,7 @@ Map VideoPass::means(const Map& x) {
   std::vector<std::int32_t> to;
   for (std::int64_t y = 0; y < height; ++y) {
     for (std::int64_t column = 0; column < width; ++column) {
-      to.push_back(static_cast<std::int32_t>(y / 2 * (width / 2) + column / 2));
+      to.push_back(narrow<std::int32_t>(y / 2 * (width / 2) + column / 2));
     }
   }
   const std::vector<float> weight(to.size(), 0.25f);
@@ -274,7 +275,7 @@ Map VideoPass::enlarged(const Map& x) {
   std::vector<std::int32_t> from;
   for (std::int64_t y = 0; y < 2 * height; ++y) {
     for (std::int64_t column = 0; column < 2 * width; ++column) {
-      from.push_back(static_cast<std::int32_t>(y / 2 * width + column / 2));
+      from.push_back(narrow<std::int32_t>(y / 2 * width + column / 2));
     }
   }
   Map out = make(2 * height, 2 * width, channels);

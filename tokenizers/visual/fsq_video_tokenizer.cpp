@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/ops/ops.h"
 #include "tokenizers/visual/device_maps.h"
 #include "tokenizers/visual/fsq_video_layers.h"
@@ -17,7 +18,7 @@ namespace {
 
 TimeConv quant_conv(Backend& backend, const FsqVideoSpec& spec, const Checkpoint& checkpoint,
                     VqSide side, DType storage) {
-  const auto vector = static_cast<std::int64_t>(spec.levels.size());
+  const auto vector = std::ssize(spec.levels);
   const bool encodes = side == VqSide::kEncoder;
   return TimeConv(
       backend, checkpoint, spec.prefix + (encodes ? "quant_conv.conv3d" : "post_quant_conv.conv3d"),
@@ -57,7 +58,7 @@ FsqVideoTokenizer::FsqVideoTokenizer(Backend& backend, const FsqVideoSpec& spec,
 FsqVideoTokenizer::~FsqVideoTokenizer() = default;
 
 std::vector<std::int32_t> FsqVideoTokenizer::encode(ConstTensorView image) const {
-  FsqVideoEncoder encoder(*this, static_cast<int>(image.shape[0]), static_cast<int>(image.shape[1]));
+  FsqVideoEncoder encoder(*this, narrow<int>(image.shape[0]), narrow<int>(image.shape[1]));
   return *encoder.push(image);
 }
 
@@ -70,11 +71,10 @@ std::size_t FsqVideoTokenizer::decode_scratch_bytes(int rows, int cols) const {
 }
 
 Tensor FsqVideoTokenizer::codebook() const {
-  const auto width = static_cast<std::size_t>(quantizer_.width());
+  const auto width = to_size(quantizer_.width());
   Tensor out = Tensor::host(DType::kF32, {codes(), quantizer_.width()});
   for (std::int64_t code = 0; code < codes(); ++code) {
-    quantizer_.vector_of(static_cast<std::int32_t>(code),
-                         {out.f32() + static_cast<std::size_t>(code) * width, width});
+    quantizer_.vector_of(narrow<std::int32_t>(code), {out.f32() + to_size(code) * width, width});
   }
   return out;
 }
@@ -150,8 +150,8 @@ Tensor FsqVideoEncoder::push_latents(ConstTensorView image) {
 std::optional<std::vector<std::int32_t>> FsqVideoEncoder::push(ConstTensorView image) {
   const Tensor latents = push_latents(image);
   if (latents.empty()) return std::nullopt;
-  const auto width = static_cast<std::size_t>(latents.shape()[2]);
-  const auto places = static_cast<std::size_t>(latents.shape()[0] * latents.shape()[1]);
+  const auto width = to_size(latents.shape()[2]);
+  const auto places = to_size(latents.shape()[0] * latents.shape()[1]);
   std::vector<std::int32_t> ids;
   for (std::size_t place = 0; place < places; ++place) {
     ids.push_back(state_->owner.quantizer_.code_of({latents.f32() + place * width, width}));
@@ -173,7 +173,7 @@ struct FsqVideoDecoder::State {
     Tensor host = Tensor::host(DType::kF32, {rows, cols, width});
     float* out = host.f32();
     for (const std::int32_t id : ids) {
-      owner.quantizer_.vector_of(id, {out, static_cast<std::size_t>(width)});
+      owner.quantizer_.vector_of(id, {out, to_size(width)});
       out += width;
     }
     return std::make_shared<Tensor>(uploaded(owner.backend_, host));
@@ -201,8 +201,7 @@ FsqVideoDecoder::~FsqVideoDecoder() = default;
 std::vector<Tensor> FsqVideoDecoder::next(std::span<const std::int32_t> ids, int wanted) {
   State& state = *state_;
   const FsqVideoTokenizer& owner = state.owner;
-  expects(ids.size() == static_cast<std::size_t>(state.rows) * static_cast<std::size_t>(state.cols),
-          "one code for every place");
+  expects(ids.size() == to_size(state.rows) * to_size(state.cols), "one code for every place");
   expects(wanted >= 1 && wanted <= (state.begun ? owner.frames() : 1), "frames of the grid");
   const std::int64_t patch = owner.spec_.patch;
   const Map latents = through_conv(owner.backend_, owner.sides_->decoder_quant, state.vectors(ids));
@@ -210,12 +209,12 @@ std::vector<Tensor> FsqVideoDecoder::next(std::span<const std::int32_t> ids, int
   std::int64_t skip = state.begun ? 0 : patch - 1;
   state.begun = true;
   for (const Map& map : state.pass.decode(owner.sides_->decoder, latents)) {
-    if (static_cast<int>(images.size()) == wanted) break;
+    if (narrow<int>(images.size()) == wanted) break;
     const Tensor frames = state.frames(map);
     const bool flat = frames.shape().rank() == 3;  // without a wavelet
     const Shape size =
         flat ? frames.shape() : Shape{frames.shape()[1], frames.shape()[2], frames.shape()[3]};
-    for (std::int64_t at = skip; at < patch && static_cast<int>(images.size()) < wanted; ++at) {
+    for (std::int64_t at = skip; at < patch && narrow<int>(images.size()) < wanted; ++at) {
       Tensor image = Tensor::host(DType::kF32, size);
       std::copy_n(frames.f32() + at * size.elements(), size.elements(), image.f32());
       images.push_back(std::move(image));

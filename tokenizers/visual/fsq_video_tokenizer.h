@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/core/index.h"
 #include "engine/nn/fsq_video_spec.h"
-#include "tokenizers/visual/video_tokenizer.h"
 #include "tokenizers/visual/fsq.h"
+#include "tokenizers/visual/video_tokenizer.h"
 
 namespace tessera {
 
@@ -24,7 +25,7 @@ class FsqVideoTokenizer final : public VideoTokenizer {
   ~FsqVideoTokenizer() override;
 
   std::int64_t codes() const override { return quantizer_.codes(); }
-  int factor() const override { return static_cast<int>(spec_.spatial); }
+  int factor() const override { return narrow<int>(spec_.spatial); }
   // Frames of every grid but the first.
   int frames() const { return spec_.frames(); }
   const FsqVideoSpec& spec() const { return spec_; }

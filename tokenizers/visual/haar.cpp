@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -25,9 +27,7 @@ void for_each_cell(const Shape& shape, Visit visit) {
   const std::int64_t row = shape[2] * shape[3], frame = shape[1] * row;
   std::array<std::int64_t, 8> corner{};
   for (std::size_t i = 0; i < 8; ++i) {
-    corner[i] = static_cast<std::int64_t>(i >> 2) * frame +
-                static_cast<std::int64_t>(i >> 1 & 1) * row +
-                static_cast<std::int64_t>(i & 1) * shape[3];
+    corner[i] = to_index(i >> 2) * frame + to_index(i >> 1 & 1) * row + to_index(i & 1) * shape[3];
   }
   std::int64_t cell = 0;
   for (std::int64_t t = 0; t < shape[0]; t += 2) {
@@ -55,7 +55,7 @@ Tensor haar(ConstTensorView in) {
       for (std::size_t i = 0; i < 8; ++i) values[i] = from[at + corner[i] + c];
       butterfly(values);
       for (std::size_t i = 0; i < 8; ++i) {
-        to[(cell * 8 + static_cast<std::int64_t>(i)) * channels + c] = values[i] * 0.125f;
+        to[(cell * 8 + to_index(i)) * channels + c] = values[i] * 0.125f;
       }
     }
   });
@@ -73,7 +73,7 @@ Tensor inverse_haar(ConstTensorView in) {
     for (std::int64_t c = 0; c < channels; ++c) {
       std::array<float, 8> values{};
       for (std::size_t i = 0; i < 8; ++i) {
-        values[i] = from[(cell * 8 + static_cast<std::int64_t>(i)) * channels + c];
+        values[i] = from[(cell * 8 + to_index(i)) * channels + c];
       }
       butterfly(values);
       for (std::size_t i = 0; i < 8; ++i) to[at + corner[i] + c] = values[i];

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "engine/ops/ops.h"
 #include "tokenizers/visual/device_maps.h"
 #include "tokenizers/visual/time_conv.h"
@@ -248,7 +249,7 @@ MovqTokenizer::MovqTokenizer(Backend& backend, const MovqSpec& spec, const Check
 MovqTokenizer::~MovqTokenizer() = default;
 
 std::vector<std::int32_t> MovqTokenizer::encode(ConstTensorView image) const {
-  VideoEncoder encoder(*this, static_cast<int>(image.shape[0]), static_cast<int>(image.shape[1]));
+  VideoEncoder encoder(*this, narrow<int>(image.shape[0]), narrow<int>(image.shape[1]));
   std::optional<std::vector<std::int32_t>> ids;
   for (int i = 0; i < frames(); ++i) ids = encoder.push(image);
   return *ids;
@@ -318,14 +319,14 @@ std::optional<std::vector<std::int32_t>> VideoEncoder::push(ConstTensorView imag
   state.arena.rewind(FeatureArena::End::kLow, 0);
   state.arena.rewind(FeatureArena::End::kHigh, 0);
   for (int step = 0; step < owner.spec_.time_steps; ++step) {
-    map = state.stream.halve(static_cast<std::size_t>(step), map);
+    map = state.stream.halve(to_size(step), map);
     if (map == nullptr) return std::nullopt;
   }
   map = state.stream.quant(state.stream.residuals(std::move(map)));
   TensorView rows = map->view();
   const std::int64_t places = rows.shape[0] * rows.shape[1];
   rows.shape = {places, owner.spec_.frame.embed_dim};
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(places));
+  std::vector<std::int32_t> ids(to_size(places));
   ops::nearest_code(backend, rows, owner.codebook_.view(), ids);
   backend.synchronize();
   return ids;
@@ -353,7 +354,7 @@ struct MovqVideoDecoder::State {
     for (int step = 0; step < time_steps; ++step) {
       std::vector<Map> doubled;
       for (const Map& one : maps) {
-        for (Map& half : stream.twice(static_cast<std::size_t>(step), one)) {
+        for (Map& half : stream.twice(to_size(step), one)) {
           doubled.push_back(std::move(half));
         }
       }
@@ -372,8 +373,7 @@ MovqVideoDecoder::~MovqVideoDecoder() = default;
 std::vector<Tensor> MovqVideoDecoder::next(std::span<const std::int32_t> ids, int wanted) {
   State& state = *state_;
   const MovqTokenizer& owner = state.owner;
-  expects(ids.size() == static_cast<std::size_t>(state.rows) * static_cast<std::size_t>(state.cols),
-          "one code for every place");
+  expects(ids.size() == to_size(state.rows) * to_size(state.cols), "one code for every place");
   for (const std::int32_t id : ids) {
     expects(id >= 0 && id < owner.codes(), "codes are inside the codebook");
   }
@@ -381,14 +381,14 @@ std::vector<Tensor> MovqVideoDecoder::next(std::span<const std::int32_t> ids, in
   Backend& backend = owner.backend_;
   Map vectors = state.codes.map();
   TensorView rows = vectors->view();
-  rows.shape = {static_cast<std::int64_t>(ids.size()), owner.spec_.frame.embed_dim};
+  rows.shape = {std::ssize(ids), owner.spec_.frame.embed_dim};
   ops::embedding(backend, owner.codebook_.view(), ids, rows);
   const int steps = owner.spec_.time_steps;
   const auto latents = State::frames_of(state.latents, state.latents.quant(vectors), steps);
   const auto conditions = State::frames_of(state.codes, vectors, steps);
   std::vector<Tensor> images;
   for (int i = 0; i < wanted; ++i) {
-    const auto at = static_cast<std::size_t>(i);
+    const auto at = to_size(i);
     images.push_back(to_host(backend, owner.decoder_.run(backend, state.arena, latents[at]->view(),
                                                          conditions[at]->view())));
     state.arena.rewind(FeatureArena::End::kLow, 0);

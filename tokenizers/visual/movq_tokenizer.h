@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/core/index.h"
 #include "engine/nn/movq_spec.h"
 #include "tokenizers/visual/video_tokenizer.h"
 
@@ -25,7 +26,7 @@ class MovqTokenizer final : public VideoTokenizer {
   ~MovqTokenizer() override;
 
   std::int64_t codes() const override { return spec_.frame.codes; }
-  int factor() const override { return static_cast<int>(spec_.frame.downsample()); }
+  int factor() const override { return narrow<int>(spec_.frame.downsample()); }
   // Frames that one grid of codes stands for.
   int frames() const { return spec_.frames(); }
   const MovqSpec& spec() const { return spec_; }

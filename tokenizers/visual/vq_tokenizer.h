@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/core/index.h"
 #include "engine/nn/vq_graph.h"
 #include "tokenizers/visual/visual_tokenizer.h"
 
@@ -19,7 +20,7 @@ class VqTokenizer final : public VisualTokenizer {
               TokenizerHalves halves);
 
   std::int64_t codes() const override { return spec_.codes; }
-  int factor() const override { return static_cast<int>(spec_.downsample()); }
+  int factor() const override { return narrow<int>(spec_.downsample()); }
   std::vector<std::int32_t> encode(ConstTensorView image) const override;
   Tensor decode(std::span<const std::int32_t> ids, int rows, int cols) const override;
   std::size_t decode_scratch_bytes(int rows, int cols) const override;

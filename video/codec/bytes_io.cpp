@@ -3,6 +3,8 @@
 #include <new>
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -28,9 +30,9 @@ void BytesIo::rethrow() {
 int BytesIo::read(void* self, std::uint8_t* data, int count) {
   auto& io = *static_cast<BytesIo*>(self);
   try {
-    const std::size_t got = io.bytes_.read(io.at_, data, static_cast<std::size_t>(count));
+    const std::size_t got = io.bytes_.read(io.at_, data, to_size(count));
     io.at_ += got;
-    return got == 0 ? AVERROR_EOF : static_cast<int>(got);
+    return got == 0 ? AVERROR_EOF : narrow<int>(got);
   } catch (...) {
     io.thrown_ = std::current_exception();
     return AVERROR(EIO);
@@ -39,14 +41,14 @@ int BytesIo::read(void* self, std::uint8_t* data, int count) {
 
 std::int64_t BytesIo::seek(void* self, std::int64_t offset, int whence) {
   auto& io = *static_cast<BytesIo*>(self);
-  const auto size = static_cast<std::int64_t>(io.bytes_.size());
+  const auto size = std::ssize(io.bytes_);
   if (whence == AVSEEK_SIZE) return size;
   std::int64_t base = 0;
-  if (whence == SEEK_CUR) base = static_cast<std::int64_t>(io.at_);
+  if (whence == SEEK_CUR) base = to_index(io.at_);
   if (whence == SEEK_END) base = size;
   std::int64_t target = 0;
   if (__builtin_add_overflow(base, offset, &target) || target < 0) return AVERROR(EINVAL);
-  io.at_ = static_cast<std::uint64_t>(target);
+  io.at_ = narrow<std::uint64_t>(target);
   return target;
 }
 

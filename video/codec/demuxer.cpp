@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "video/codec/video_ends.h"
 #include "video/codec/video_reader.h"
 
@@ -33,7 +34,7 @@ class ProbeOptions {
  public:
   ProbeOptions(unsigned streams, std::uint64_t pixels) : sets_(streams, nullptr) {
     for (AVDictionary*& set : sets_) {
-      av_dict_set_int(&set, "max_pixels", static_cast<std::int64_t>(pixels), 0);
+      av_dict_set_int(&set, "max_pixels", to_index(pixels), 0);
       av_dict_set_int(&set, "threads", 1, 0);
     }
   }
@@ -93,9 +94,9 @@ void Demuxer::open() {
 }
 
 void Demuxer::check_sizes(std::int64_t width, std::int64_t height) const {
-  const auto side = static_cast<std::int64_t>(limits_.side);
+  const auto side = to_index(limits_.side);
   const bool fits = width > 0 && height > 0 && width <= side && height <= side &&
-                    static_cast<std::uint64_t>(width * height) <= limits_.pixels;
+                    low_bits<std::uint64_t>(width * height) <= limits_.pixels;
   if (fits) return;
   fail("E_VIDEO_SIZE", place(),
        "sides of 1 to " + std::to_string(side) + " and at most " + std::to_string(limits_.pixels) +
@@ -117,8 +118,8 @@ void Demuxer::find_stream() {
   if (stream_ == nullptr) {
     unsigned sounds = 0, covers = 0;
     for (unsigned i = 0; i < input_->nb_streams; ++i) {
-      sounds += input_->streams[i]->codecpar->codec_type == AVMEDIA_TYPE_AUDIO ? 1 : 0;
-      covers += is_cover(*input_->streams[i]) ? 1 : 0;
+      sounds += input_->streams[i]->codecpar->codec_type == AVMEDIA_TYPE_AUDIO ? 1u : 0u;
+      covers += is_cover(*input_->streams[i]) ? 1u : 0u;
     }
     fail("E_VIDEO_STREAM", "", "a video stream",
          std::to_string(sounds) + " of sound, " + std::to_string(covers) + " cover images");
@@ -193,7 +194,7 @@ void Demuxer::check_index() {
     const AVIndexEntry& entry = *avformat_index_get_entry(stream_, i);
     if (entry.pos < 0 || entry.size <= 0) continue;
     const std::uint64_t after =
-        static_cast<std::uint64_t>(entry.pos) + static_cast<std::uint64_t>(entry.size);
+        low_bits<std::uint64_t>(entry.pos) + low_bits<std::uint64_t>(entry.size);
     if (after <= bytes_.size()) continue;
     end = std::max(end, after);
     first = std::min(first, entry.timestamp);

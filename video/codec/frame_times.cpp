@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/core/index.h"
 #include "video/codec/ffmpeg.h"
 
 namespace tessera {
@@ -11,8 +12,8 @@ FrameTimes::FrameTimes(Rational tick, std::int64_t units, std::int64_t least, st
     : tick_(tick), units_(units), least_(least), most_(most), stay_(least) {}
 
 std::int64_t FrameTimes::units_since_first(std::int64_t ticks) const {
-  const AVRational from = {static_cast<int>(tick_.num), static_cast<int>(tick_.den)};
-  const AVRational to = {1, static_cast<int>(units_)};
+  const AVRational from = {narrow<int>(tick_.num), narrow<int>(tick_.den)};
+  const AVRational to = {1, narrow<int>(units_)};
   std::int64_t since = 0;
   if (__builtin_sub_overflow(ticks, first_, &since)) return INT64_MAX;
   const std::int64_t units = av_rescale_q(since, from, to);

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -179,7 +181,7 @@ void H264Numbers::image_set(std::span<const std::uint8_t> unit) {
   Bits bits(unit);
   const std::uint32_t id = bits.golomb(), sequence = bits.golomb();
   if (bits.sound() && id < images_.size() && sequence < sequences_.size()) {
-    images_[id] = static_cast<std::uint8_t>(sequence);
+    images_[id] = low_bits<std::uint8_t>(sequence);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -16,9 +18,7 @@ struct Cell {
   std::uint32_t key = 0;               // 5 bits a channel
   std::uint64_t count = 0;             // pixels
   std::array<std::uint64_t, 3> sum{};  // of their channels
-  int mean(int channel) const {
-    return static_cast<int>(sum[static_cast<std::size_t>(channel)] / count);
-  }
+  int mean(int channel) const { return static_cast<int>(nth(sum, channel) / count); }
 };
 
 struct Range {
@@ -40,18 +40,17 @@ bool keeps_every_colour(std::span<const std::uint8_t> rgb, std::span<std::uint8_
     if (at == known.end()) {
       if (known.size() == kColours) return false;
       out.colours[known.size()] = colour;
-      at = known.emplace(colour, static_cast<std::uint8_t>(known.size())).first;
+      at = known.emplace(colour, low_bits<std::uint8_t>(known.size())).first;
     }
     indices[i] = at->second;
   }
-  std::fill(out.colours.begin() + static_cast<std::ptrdiff_t>(known.size()), out.colours.end(),
-            opaque(0, 0, 0));
+  std::fill(out.colours.begin() + std::ssize(known), out.colours.end(), opaque(0, 0, 0));
   return true;
 }
 
 std::uint32_t key_of(const std::uint8_t* rgb) {
-  return static_cast<std::uint32_t>(rgb[0] >> 3) << 10 |
-         static_cast<std::uint32_t>(rgb[1] >> 3) << 5 | static_cast<std::uint32_t>(rgb[2] >> 3);
+  return low_bits<std::uint32_t>(rgb[0] >> 3) << 10 | low_bits<std::uint32_t>(rgb[1] >> 3) << 5 |
+         low_bits<std::uint32_t>(rgb[2] >> 3);
 }
 
 std::vector<Cell> cells_of(std::span<const std::uint8_t> rgb) {
@@ -86,13 +85,13 @@ Range range_of(const std::vector<Cell>& cells, std::size_t begin, std::size_t en
       out.channel = channel;
     }
   }
-  if (end - begin > 1) out.weight = static_cast<std::uint64_t>(widest) * pixels + 1;
+  if (end - begin > 1) out.weight = low_bits<std::uint64_t>(widest) * pixels + 1;
   return out;
 }
 
 // Where the cells of the range, in order of its channel, have half of its pixels on either side.
 std::size_t cut(std::vector<Cell>& cells, const Range& range) {
-  const auto at = [&](std::size_t i) { return cells.begin() + static_cast<std::ptrdiff_t>(i); };
+  const auto at = [&](std::size_t i) { return cells.begin() + to_index(i); };
   std::sort(at(range.begin), at(range.end), [&](const Cell& a, const Cell& b) {
     const int x = a.mean(range.channel), y = b.mean(range.channel);
     return x != y ? x < y : a.key < b.key;
@@ -126,7 +125,7 @@ std::uint32_t mean_of(const std::vector<Cell>& cells, const Range& range) {
     for (std::size_t channel = 0; channel < 3; ++channel) all.sum[channel] += cells[i].sum[channel];
   }
   const auto rounded = [&](std::size_t channel) {
-    return static_cast<std::uint32_t>((all.sum[channel] + all.count / 2) / all.count);
+    return low_bits<std::uint32_t>((all.sum[channel] + all.count / 2) / all.count);
   };
   return opaque(rounded(0), rounded(1), rounded(2));
 }
@@ -145,7 +144,7 @@ std::uint8_t nearest(const GifPalette& palette, std::size_t count, const Cell& c
     best = far;
     found = i;
   }
-  return static_cast<std::uint8_t>(found);
+  return low_bits<std::uint8_t>(found);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -31,14 +33,12 @@ int matrix_of(const AVFrame& frame) {
 // Vector code of the scaler writes whole registers: rows with room, copied after.
 void scale_padded(SwsContext* scaler, const AVFrame& frame, VideoFrame& out) {
   const int stride = (frame.width * 3 + 127) / 64 * 64;
-  std::vector<std::uint8_t> rows(
-      static_cast<std::size_t>(stride) * static_cast<std::size_t>(frame.height) + 64);
+  std::vector<std::uint8_t> rows(to_size(stride) * to_size(frame.height) + 64);
   std::uint8_t* planes[1] = {rows.data()};
   sws_scale(scaler, frame.data, frame.linesize, 0, frame.height, planes, &stride);
-  const auto bytes_a_row = static_cast<std::size_t>(out.width * 3);
+  const auto bytes_a_row = to_size(out.width * 3);
   for (std::int64_t y = 0; y < out.height; ++y) {
-    std::memcpy(&out.rgb[static_cast<std::size_t>(y) * bytes_a_row],
-                &rows[static_cast<std::size_t>(y * stride)], bytes_a_row);
+    std::memcpy(&out.rgb[to_size(y) * bytes_a_row], &nth(rows, y * stride), bytes_a_row);
   }
 }
 
@@ -46,7 +46,7 @@ void scale_padded(SwsContext* scaler, const AVFrame& frame, VideoFrame& out) {
 
 VideoFrame RgbFrames::convert(const AVFrame& frame, const std::string& place) {
   VideoFrame out{0, frame.width, frame.height, {}};
-  out.rgb.resize(static_cast<std::size_t>(out.width * out.height * 3));
+  out.rgb.resize(to_size(out.width * out.height * 3));
   const auto format = static_cast<AVPixelFormat>(frame.format);
   scaler_.reset(sws_getCachedContext(
       scaler_.release(), frame.width, frame.height, format, frame.width, frame.height,

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "video/codec/ffmpeg.h"
 #include "video/video.h"
 
@@ -36,8 +37,8 @@ class SinkIo {
   static int write(void* self, std::uint8_t* data, int count) {
     auto& io = *static_cast<SinkIo*>(self);
     try {
-      io.sink_.write(io.at_, data, static_cast<std::size_t>(count));
-      io.at_ += static_cast<std::uint64_t>(count);
+      io.sink_.write(io.at_, data, to_size(count));
+      io.at_ += narrow<std::uint64_t>(count);
       io.size_ = std::max(io.size_, io.at_);
       return count;
     } catch (...) {
@@ -47,11 +48,11 @@ class SinkIo {
   }
   static std::int64_t seek(void* self, std::int64_t offset, int whence) {
     auto& io = *static_cast<SinkIo*>(self);
-    if (whence == AVSEEK_SIZE) return static_cast<std::int64_t>(io.size_);
-    if (whence == SEEK_CUR) offset += static_cast<std::int64_t>(io.at_);
-    if (whence == SEEK_END) offset += static_cast<std::int64_t>(io.size_);
+    if (whence == AVSEEK_SIZE) return to_index(io.size_);
+    if (whence == SEEK_CUR) offset += to_index(io.at_);
+    if (whence == SEEK_END) offset += to_index(io.size_);
     if (offset < 0) return AVERROR(EINVAL);
-    io.at_ = static_cast<std::uint64_t>(offset);
+    io.at_ = narrow<std::uint64_t>(offset);
     return offset;
   }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -13,8 +15,8 @@ VideoFrame turned(VideoFrame in) {
   VideoFrame out{in.ticks, in.height, in.width, std::vector<std::uint8_t>(in.rgb.size())};
   for (std::int64_t y = 0; y < out.height; ++y) {
     for (std::int64_t x = 0; x < out.width; ++x) {
-      std::memcpy(&out.rgb[static_cast<std::size_t>((y * out.width + x) * 3)],
-                  &in.rgb[static_cast<std::size_t>(((in.height - 1 - x) * in.width + y) * 3)], 3);
+      std::memcpy(&nth(out.rgb, (y * out.width + x) * 3),
+                  &nth(in.rgb, ((in.height - 1 - x) * in.width + y) * 3), 3);
     }
   }
   return out;
@@ -22,7 +24,7 @@ VideoFrame turned(VideoFrame in) {
 
 void mirror(VideoFrame& frame) {
   for (std::int64_t y = 0; y < frame.height; ++y) {
-    std::uint8_t* row = &frame.rgb[static_cast<std::size_t>(y * frame.width * 3)];
+    std::uint8_t* row = &nth(frame.rgb, y * frame.width * 3);
     for (std::int64_t left = 0, right = frame.width - 1; left < right; ++left, --right) {
       std::swap_ranges(row + left * 3, row + left * 3 + 3, row + right * 3);
     }

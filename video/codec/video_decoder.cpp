@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "video/codec/ffv1_slices.h"
 
 namespace tessera {
@@ -53,13 +54,13 @@ void VideoDecoder::open_decoder() {
   if (taken < 0) fail("E_VIDEO_DATA", demuxer.place(), "sound parameters", words_of(taken));
   codec->thread_count = 1;
   codec->opaque = &complained;
-  codec->max_pixels = static_cast<std::int64_t>(limits.pixels);
+  codec->max_pixels = to_index(limits.pixels);
   codec->err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
   // Frames that refer to missing ones come out with a flag, instead of not at all.
   codec->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
   if (parameters.codec_id == AV_CODEC_ID_H264) {
-    numbers.emplace(std::span<const std::uint8_t>(
-        parameters.extradata, static_cast<std::size_t>(parameters.extradata_size)));
+    numbers.emplace(
+        std::span<const std::uint8_t>(parameters.extradata, to_size(parameters.extradata_size)));
   }
   codec->pkt_timebase = stream.time_base;
   const int opened = avcodec_open2(codec.get(), decoder, nullptr);
@@ -134,7 +135,7 @@ void VideoDecoder::send_packet() {
   if (sent == 0) begins_with_key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
   codec->reordered_opaque = ++sent;
   if (by_order) waiting.push(at);
-  const std::span<const std::uint8_t> bytes(packet->data, static_cast<std::size_t>(packet->size));
+  const std::span<const std::uint8_t> bytes(packet->data, to_size(packet->size));
   if (numbers && !numbers->follows(bytes) && sent > 1) complained = true;
   if (codec->codec_id == AV_CODEC_ID_FFV1 && !slices_are_whole(bytes)) complained = true;
   if (waiting.size() > kMaxWaiting) {
@@ -175,7 +176,7 @@ void VideoDecoder::check_frame() {
          "a frame of " + std::to_string(stored_width) + "x" + std::to_string(stored_height),
          std::to_string(frame->width) + "x" + std::to_string(frame->height));
   }
-  decoded_pixels += static_cast<std::uint64_t>(frame->width * std::int64_t{frame->height});
+  decoded_pixels += low_bits<std::uint64_t>(frame->width * std::int64_t{frame->height});
   if (decoded_pixels > limits.decoded_pixels || number >= limits.frames) {
     fail("E_VIDEO_SIZE", place(), "a video within its budget of frames and pixels", "more");
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "engine/core/index.h"
 #include "video/codec/video_reader.h"
 
 namespace tessera {
@@ -24,7 +25,7 @@ struct EbmlNumber {
 };
 EbmlNumber ebml_number(std::span<const std::uint8_t> bytes) {
   if (bytes.empty() || bytes[0] == 0) return {};
-  const auto length = static_cast<std::size_t>(std::countl_zero(bytes[0])) + 1;
+  const auto length = to_size(std::countl_zero(bytes[0])) + 1;
   if (bytes.size() < length) return {};
   std::uint64_t value = bytes[0] & (0xffu >> length);
   for (std::size_t i = 1; i < length; ++i) value = value << 8 | bytes[i];
@@ -49,8 +50,7 @@ std::uint64_t segment_end(std::span<const std::uint8_t> start) {
   const std::uint64_t at = 4 + header.taken + header.value;
   constexpr std::array<std::uint8_t, 4> kSegment = {0x18, 0x53, 0x80, 0x67};
   if (header.taken == 0 || header.value > start.size() || at + 4 > start.size() ||
-      !std::equal(kSegment.begin(), kSegment.end(),
-                  start.begin() + static_cast<std::ptrdiff_t>(at))) {
+      !std::equal(kSegment.begin(), kSegment.end(), start.begin() + to_index(at))) {
     return 0;
   }
   const EbmlNumber segment = ebml_number(start.subspan(at + 4));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "video/codec/ffmpeg.h"
 #include "video/codec/frame_times.h"
 #include "video/codec/palette.h"
@@ -193,10 +194,10 @@ struct VideoWriter::Ffmpeg {
     const AVCodec* found = avcodec_find_encoder_by_name(encoder.name);
     codec.reset(avcodec_alloc_context3(found));
     if (!codec) throw std::bad_alloc();
-    codec->width = static_cast<int>(format.width);
-    codec->height = static_cast<int>(format.height);
+    codec->width = narrow<int>(format.width);
+    codec->height = narrow<int>(format.height);
     codec->pix_fmt = encoder.pixels;
-    codec->time_base = {static_cast<int>(format.tick.num), static_cast<int>(format.tick.den)};
+    codec->time_base = {narrow<int>(format.tick.num), narrow<int>(format.tick.den)};
     if (hundredths) codec->time_base = {1, kGifUnits};
     codec->framerate = {codec->time_base.den, codec->time_base.num};
     codec->thread_count = 1;
@@ -242,20 +243,20 @@ struct VideoWriter::Ffmpeg {
     indices.resize(rgb.size() / 3);
     const GifPalette palette = quantize(rgb, indices);
     std::memcpy(frame->data[1], palette.colours.data(), sizeof palette.colours);
-    const auto width = static_cast<std::size_t>(format.width);
+    const auto width = to_size(format.width);
     for (std::int64_t y = 0; y < format.height; ++y) {
-      std::memcpy(frame->data[0] + y * frame->linesize[0],
-                  indices.data() + static_cast<std::size_t>(y) * width, width);
+      std::memcpy(frame->data[0] + y * frame->linesize[0], indices.data() + to_size(y) * width,
+                  width);
     }
   }
 
   void fill(std::span<const std::uint8_t> rgb) {
     if (av_frame_make_writable(frame.get()) < 0) throw std::bad_alloc();
     if (codec->pix_fmt == AV_PIX_FMT_PAL8) return fill_indices(rgb);
-    const auto width = static_cast<std::size_t>(format.width);
+    const auto width = to_size(format.width);
     if (codec->pix_fmt == AV_PIX_FMT_BGR0) {
       for (std::int64_t y = 0; y < format.height; ++y) {
-        const std::uint8_t* from = rgb.data() + static_cast<std::size_t>(y) * width * 3;
+        const std::uint8_t* from = rgb.data() + to_size(y) * width * 3;
         std::uint8_t* to = frame->data[0] + y * frame->linesize[0];
         for (std::size_t x = 0; x < width; ++x, from += 3, to += 4) {
           to[0] = from[2];
@@ -280,7 +281,7 @@ struct VideoWriter::Ffmpeg {
     std::vector<std::uint8_t> padded(rgb.size() + 64);
     std::memcpy(padded.data(), rgb.data(), rgb.size());
     const std::uint8_t* planes[1] = {padded.data()};
-    const int strides[1] = {static_cast<int>(width * 3)};
+    const int strides[1] = {narrow<int>(width * 3)};
     sws_scale(scaler.get(), planes, strides, 0, codec->height, frame->data, frame->linesize);
   }
 
@@ -339,8 +340,7 @@ VideoWriter::~VideoWriter() = default;
 
 void VideoWriter::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
   expects(!ended_, "a video that is not finished");
-  expects(rgb.size() == static_cast<std::size_t>(format_.width * format_.height * 3),
-          "a frame of the video's size");
+  expects(rgb.size() == to_size(format_.width * format_.height * 3), "a frame of the video's size");
   if (webp_) {
     webp_->put(rgb, ticks);
   } else {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "video/codec/ffmpeg.h"
 #include "video/codec/frame_times.h"
 #include "vision/image/xmp.h"
@@ -35,7 +36,7 @@ struct Box {
 };
 
 void append(Bytes& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
+  for (int i = 0; i < bytes; ++i) out.push_back(low_bits<std::uint8_t>(value >> (8 * i)));
 }
 
 void append(Bytes& out, std::string_view text) { out.insert(out.end(), text.begin(), text.end()); }
@@ -56,19 +57,19 @@ Bytes chunk(std::string_view name, std::span<const std::uint8_t> head,
 // pixel if there is none.
 Box difference(std::span<const std::uint8_t> before, std::span<const std::uint8_t> now,
                std::int64_t width, std::int64_t height) {
-  const std::size_t row = static_cast<std::size_t>(width) * 3;
+  const std::size_t row = to_size(width) * 3;
   std::int64_t left = width, right = -1, top = height, bottom = -1;
   for (std::int64_t y = 0; y < height; ++y) {
-    const std::uint8_t* a = before.data() + static_cast<std::size_t>(y) * row;
-    const std::uint8_t* b = now.data() + static_cast<std::size_t>(y) * row;
+    const std::uint8_t* a = before.data() + to_size(y) * row;
+    const std::uint8_t* b = now.data() + to_size(y) * row;
     if (std::memcmp(a, b, row) == 0) continue;
     top = std::min(top, y);
     bottom = y;
     const auto first = std::mismatch(a, a + row, b).first - a;
     std::size_t last = row - 1;
     while (a[last] == b[last]) --last;
-    left = std::min(left, static_cast<std::int64_t>(first / 3));
-    right = std::max(right, static_cast<std::int64_t>(last / 3));
+    left = std::min(left, first / 3);
+    right = std::max(right, to_index(last / 3));
   }
   if (bottom < 0) return {};
   left &= ~std::int64_t{1};
@@ -90,12 +91,12 @@ Bytes encoded(std::span<const std::uint8_t> rgb, std::int64_t width, const Box& 
   const std::unique_ptr<WebPMemoryWriter, decltype(&WebPMemoryWriterClear)> bytes(
       &written, &WebPMemoryWriterClear);
   image.use_argb = 1;
-  image.width = static_cast<int>(box.width);
-  image.height = static_cast<int>(box.height);
+  image.width = narrow<int>(box.width);
+  image.height = narrow<int>(box.height);
   image.writer = &WebPMemoryWrite;
   image.custom_ptr = &written;
   const std::uint8_t* from = rgb.data() + (box.top * width + box.left) * 3;
-  if (WebPPictureImportRGB(&image, from, static_cast<int>(width * 3)) == 0) {
+  if (WebPPictureImportRGB(&image, from, narrow<int>(width * 3)) == 0) {
     throw std::bad_alloc();
   }
   if (WebPEncode(&config, &image) == 0) {
@@ -128,10 +129,10 @@ struct WebpWriter::State {
     append(head, "RIFF");
     append(head, 0, 4);  // known last
     append(head, "WEBP");
-    Bytes canvas = {static_cast<std::uint8_t>(kAnimated | (format.comment.empty() ? 0 : kHasXmp)),
-                    0, 0, 0};
-    append(canvas, static_cast<std::uint64_t>(format.width - 1), 3);
-    append(canvas, static_cast<std::uint64_t>(format.height - 1), 3);
+    Bytes canvas = {narrow<std::uint8_t>(kAnimated | (format.comment.empty() ? 0 : kHasXmp)), 0, 0,
+                    0};
+    append(canvas, narrow<std::uint64_t>(format.width - 1), 3);
+    append(canvas, narrow<std::uint64_t>(format.height - 1), 3);
     const Bytes extended = chunk("VP8X", canvas);
     const Bytes animation = chunk("ANIM", Bytes{255, 255, 255, 255, 0, 0});  // white, for ever
     head.insert(head.end(), extended.begin(), extended.end());
@@ -153,11 +154,11 @@ struct WebpWriter::State {
 
   void write_pending(std::int64_t stay) {
     Bytes head;
-    append(head, static_cast<std::uint64_t>(box.left / 2), 3);
-    append(head, static_cast<std::uint64_t>(box.top / 2), 3);
-    append(head, static_cast<std::uint64_t>(box.width - 1), 3);
-    append(head, static_cast<std::uint64_t>(box.height - 1), 3);
-    append(head, static_cast<std::uint64_t>(stay), 3);
+    append(head, narrow<std::uint64_t>(box.left / 2), 3);
+    append(head, narrow<std::uint64_t>(box.top / 2), 3);
+    append(head, narrow<std::uint64_t>(box.width - 1), 3);
+    append(head, narrow<std::uint64_t>(box.height - 1), 3);
+    append(head, narrow<std::uint64_t>(stay), 3);
     head.push_back(kNoBlending);
     write(chunk("ANMF", head, pending));
   }

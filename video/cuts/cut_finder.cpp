@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "video/cuts/compare_module.h"
 
 namespace tessera {
@@ -15,7 +16,7 @@ namespace {
 double hellinger(const std::vector<float>& a, const std::vector<float>& b) {
   double overlap = 0, sum_a = 0, sum_b = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    overlap += std::sqrt(static_cast<double>(a[i]) * b[i]);
+    overlap += std::sqrt(double{a[i]} * b[i]);
     sum_a += a[i];
     sum_b += b[i];
   }
@@ -26,7 +27,7 @@ double hellinger(const std::vector<float>& a, const std::vector<float>& b) {
 
 bool CutFinder::add(std::span<const std::uint8_t> rgb, std::int64_t width, std::int64_t height) {
   expects(width > 0 && height > 0 && width <= (1 << 20) && height <= (1 << 20) &&
-              rgb.size() == static_cast<std::size_t>(width * height * 3),
+              rgb.size() == to_size(width * height * 3),
           "a whole RGB frame");
   std::vector<float> now(kHistogramLevels * kHistogramLevels * kHistogramLevels);
   static const auto kFunction =
@@ -37,7 +38,7 @@ bool CutFinder::add(std::span<const std::uint8_t> rgb, std::int64_t width, std::
   const bool first = before_.empty();
   distance_ = first ? 0 : hellinger(before_, now);
   before_ = std::move(now);
-  const double mean = frames_ > 1 ? sum_ / static_cast<double>(frames_ - 1) : 0;
+  const double mean = frames_ > 1 ? sum_ / to_double(frames_ - 1) : 0;
   const bool cut = !first && frames_ >= settings_.min_frames && distance_ >= settings_.distance &&
                    distance_ >= settings_.times * mean;
   if (cut) {

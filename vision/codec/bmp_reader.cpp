@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/core/index.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -36,7 +37,7 @@ class Channel {
   }
   std::uint8_t of(std::uint32_t pixel) const {
     if (mask_ == 0) return 0;
-    return static_cast<std::uint8_t>(std::uint64_t{(pixel & mask_) >> shift_} * 255 / top_);
+    return low_bits<std::uint8_t>(std::uint64_t{(pixel & mask_) >> shift_} * 255 / top_);
   }
 
  private:
@@ -94,8 +95,8 @@ BmpHeader read_header(Cursor& in, const ImageLimits& limits) {
   read_info(out, Cursor(in.take(out.bytes - 4, "the header")));
   out.top_down = out.height < 0;
   if (out.top_down) out.height = -out.height;
-  check_size(static_cast<std::uint64_t>(std::max<std::int64_t>(out.width, 0)),
-             static_cast<std::uint64_t>(out.height), limits, "header");
+  check_size(narrow<std::uint64_t>(std::max<std::int64_t>(out.width, 0)),
+             narrow<std::uint64_t>(out.height), limits, "header");
   check_kind(out);
   const bool fields = out.compression == kFields || out.compression == kAlphaFields;
   if (fields && out.bytes == 40) {
@@ -143,7 +144,7 @@ void generate_index(std::uint8_t* to, std::size_t index, const std::vector<Rgb>&
 class RunWriter {
  public:
   RunWriter(const BmpHeader& header, Cursor in) : header_(header), in_(in) {
-    indices_.resize(static_cast<std::size_t>(header.width * header.height));
+    indices_.resize(to_size(header.width * header.height));
   }
 
   std::vector<std::uint8_t> run() {
@@ -170,8 +171,8 @@ class RunWriter {
  private:
   bool nibbles() const { return header_.compression == kRle4; }
   std::uint8_t index_of(unsigned value, unsigned i) const {
-    if (!nibbles()) return static_cast<std::uint8_t>(value);
-    return static_cast<std::uint8_t>(i % 2 == 0 ? value >> 4 : value & 15);
+    if (!nibbles()) return low_bits<std::uint8_t>(value);
+    return low_bits<std::uint8_t>(i % 2 == 0 ? value >> 4 : value & 15);
   }
   void literal(unsigned count) {
     const std::size_t bytes = nibbles() ? (count + 1) / 2 : count;
@@ -197,10 +198,10 @@ class RunWriter {
 void write_row(const BmpHeader& header, Bytes row, std::uint8_t* to, std::int64_t channels,
                const std::vector<Rgb>& palette, const Channel (&fields)[4]) {
   for (std::int64_t x = 0; x < header.width; ++x, to += channels) {
-    const auto i = static_cast<std::size_t>(x);
+    const auto i = to_size(x);
     if (header.bits <= 8) {
       const std::size_t bit = i * header.bits;
-      const unsigned shift = 8 - header.bits - static_cast<unsigned>(bit % 8);
+      const unsigned shift = 8 - header.bits - low_bits<unsigned>(bit % 8);
       generate_index(to, row[bit / 8] >> shift & ((1u << header.bits) - 1), palette);
     } else if (header.bits == 24) {
       std::reverse_copy(row.data() + 3 * i, row.data() + 3 * i + 3, to);
@@ -213,8 +214,8 @@ void write_row(const BmpHeader& header, Bytes row, std::uint8_t* to, std::int64_
 }
 
 DecodedImage read_plain(Bytes file, const BmpHeader& header, const std::vector<Rgb>& palette) {
-  const std::size_t stride = (static_cast<std::size_t>(header.width) * header.bits + 31) / 32 * 4;
-  const auto height = static_cast<std::size_t>(header.height);
+  const std::size_t stride = (to_size(header.width) * header.bits + 31) / 32 * 4;
+  const auto height = to_size(header.height);
   Cursor in(file, std::min<std::size_t>(file.size(), header.data_at));
   const Bytes pixels = in.take(stride * height, "pixels");
   const Channel fields[4] = {Channel(header.masks[0]), Channel(header.masks[1]),
@@ -222,7 +223,7 @@ DecodedImage read_plain(Bytes file, const BmpHeader& header, const std::vector<R
   const bool alpha = header.bits != 24 && header.bits > 8 && header.masks[3] != 0;
   DecodedImage out(header.width, header.height, alpha ? 4 : 3, "BMP");
   for (std::size_t n = 0; n < height; ++n) {
-    const auto y = static_cast<std::int64_t>(header.top_down ? n : height - 1 - n);
+    const auto y = to_index(header.top_down ? n : height - 1 - n);
     write_row(header, pixels.subspan(n * stride, stride), out.at(0, y), out.channels, palette,
               fields);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "engine/core/index.h"
 #include "vision/codec/readers.h"
 
 namespace tessera {
@@ -42,12 +43,12 @@ Bytes Cursor::take(std::size_t count, const char* what) {
 
 std::uint32_t Cursor::le16(const char* what) {
   const Bytes b = take(2, what);
-  return static_cast<std::uint32_t>(b[0] | b[1] << 8);
+  return narrow<std::uint32_t>(b[0] | b[1] << 8);
 }
 
 std::uint32_t Cursor::le24(const char* what) {
   const Bytes b = take(3, what);
-  return static_cast<std::uint32_t>(b[0] | b[1] << 8 | b[2] << 16);
+  return narrow<std::uint32_t>(b[0] | b[1] << 8 | b[2] << 16);
 }
 
 std::uint32_t Cursor::le32(const char* what) {
@@ -68,8 +69,8 @@ using codec::Bytes;
 
 bool has(Bytes file, std::size_t at, std::string_view text) {
   if (file.size() < at + text.size()) return false;
-  return std::equal(text.begin(), text.end(), file.begin() + static_cast<std::ptrdiff_t>(at),
-                    [](char a, std::uint8_t b) { return static_cast<std::uint8_t>(a) == b; });
+  return std::equal(text.begin(), text.end(), file.begin() + to_index(at),
+                    [](char a, std::uint8_t b) { return byte_of(a) == b; });
 }
 
 struct Magic {

@@ -3,6 +3,7 @@
 // loop can be built.
 #include <optional>
 
+#include "engine/core/index.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -85,7 +86,7 @@ int exif_orientation(Bytes tiff, std::vector<std::string>& notes) {
     if (*tag != kOrientationTag) continue;
     if (*type != kShort || *values != 1) return broken("the orientation is no single number");
     if (*value < 1 || *value > 8) return broken("the orientation is none of 1-8");
-    return static_cast<int>(*value);
+    return narrow<int>(*value);
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 // the table and an index without a colour are errors.
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -71,7 +72,7 @@ class CodeTable {
  public:
   explicit CodeTable(int clear) : clear_(clear) {
     for (int code = 0; code < clear; ++code) {
-      first_[code] = last_[code] = static_cast<std::uint8_t>(code);
+      first_[code] = last_[code] = low_bits<std::uint8_t>(code);
       length_[code] = 1;
     }
     reset();
@@ -82,10 +83,10 @@ class CodeTable {
   std::size_t length(int code) const { return length_[code]; }
   std::uint8_t first(int code) const { return first_[code]; }
   void add(int prefix, std::uint8_t index) {
-    prefix_[next_] = static_cast<std::uint16_t>(prefix);
+    prefix_[next_] = low_bits<std::uint16_t>(prefix);
     first_[next_] = first_[prefix];
     last_[next_] = index;
-    length_[next_] = static_cast<std::uint16_t>(length_[prefix] + 1);
+    length_[next_] = low_bits<std::uint16_t>(length_[prefix] + 1);
     ++next_;
   }
   // Writes the first `count` indices of the string to `out`.

@@ -11,6 +11,7 @@
 
 #include <jerror.h>
 
+#include "engine/core/index.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -72,7 +73,7 @@ bool read_header(JpegJob& job, const std::uint8_t* data, std::size_t size) {
   jpeg_create_decompress(&job.info);
   job.progress.progress_monitor = &on_progress;
   job.info.progress = &job.progress;
-  jpeg_mem_src(&job.info, data, static_cast<unsigned long>(size));
+  jpeg_mem_src(&job.info, data, size);
   jpeg_read_header(&job.info, TRUE);
   const bool four_inks =
       job.info.jpeg_color_space == JCS_CMYK || job.info.jpeg_color_space == JCS_YCCK;
@@ -87,7 +88,7 @@ void inks_to_rgb(const std::uint8_t* from, std::uint8_t* to, std::int64_t width)
     const unsigned light = from[3];  // 255 - black
     for (int c = 0; c < 3; ++c) {
       const unsigned product = (255u - from[c]) * light + 128;
-      to[c] = static_cast<std::uint8_t>(light - ((product + (product >> 8)) >> 8));
+      to[c] = low_bits<std::uint8_t>(light - ((product + (product >> 8)) >> 8));
     }
   }
 }
@@ -145,7 +146,7 @@ DecodedImage read_jpeg(Bytes file, const ImageLimits& limits) {
   check_size(job.info.image_width, job.info.image_height, limits, "frame header");
   DecodedImage out(job.info.image_width, job.info.image_height, 3, "JPEG");
   std::vector<std::uint8_t> inks;
-  if (job.info.out_color_space == JCS_CMYK) inks.resize(static_cast<std::size_t>(out.width) * 4);
+  if (job.info.out_color_space == JCS_CMYK) inks.resize(to_size(out.width) * 4);
   if (!read_rows(job, out, inks.empty() ? nullptr : inks.data())) fail(job);
   if (job.warnings > 0) out.notes.push_back("the JPEG breaks rules that cost no pixels");
   const Bytes exif = find_exif(file);

@@ -10,6 +10,7 @@
 #include <new>
 #include <string_view>
 
+#include "engine/core/index.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -34,7 +35,7 @@ struct Layout {
 };
 
 bool checksum_is_right(Bytes type_and_data, std::uint32_t want) {
-  return crc32(0, type_and_data.data(), static_cast<uInt>(type_and_data.size())) == want;
+  return crc32(0, type_and_data.data(), narrow<uInt>(type_and_data.size())) == want;
 }
 
 PngHeader read_header(Bytes data, const ImageLimits& limits) {
@@ -134,8 +135,7 @@ void feed(png_structp png, png_bytep to, std::size_t count) {
 bool read_info(PngJob& job, const ImageLimits& limits) {
   if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   png_set_read_fn(job.png, &job, &feed);
-  png_set_user_limits(job.png, static_cast<png_uint_32>(limits.side),
-                      static_cast<png_uint_32>(limits.side));
+  png_set_user_limits(job.png, narrow<png_uint_32>(limits.side), narrow<png_uint_32>(limits.side));
   png_read_info(job.png, job.info);
   png_set_expand(job.png);    // palettes to RGB, few bits to 8, tRNS to alpha
   png_set_strip_16(job.png);  // the upper byte, as Pillow's readers take it
@@ -185,7 +185,7 @@ DecodedImage read_png(Bytes file, const ImageLimits& limits) {
   expects(channels == 3 || channels == 4, "libpng gives RGB or RGBA");
   DecodedImage out(layout.header.width, layout.header.height, channels, "PNG");
   out.notes = std::move(notes);
-  const std::size_t stride = static_cast<std::size_t>(out.width * channels);
+  const std::size_t stride = to_size(out.width * channels);
   expects(png_get_rowbytes(job.png, job.info) == stride, "libpng gives 8-bit samples");
   if (!read_rows(job, out.pixels.data(), stride)) fail(job);
   return upright(std::move(out), layout.orientation);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "engine/core/index.h"
 #include "vision/codec/readers.h"
 
 namespace tessera::codec {
@@ -100,7 +101,7 @@ DecodedImage decode(Bytes data, const WebPBitstreamFeatures& features) {
   config.output.colorspace = alpha ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA.rgba = out.pixels.data();
-  config.output.u.RGBA.stride = static_cast<int>(out.width * out.channels);
+  config.output.u.RGBA.stride = narrow<int>(out.width * out.channels);
   config.output.u.RGBA.size = out.pixels.size();
   const VP8StatusCode status = WebPDecode(data.data(), data.size(), &config);
   WebPFreeDecBuffer(&config.output);
@@ -116,19 +117,17 @@ DecodedImage decode_first_frame(const Container& file, const ImageLimits& limits
     refuse(kData, "ANMF", "a frame inside the canvas", "one beyond it");
   }
   const WebPBitstreamFeatures features = features_of(frame.data);
-  if (static_cast<std::uint64_t>(features.width) != frame.width ||
-      static_cast<std::uint64_t>(features.height) != frame.height) {
+  if (narrow<std::uint64_t>(features.width) != frame.width ||
+      narrow<std::uint64_t>(features.height) != frame.height) {
     refuse(kData, "ANMF", "a bitstream of the frame's size", "another size");
   }
   DecodedImage inner = decode(frame.data, features);
   if (frame.width == file.width && frame.height == file.height) return inner;
-  DecodedImage out(static_cast<std::int64_t>(file.width), static_cast<std::int64_t>(file.height), 4,
-              "WebP");
+  DecodedImage out(to_index(file.width), to_index(file.height), 4, "WebP");
   for (std::int64_t y = 0; y < inner.height; ++y) {
     for (std::int64_t x = 0; x < inner.width; ++x) {
       const std::uint8_t* from = inner.at(x, y);
-      std::uint8_t* to = out.at(x + static_cast<std::int64_t>(frame.left),
-                                y + static_cast<std::int64_t>(frame.top));
+      std::uint8_t* to = out.at(x + to_index(frame.left), y + to_index(frame.top));
       std::copy_n(from, 3, to);
       to[3] = inner.channels == 4 ? from[3] : 255;
     }
@@ -154,8 +153,8 @@ DecodedImage read_webp(Bytes file, const ImageLimits& limits) {
     out.notes.push_back("first frame of an animation");
   } else {
     const WebPBitstreamFeatures features = features_of(file);
-    check_size(static_cast<std::uint64_t>(features.width),
-               static_cast<std::uint64_t>(features.height), limits, "bitstream");
+    check_size(narrow<std::uint64_t>(features.width), narrow<std::uint64_t>(features.height),
+               limits, "bitstream");
     out = decode(file, features);
   }
   const Bytes exif = without_prefix(container.exif);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -18,13 +20,13 @@ struct Source {
 // In f32, as the reference computes them.
 std::vector<Source> sources(std::int64_t from, std::int64_t to) {
   std::vector<Source> out;
-  const float scale = static_cast<float>(from) / static_cast<float>(to);
+  const float scale = to_float(from) / to_float(to);
   for (std::int64_t i = 0; i < to; ++i) {
-    const float at = std::max(0.0f, scale * (static_cast<float>(i) + 0.5f) - 0.5f);
+    const float at = std::max(0.0f, scale * (to_float(i) + 0.5f) - 0.5f);
     Source source;
-    source.first = std::min(static_cast<std::int64_t>(at), from - 1);
+    source.first = std::min(truncate<std::int64_t>(at), from - 1);
     source.second = std::min(source.first + 1, from - 1);
-    source.share = std::clamp(at - static_cast<float>(source.first), 0.0f, 1.0f);
+    source.share = std::clamp(at - to_float(source.first), 0.0f, 1.0f);
     out.push_back(source);
   }
   return out;
@@ -58,13 +60,12 @@ Tensor resize_map(ConstTensorView x, MapSize from, MapSize to) {
 }
 
 MapSize onevision_map_size(MapSize map, std::int64_t side, std::int64_t max_tiles) {
-  const double t =
-      std::sqrt(static_cast<double>(map.places()) / static_cast<double>(max_tiles * side * side));
+  const double t = std::sqrt(to_double(map.places()) / to_double(max_tiles * side * side));
   if (t <= 1.1) return map;
   // Quotient rounded down by the exact remainder: a plain division may round up to a whole number.
   const auto over_t = [&](std::int64_t n) {
-    const auto value = static_cast<double>(n);
-    return static_cast<std::int64_t>(std::round((value - std::fmod(value, t)) / t));
+    const auto value = to_double(n);
+    return truncate<std::int64_t>(std::round((value - std::fmod(value, t)) / t));
   };
   return {over_t(map.rows), over_t(map.cols)};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/index.h"
 #include "engine/nn/pass_views.h"
 #include "engine/ops/host_access.h"
 #include "engine/ops/ops.h"
@@ -13,9 +14,7 @@ namespace tessera {
 
 namespace {
 
-float softmax_scale(const VitSpec& spec) {
-  return 1.0f / std::sqrt(static_cast<float>(spec.head_dim()));
-}
+float softmax_scale(const VitSpec& spec) { return 1.0f / std::sqrt(to_float(spec.head_dim())); }
 
 // Nothing of nothing.
 ConstTensorView part_of(ConstTensorView x, const RowRun& run) {
@@ -25,7 +24,7 @@ ConstTensorView part_of(ConstTensorView x, const RowRun& run) {
 // Rows `from` of a small table, in place.
 void gather(Backend& backend, TensorView& table, std::span<const std::int32_t> from) {
   if (table.empty()) return;
-  const auto count = static_cast<std::int64_t>(from.size());
+  const auto count = std::ssize(from);
   Tensor rows = backend.allocate(DType::kF32, {count, table.shape[1]});
   ops::embedding(backend, table, from, rows.view());
   table = rows_of(table, 0, count);
@@ -39,7 +38,7 @@ std::vector<RowRun> runs_by(std::span<const VitPlace> places, const GroupOf& gro
   std::int32_t last = -1;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::int32_t group = group_of(places[i]);
-    const auto row = static_cast<std::int64_t>(i);
+    const auto row = to_index(i);
     if (runs.empty() || group != last) {
       expects(group > last, "rows that belong together stand together, in order");
       runs.push_back({row, row});
@@ -121,8 +120,7 @@ void LayerState::attention(AttentionRows whose, HeadMean heads, TensorView out) 
           "attention: the encoder has a class token");
   const bool windowed = spec_.has_window(layer_);
   for (const RowRun& image : image_runs(places())) {
-    const auto own = places().subspan(static_cast<std::size_t>(image.begin),
-                                      static_cast<std::size_t>(image.count()));
+    const auto own = places().subspan(to_size(image.begin), to_size(image.count()));
     if (whose == AttentionRows::kClassToken) {
       const auto found =
           std::find_if(own.begin(), own.end(), [](const VitPlace& place) { return place.id < 0; });
@@ -130,9 +128,9 @@ void LayerState::attention(AttentionRows whose, HeadMean heads, TensorView out) 
       const std::int64_t row = image.begin + (found - own.begin());
       run_attention(rows_of(queries(), row, 1), rows_of(log_sums(), row, 1), image, 1.0f, out);
     } else if (whose == AttentionRows::kMeanQuery) {
-      const auto n = static_cast<std::size_t>(image.count());
+      const auto n = to_size(image.count());
       const std::vector<std::int32_t> to(n, 0);
-      const std::vector<float> weight(n, 1.0f / static_cast<float>(n));
+      const std::vector<float> weight(n, 1.0f / to_float(n));
       Tensor mean = backend_.allocate(DType::kF32, {1, spec_.width});
       ConstTensorView q = part_of(queries(), image);
       q.shape = {image.count(), spec_.width};
@@ -141,7 +139,7 @@ void LayerState::attention(AttentionRows whose, HeadMean heads, TensorView out) 
     } else {
       for (RowRun run : attention_runs(own, windowed)) {
         run = {run.begin + image.begin, run.end + image.begin};
-        const float share = static_cast<float>(run.count()) / static_cast<float>(image.count());
+        const float share = to_float(run.count()) / to_float(image.count());
         run_attention(part_of(queries(), run), part_of(log_sums(), run), run, share, out);
       }
     }
@@ -154,7 +152,7 @@ void LayerState::expect_rows_may_go() const {
 
 void LayerState::take_places(std::span<const std::int32_t> from) {
   std::vector<VitPlace> places;
-  for (const std::int32_t row : from) places.push_back(rows_.places[static_cast<std::size_t>(row)]);
+  for (const std::int32_t row : from) places.push_back(nth(rows_.places, row));
   rows_.places = std::move(places);
   gather(backend_, rows_.cos, from);
   gather(backend_, rows_.sin, from);
@@ -173,47 +171,44 @@ void LayerState::keep(std::span<const std::int32_t> rows) {
     expects(first != rows.end() && *first < image.end, "keep: every image keeps a row");
   }
   for (std::int64_t i = 0; i < rows_.count(); ++i) {
-    expects(rows_.places[static_cast<std::size_t>(i)].id >= 0 ||
-                std::binary_search(rows.begin(), rows.end(), i),
+    expects(nth(rows_.places, i).id >= 0 || std::binary_search(rows.begin(), rows.end(), i),
             "keep: the class token stays");
   }
-  const auto count = static_cast<std::int64_t>(rows.size());
+  const auto count = std::ssize(rows);
   const TensorView kept = rows_of(rows_.spare, 0, count);
   ops::embedding(backend_, rows_.x, rows, kept);
   rows_.spare = rows_of(rows_.x, 0, count);
   rows_.x = kept;
   std::vector<float> sizes;
-  for (const std::int32_t row : rows) sizes.push_back(rows_.sizes[static_cast<std::size_t>(row)]);
+  for (const std::int32_t row : rows) sizes.push_back(nth(rows_.sizes, row));
   rows_.sizes = std::move(sizes);
   take_places(rows);
 }
 
 void LayerState::merge(std::span<const std::int32_t> to, std::span<const std::int32_t> stands_for) {
   expect_rows_may_go();
-  const auto count = static_cast<std::int64_t>(stands_for.size());
-  expects(static_cast<std::int64_t>(to.size()) == rows_.count() && count > 0,
-          "merge: every row has a destination");
+  const auto count = std::ssize(stands_for);
+  expects(std::ssize(to) == rows_.count() && count > 0, "merge: every row has a destination");
   for (std::size_t j = 0; j < stands_for.size(); ++j) {
     const std::int32_t row = stands_for[j];
-    expects(row >= 0 && row < rows_.count() &&
-                to[static_cast<std::size_t>(row)] == static_cast<std::int32_t>(j),
+    expects(row >= 0 && row < rows_.count() && nth(to, row) == narrow<std::int32_t>(j),
             "merge: a new row stands for one that goes into it");
   }
   std::vector<float> sizes(stands_for.size(), 0.0f);
   for (std::size_t i = 0; i < to.size(); ++i) {
     expects(to[i] >= 0 && to[i] < count, "merge: destinations are new rows");
-    const auto j = static_cast<std::size_t>(to[i]);
+    const auto j = to_size(to[i]);
     const VitPlace& old = rows_.places[i];
-    const VitPlace& next = rows_.places[static_cast<std::size_t>(stands_for[j])];
+    const VitPlace& next = nth(rows_.places, stands_for[j]);
     expects(old.frame_group == next.frame_group && old.window_group == next.window_group,
             "merge: rows of one run merge");
-    expects(old.id >= 0 || stands_for[j] == static_cast<std::int32_t>(i),
+    expects(old.id >= 0 || stands_for[j] == narrow<std::int32_t>(i),
             "merge: class tokens stand for themselves");
     sizes[j] += rows_.sizes[i];
   }
   std::vector<float> weight(to.size());
   for (std::size_t i = 0; i < to.size(); ++i) {
-    weight[i] = rows_.sizes[i] / sizes[static_cast<std::size_t>(to[i])];
+    weight[i] = rows_.sizes[i] / nth(sizes, to[i]);
   }
   const TensorView merged = rows_of(rows_.spare, 0, count);
   ops::combine_rows(backend_, rows_.x, to, weight, merged);

@@ -26,7 +26,7 @@ struct EncoderRows {
   TensorView cos, sin;           // [rows, hd / 2], or empty
   ConstTensorView key_bias;      // [rows] of the running layer, or empty
 
-  std::int64_t count() const { return static_cast<std::int64_t>(places.size()); }
+  std::int64_t count() const { return std::ssize(places); }
 };
 
 // Rows [begin, end) that belong together.

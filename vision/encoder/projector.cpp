@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "vision/encoder/row_views.h"
 
 namespace tessera {
@@ -34,7 +35,7 @@ std::size_t Projector::scratch_bytes(const ProjectorSpec& spec, std::int64_t fea
   const std::int64_t cells = features / (spec.cell * spec.cell);
   std::int64_t floats = 2 * features * spec.in_width;  // joined, and normalised before that
   for (const std::int64_t width : spec.widths) floats += cells * width;
-  return static_cast<std::size_t>(floats) * sizeof(float) + 64 * (spec.widths.size() + 2);
+  return to_size(floats) * sizeof(float) + 64 * (spec.widths.size() + 2);
 }
 
 namespace {
@@ -50,7 +51,7 @@ CellOrder cell_order(const EncodedImage& image, std::int64_t cell) {
   CellOrder out;
   if (cell == 1) {
     for (const VitPlace& place : image.places) {
-      out.rows.push_back(static_cast<std::int32_t>(out.rows.size()));
+      out.rows.push_back(narrow<std::int32_t>(out.rows.size()));
       out.cells.push_back(place.id);
     }
     return out;
@@ -66,18 +67,17 @@ CellOrder cell_order(const EncodedImage& image, std::int64_t cell) {
     const VitPlace& place = image.places[i];
     entries.push_back(
         {(place.time * (grid.rows / cell) + place.row / cell) * cols + place.col / cell,
-         place.row % cell * cell + place.col % cell, static_cast<std::int32_t>(i)});
+         place.row % cell * cell + place.col % cell, narrow<std::int32_t>(i)});
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.cell != b.cell ? a.cell < b.cell : a.offset < b.offset;
   });
-  const auto patches = static_cast<std::size_t>(cell * cell);
+  const auto patches = to_size(cell * cell);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::size_t first = i / patches * patches;
-    expects(entries[i].cell == entries[first].cell &&
-                entries[i].offset == static_cast<std::int64_t>(i - first),
+    expects(entries[i].cell == entries[first].cell && entries[i].offset == to_index(i - first),
             "a cell has all of its patches or none");
-    if (i == first) out.cells.push_back(static_cast<std::int32_t>(entries[i].cell));
+    if (i == first) out.cells.push_back(narrow<std::int32_t>(entries[i].cell));
     out.rows.push_back(entries[i].row);
   }
   expects(out.rows.size() == out.cells.size() * patches, "a cell has all of its patches or none");
@@ -129,7 +129,7 @@ ProjectedImage Projector::project(const EncodedImage& image, Arena& arena) const
   const std::size_t mark = arena.used();
   CellOrder order = cell_order(image, spec_.cell);
   const ConstTensorView features = image.features.view();
-  expects(features.shape == Shape({static_cast<std::int64_t>(image.places.size()), spec_.in_width}),
+  expects(features.shape == Shape({std::ssize(image.places), spec_.in_width}),
           "features have the encoder's width and a row a place");
   ProjectedImage out;
   const TensorView joined = arena.take(DType::kF32, features.shape);

@@ -39,9 +39,8 @@ EncodedTiles ImageEncoder::encode(std::span<const EncoderInput> tiles,
     const auto part = tiles.subspan(first, std::min(at_once, tiles.size() - first));
     std::int64_t patches = 0;
     for (const EncoderInput& tile : part) patches += grid_of(tile.pixels.shape).patches();
-    Arena arena = make_arena(
-        encoder_.backend(),
-        VisionEncoder::scratch_bytes(spec(), patches, static_cast<std::int64_t>(part.size())));
+    Arena arena = make_arena(encoder_.backend(),
+                             VisionEncoder::scratch_bytes(spec(), patches, std::ssize(part)));
     for (EncodedImage& image : encoder_.encode(part, arena, encode)) {
       out.tiles.push_back(std::move(image));
     }

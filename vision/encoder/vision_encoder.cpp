@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/index.h"
 #include "engine/nn/pass_views.h"
 #include "engine/nn/rope_table.h"
 #include "engine/ops/host_access.h"
@@ -63,7 +64,7 @@ std::vector<EncodedImage> VisionEncoder::encode(std::span<const EncoderInput> im
     run.grids.push_back(
         vit_grid(spec_, image.pixels.shape, image.filled_height, image.filled_width));
     for (VitPlace place : vit_places(spec_, run.grids.back())) {
-      place.image = static_cast<std::int32_t>(run.grids.size() - 1);
+      place.image = narrow<std::int32_t>(run.grids.size() - 1);
       place.frame_group += frames;
       place.window_group += windows;
       rows.places.push_back(place);
@@ -118,7 +119,7 @@ void VisionEncoder::embed(std::span<const EncoderInput> images, Run& run) const 
     const std::size_t mark = run.arena.used();
     const TensorView patches = run.arena.take(DType::kF32, {grid.patches(), spec_.patch_inputs()});
     const std::span<const VitPlace> places(rows.places.data() + first,
-                                           static_cast<std::size_t>(row - first + grid.patches()));
+                                           to_size(row - first + grid.patches()));
     HostDraft pixels(*backend_, patches);
     vit_patches(spec_, places, images[i].pixels, pixels.f32());
     pixels.send();
@@ -165,7 +166,7 @@ void VisionEncoder::run_layer(std::int64_t layer, const EncodeOptions& options, 
   const TensorView bias = rows_of(run.bias, 0, n);
   HostDraft values(*backend_, bias);
   for (std::int64_t i = 0; i < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
+    const auto at = to_size(i);
     float value = 0.0f;
     if (rows.places[at].padding) {
       value = std::numeric_limits<float>::lowest();
@@ -182,13 +183,13 @@ void VisionEncoder::run_layer(std::int64_t layer, const EncodeOptions& options, 
   attend(layer, rows_of(run.delta, 0, n), rows);
   LayerState state(*backend_, spec_, layer, rows);
   for (TowerObserver* observer : options.observers) observer->after_attention(state);
-  const VitLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  const VitLayerWeights& weights = nth(weights_.layers, layer);
   run_mlp(weights, rows_of(run.delta, 0, rows.count()), run.arena, rows);
   for (TowerObserver* observer : options.observers) observer->after_layer(state);
 }
 
 void VisionEncoder::attend(std::int64_t layer, TensorView delta, EncoderRows& rows) const {
-  const VitLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  const VitLayerWeights& weights = nth(weights_.layers, layer);
   const Shape flat = rows.x.shape;
   const auto matrix = [&](TensorView heads) {
     heads.shape = flat;
@@ -220,7 +221,7 @@ void VisionEncoder::attend(std::int64_t layer, TensorView delta, EncoderRows& ro
   ops::attention(*backend_, {.q = rows.q,
                              .out = heads_of(rows.spare, spec_.heads),
                              .segments = segments,
-                             .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim())),
+                             .scale = 1.0f / std::sqrt(to_float(spec_.head_dim())),
                              .log_sum = rows.log_sums});
   apply_add(*backend_, weights.out, rows.spare, rows.x, delta);
 }
@@ -257,14 +258,14 @@ void VisionEncoder::run_mlp(const VitLayerWeights& weights, TensorView delta, Ar
 }
 
 void VisionEncoder::tap(std::int64_t layers, Run& run) const {
-  const auto taps = static_cast<std::int64_t>(spec_.taps.size());
+  const auto taps = std::ssize(spec_.taps);
   const std::int64_t rows = run.rows.count();
   for (std::int64_t i = 0; i < taps; ++i) {
-    if (spec_.taps[static_cast<std::size_t>(i)] != layers) continue;
+    if (nth(spec_.taps, i) != layers) continue;
     // The columns of one tap of one row are a row of their own.
-    std::vector<std::int64_t> slots(static_cast<std::size_t>(rows));
+    std::vector<std::int64_t> slots(to_size(rows));
     for (std::int64_t row = 0; row < rows; ++row) {
-      slots[static_cast<std::size_t>(row)] = row * taps + i;
+      nth(slots, row) = row * taps + i;
     }
     const TensorView columns{
         DType::kF32, {rows * taps, 1, spec_.width}, run.tapped.data, run.tapped.device};
@@ -282,23 +283,21 @@ std::vector<EncodedImage> VisionEncoder::finish(bool with_class_token, Run& run)
   std::vector<EncodedImage> all;
   for (const RowRun& image : image_runs(rows.places)) {
     const auto place_of = [&](std::int32_t row) -> const VitPlace& {
-      return rows.places[static_cast<std::size_t>(row)];
+      return nth(rows.places, row);
     };
     std::vector<std::int32_t> order;
-    for (auto row = static_cast<std::int32_t>(image.begin); row < image.end; ++row) {
+    for (auto row = narrow<std::int32_t>(image.begin); row < image.end; ++row) {
       if (with_class_token || place_of(row).id >= 0) order.push_back(row);
     }
     std::sort(order.begin(), order.end(),
               [&](std::int32_t a, std::int32_t b) { return place_of(a).id < place_of(b).id; });
     EncodedImage out;
-    out.grid = run.grids[static_cast<std::size_t>(
-        place_of(static_cast<std::int32_t>(image.begin)).image)];
-    out.features = backend_->allocate(
-        DType::kF32, {static_cast<std::int64_t>(order.size()), spec_.feature_width()});
+    out.grid = nth(run.grids, place_of(narrow<std::int32_t>(image.begin)).image);
+    out.features = backend_->allocate(DType::kF32, {std::ssize(order), spec_.feature_width()});
     ops::embedding(*backend_, source, order, out.features.view());
     for (const std::int32_t row : order) {
       out.places.push_back(place_of(row));
-      out.sizes.push_back(rows.sizes[static_cast<std::size_t>(row)]);
+      out.sizes.push_back(nth(rows.sizes, row));
     }
     all.push_back(std::move(out));
   }

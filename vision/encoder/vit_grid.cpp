@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -98,18 +100,17 @@ std::vector<VitPlace> vit_places(const VitSpec& spec, const VitGrid& grid) {
   const std::int64_t block_cols = grid.cols / merge;
   const BlockOrder order = block_order(grid.rows / merge, block_cols, spec.window);
   std::vector<VitPlace> places;
-  places.reserve(static_cast<std::size_t>(grid.patches() + 1));
+  places.reserve(to_size(grid.patches() + 1));
   if (spec.class_token) places.push_back({.id = -1});
   for (std::int64_t time = 0; time < grid.times; ++time) {
     for (const BlockOrder::Block& block : order.blocks) {
       for (std::int64_t i = 0; i < merge * merge; ++i) {
         VitPlace place;
-        place.time = static_cast<std::int32_t>(time);
-        place.row = static_cast<std::int32_t>(block.row * merge + i / merge);
-        place.col = static_cast<std::int32_t>(block.col * merge + i % merge);
-        place.id =
-            static_cast<std::int32_t>(time * grid.rows * grid.cols +
-                                      (block.row * block_cols + block.col) * merge * merge + i);
+        place.time = narrow<std::int32_t>(time);
+        place.row = narrow<std::int32_t>(block.row * merge + i / merge);
+        place.col = narrow<std::int32_t>(block.col * merge + i % merge);
+        place.id = narrow<std::int32_t>(time * grid.rows * grid.cols +
+                                        (block.row * block_cols + block.col) * merge * merge + i);
         place.frame_group = place.time;
         place.window_group = place.time * order.windows + block.window;
         place.padding = place.row >= grid.filled_rows || place.col >= grid.filled_cols;
@@ -127,15 +128,15 @@ namespace {
 std::vector<std::int32_t> buckets(std::int64_t count, std::int64_t side) {
   std::vector<float> boundaries;
   for (std::int64_t k = 1; k < side; ++k) {
-    const double step = 1.0 / static_cast<double>(side);
-    boundaries.push_back(static_cast<float>(step + static_cast<double>(k - 1) * step));
+    const double step = 1.0 / to_double(side);
+    boundaries.push_back(to_float(step + to_double(k - 1) * step));
   }
-  const float step = 1.0f / static_cast<float>(count);
+  const float step = 1.0f / to_float(count);
   std::vector<std::int32_t> out;
   for (std::int64_t i = 0; i < count; ++i) {
-    const float fraction = std::min(static_cast<float>(i) * step, 1.0f - 1e-6f);
+    const float fraction = std::min(to_float(i) * step, 1.0f - 1e-6f);
     const auto after = std::upper_bound(boundaries.begin(), boundaries.end(), fraction);
-    out.push_back(static_cast<std::int32_t>(after - boundaries.begin()));
+    out.push_back(narrow<std::int32_t>(after - boundaries.begin()));
   }
   return out;
 }
@@ -145,7 +146,7 @@ std::vector<std::int32_t> buckets(std::int64_t count, std::int64_t side) {
 std::vector<std::int32_t> vit_position_rows(const VitSpec& spec, const VitGrid& grid,
                                             std::span<const VitPlace> places) {
   const std::int32_t first = spec.class_token ? 1 : 0;
-  const auto side = static_cast<std::int32_t>(spec.grid);
+  const auto side = narrow<std::int32_t>(spec.grid);
   const bool bucketed = spec.positions == VitPositions::kBuckets;
   const std::vector<std::int32_t> rows = buckets(grid.filled_rows, side);
   const std::vector<std::int32_t> cols = buckets(grid.filled_cols, side);
@@ -155,8 +156,7 @@ std::vector<std::int32_t> vit_position_rows(const VitSpec& spec, const VitGrid& 
     if (place.id < 0 || (bucketed && place.padding)) {
       out.push_back(0);
     } else if (bucketed) {
-      out.push_back(first + rows[static_cast<std::size_t>(place.row)] * side +
-                    cols[static_cast<std::size_t>(place.col)]);
+      out.push_back(first + nth(rows, place.row) * side + nth(cols, place.col));
     } else {
       out.push_back(first + place.row * side + place.col);
     }

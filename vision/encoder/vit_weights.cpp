@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/checkpoint/checked_weight.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -58,7 +59,7 @@ Linear WeightReader::linear(const std::vector<std::string>& stems, std::int64_t 
   Linear linear{backend_.pack_linear(weights, storage_), {}};
   for (const std::string& stem : stems) checkpoint_.release(stem + ".weight");
   if (!bias) return linear;
-  const std::int64_t total = out * static_cast<std::int64_t>(stems.size());
+  const std::int64_t total = out * std::ssize(stems);
   Tensor joined = Tensor::host(DType::kF32, {total});
   float* to = joined.f32();
   for (const std::string& stem : stems) {
@@ -74,8 +75,7 @@ Linear WeightReader::linear_part(const std::string& stem, std::int64_t part, std
                                  std::int64_t out, std::int64_t in) {
   ConstTensorView weight = checked_weight(checkpoint_, stem + ".weight", {parts * out, in});
   weight.shape = {out, in};
-  weight.data =
-      static_cast<const std::byte*>(weight.data) + static_cast<std::size_t>(part) * weight.bytes();
+  weight.data = static_cast<const std::byte*>(weight.data) + to_size(part) * weight.bytes();
   Linear linear{backend_.pack_linear({&weight, 1}, storage_), {}};
   const Tensor bias = widened(checked_weight(checkpoint_, stem + ".bias", {parts * out}));
   Tensor own = Tensor::host(DType::kF32, {out});
@@ -106,7 +106,7 @@ VitLayerWeights load_layer(WeightReader& reader, const VitSpec& spec, std::int64
   Linear* parts[] = {&out.q, &out.k, &out.v};
   for (std::size_t i = 0; i < 3; ++i) {
     *parts[i] = names.qkv.size() == 1
-                    ? reader.linear_part(stem + names.qkv[0], static_cast<std::int64_t>(i), 3, c, c)
+                    ? reader.linear_part(stem + names.qkv[0], to_index(i), 3, c, c)
                     : reader.linear({stem + names.qkv.at(i)}, c, c, true);
   }
   out.out = reader.linear({stem + names.out}, c, c, true);

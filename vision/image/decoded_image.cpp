@@ -1,5 +1,6 @@
 // Laying a decoded image on a background.
 #include "vision/image/decoded_image.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -8,7 +9,7 @@ namespace {
 // round(x / 255) for x in 0..65025, without a division.
 std::uint8_t rounded_255th(unsigned x) {
   x += 128;
-  return static_cast<std::uint8_t>((x + (x >> 8)) >> 8);
+  return low_bits<std::uint8_t>((x + (x >> 8)) >> 8);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/spec/preprocess_policy.h"
 #include "vision/image/image.h"
 
@@ -30,11 +31,7 @@ struct DecodedImage {
 
   DecodedImage() = default;
   DecodedImage(std::int64_t w, std::int64_t h, std::int64_t c, const char* name)
-      : width(w),
-        height(h),
-        channels(c),
-        pixels(static_cast<std::size_t>(w * h * c)),
-        format(name) {
+      : width(w), height(h), channels(c), pixels(to_size(w * h * c)), format(name) {
     expects(w > 0 && h > 0 && (c == 3 || c == 4), "an image has pixels of 3 or 4 bytes");
   }
   std::uint8_t* at(std::int64_t x, std::int64_t y) {

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 Image contact_sheet(const std::vector<Image>& images, std::int64_t columns, std::int64_t gap) {
   expects(!images.empty() && columns > 0 && gap >= 0, "a sheet has images and columns");
-  const auto count = static_cast<std::int64_t>(images.size());
+  const auto count = std::ssize(images);
   columns = std::min(columns, count);
   const std::int64_t rows = (count + columns - 1) / columns;
   std::int64_t cell_width = 0, cell_height = 0;
@@ -18,7 +20,7 @@ Image contact_sheet(const std::vector<Image>& images, std::int64_t columns, std:
   Image sheet(columns * (cell_width + gap) + gap, rows * (cell_height + gap) + gap);
   std::fill(sheet.rgb.begin(), sheet.rgb.end(), std::uint8_t{255});
   for (std::int64_t i = 0; i < count; ++i) {
-    const Image& image = images[static_cast<std::size_t>(i)];
+    const Image& image = nth(images, i);
     const std::int64_t left =
         gap + (i % columns) * (cell_width + gap) + (cell_width - image.width) / 2;
     const std::int64_t top =

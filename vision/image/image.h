@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -15,11 +16,10 @@ struct Image {
   std::vector<std::uint8_t> rgb;  // [height, width, 3]
 
   Image() = default;
-  Image(std::int64_t w, std::int64_t h)
-      : width(w), height(h), rgb(static_cast<std::size_t>(w * h * 3)) {}
+  Image(std::int64_t w, std::int64_t h) : width(w), height(h), rgb(to_size(w * h * 3)) {}
   Image(std::int64_t w, std::int64_t h, std::vector<std::uint8_t> pixels)
       : width(w), height(h), rgb(std::move(pixels)) {
-    expects(w > 0 && h > 0 && rgb.size() == static_cast<std::size_t>(w * h * 3),
+    expects(w > 0 && h > 0 && rgb.size() == to_size(w * h * 3),
             "an image holds width x height x 3 bytes");
   }
   const std::uint8_t* at(std::int64_t x, std::int64_t y) const {

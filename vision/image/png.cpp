@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
 
@@ -27,24 +28,24 @@ constexpr std::uint32_t kMaxSide = 16384;
 constexpr std::uint64_t kMaxPixels = std::uint64_t{64} << 20;
 
 void append_u32(std::string& out, std::uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>((value >> shift) & 0xff);
+  for (int shift = 24; shift >= 0; shift -= 8) out += char_of((value >> shift) & 0xff);
 }
 
 std::uint32_t read_u32(std::string_view data, std::size_t at) {
   std::uint32_t value = 0;
   for (std::size_t i = 0; i < 4; ++i) {
-    value = (value << 8) | static_cast<unsigned char>(data[at + i]);
+    value = (value << 8) | byte_of(data[at + i]);
   }
   return value;
 }
 
 std::uint32_t checksum(std::string_view data) {
-  return static_cast<std::uint32_t>(
-      crc32(0, reinterpret_cast<const Bytef*>(data.data()), static_cast<uInt>(data.size())));
+  return narrow<std::uint32_t>(
+      crc32(0, reinterpret_cast<const Bytef*>(data.data()), narrow<uInt>(data.size())));
 }
 
 void append_chunk(std::string& out, std::string_view type, std::string_view data) {
-  append_u32(out, static_cast<std::uint32_t>(data.size()));
+  append_u32(out, narrow<std::uint32_t>(data.size()));
   const std::size_t begin = out.size();
   out += type;
   out += data;
@@ -59,7 +60,7 @@ bool to_printable_latin1(std::string_view text, std::string& out) {
     const bool printable =
         c.code == '\n' || (c.code >= 0x20 && c.code < 0x7f) || (c.code >= 0xa1 && c.code <= 0xff);
     if (!c.valid || !printable) return false;
-    out += static_cast<char>(static_cast<unsigned char>(c.code));
+    out += char_of(static_cast<unsigned char>(c.code));
     at += c.length;
   }
   return true;
@@ -67,7 +68,7 @@ bool to_printable_latin1(std::string_view text, std::string& out) {
 
 std::string from_latin1(std::string_view text) {
   std::string out;
-  for (const char c : text) append_utf8(out, static_cast<unsigned char>(c));
+  for (const char c : text) append_utf8(out, byte_of(c));
   return out;
 }
 
@@ -86,10 +87,9 @@ void append_text(std::string& out, const PngText& text) {
 // zlib data of at most `limit` bytes when inflated; false if it is longer or broken.
 bool inflate_text(std::string_view data, std::size_t limit, std::string& out) {
   out.resize(limit);
-  uLongf size = static_cast<uLongf>(limit);
+  uLongf size = limit;
   if (uncompress(reinterpret_cast<Bytef*>(out.data()), &size,
-                 reinterpret_cast<const Bytef*>(data.data()),
-                 static_cast<uLong>(data.size())) != Z_OK) {
+                 reinterpret_cast<const Bytef*>(data.data()), data.size()) != Z_OK) {
     return false;
   }
   out.resize(size);
@@ -193,8 +193,8 @@ std::string encode_pixels(const Image& image) {
       "image sides from 1 to 16384");
   png_image header = {};
   header.version = PNG_IMAGE_VERSION;
-  header.width = static_cast<png_uint_32>(image.width);
-  header.height = static_cast<png_uint_32>(image.height);
+  header.width = narrow<png_uint_32>(image.width);
+  header.height = narrow<png_uint_32>(image.height);
   header.format = PNG_FORMAT_RGB;
   std::string out(PNG_IMAGE_PNG_SIZE_MAX(header), '\0');
   png_alloc_size_t size = out.size();

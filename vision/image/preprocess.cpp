@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -79,9 +80,9 @@ EncoderView normalise(const PreprocessPolicy& policy, const Image& view) {
   const std::size_t plane = view.rgb.size() / 3;
   for (std::size_t c = 0; c < 3; ++c) {
     float table[256];
-    const auto mean = static_cast<float>(policy.mean[c]), std = static_cast<float>(policy.std[c]);
+    const auto mean = to_float(policy.mean[c]), std = to_float(policy.std[c]);
     for (int level = 0; level < 256; ++level) {
-      table[level] = (static_cast<float>(level * policy.rescale) - mean) / std;
+      table[level] = (to_float(level * policy.rescale) - mean) / std;
     }
     for (std::size_t i = 0; i < plane; ++i) out.values[c * plane + i] = table[view.rgb[3 * i + c]];
   }
@@ -105,7 +106,7 @@ std::vector<float> patch_rows(const PreprocessPolicy& policy, const EncoderView&
   expects(view.frames == 1 || view.frames == frames, "a still, or the frames of a row");
   const std::int64_t frame_size = view.frames == 1 ? 0 : 3 * view.height * view.width;
   std::vector<float> out;
-  out.reserve(static_cast<std::size_t>(3 * view.height * view.width * frames));
+  out.reserve(to_size(3 * view.height * view.width * frames));
   const auto append_patch = [&](std::int64_t left, std::int64_t top) {
     for (std::int64_t c = 0; c < 3; ++c) {
       for (std::int64_t t = 0; t < frames; ++t) {

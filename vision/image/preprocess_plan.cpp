@@ -3,22 +3,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/index.h"
 #include "vision/image/preprocess.h"
 
 namespace tessera {
 
 namespace {
 
-double real(std::int64_t value) { return static_cast<double>(value); }
-std::int64_t truncated(double value) { return static_cast<std::int64_t>(value); }
-std::int64_t ceiled(double value) { return static_cast<std::int64_t>(std::ceil(value)); }
-std::int64_t floored(double value) { return static_cast<std::int64_t>(std::floor(value)); }
+double real(std::int64_t value) { return to_double(value); }
+std::int64_t truncated(double value) { return truncate<std::int64_t>(value); }
+std::int64_t ceiled(double value) { return truncate<std::int64_t>(std::ceil(value)); }
+std::int64_t floored(double value) { return truncate<std::int64_t>(std::floor(value)); }
 // Python's round(): halves to even, the default rounding direction.
-std::int64_t rounded(double value) { return static_cast<std::int64_t>(std::nearbyint(value)); }
+std::int64_t rounded(double value) { return truncate<std::int64_t>(std::nearbyint(value)); }
 // Python's int(round(value, 7)) for positive values: a value a hair below a whole number is it.
 std::int64_t truncated_at_7_decimals(double value) {
   const double down = std::floor(value);
-  return static_cast<std::int64_t>(value - down > 1.0 - 0.5e-7 ? down + 1.0 : down);
+  return truncate<std::int64_t>(value - down > 1.0 - 0.5e-7 ? down + 1.0 : down);
 }
 
 void set_resized(PreprocessPlan& plan, std::int64_t width, std::int64_t height) {

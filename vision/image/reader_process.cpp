@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -100,7 +101,7 @@ ReaderProcess::Transfer ReaderProcess::wait_for(short events, double deadline) c
     const double left = deadline - monotonic_seconds();
     if (left <= 0) return Transfer::kLate;
     pollfd entry = {socket_, events, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::ceil(std::min(left, 3600.0) * 1e3)));
+    const int ready = ::poll(&entry, 1, truncate<int>(std::ceil(std::min(left, 3600.0) * 1e3)));
     if (ready > 0) return Transfer::kDone;
     if (ready < 0 && errno != EINTR) return Transfer::kClosed;
   }
@@ -112,7 +113,7 @@ ReaderProcess::Transfer ReaderProcess::send(const void* data, std::size_t count,
     const ssize_t put = ::send(socket_, at, count, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (put > 0) {
       at += put;
-      count -= static_cast<std::size_t>(put);
+      count -= to_size(put);
     } else if (put < 0 && (errno == EAGAIN || errno == EINTR)) {
       const Transfer waited = wait_for(POLLOUT, deadline);
       if (waited != Transfer::kDone) return waited;
@@ -131,7 +132,7 @@ ReaderProcess::Transfer ReaderProcess::receive(void* data, std::size_t count, do
     const ssize_t got = ::recv(socket_, at, count, MSG_DONTWAIT);
     if (got > 0) {
       at += got;
-      count -= static_cast<std::size_t>(got);
+      count -= to_size(got);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
       return Transfer::kClosed;
     }

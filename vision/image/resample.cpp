@@ -8,6 +8,8 @@
 #include <numbers>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -77,7 +79,7 @@ std::int32_t to_fixed(double weight) {
 }
 
 Windows windows_of(std::int64_t in_size, std::int64_t out_size, const Kernel& kernel) {
-  const double scale = static_cast<double>(in_size) / static_cast<double>(out_size);
+  const double scale = to_double(in_size) / to_double(out_size);
   const double stretch = std::max(scale, 1.0);
   const double support = kernel.support * stretch;
   const double shrink = 1.0 / stretch;
@@ -85,7 +87,7 @@ Windows windows_of(std::int64_t in_size, std::int64_t out_size, const Kernel& ke
   out.windows.reserve(static_cast<std::size_t>(out_size));
   std::vector<double> raw;
   for (std::int64_t i = 0; i < out_size; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * scale;
+    const double centre = (to_double(i) + 0.5) * scale;
     const auto first =
         std::max(static_cast<std::int64_t>(centre - support + 0.5), std::int64_t{0});
     const auto end = std::min(static_cast<std::int64_t>(centre + support + 0.5), in_size);
@@ -93,7 +95,7 @@ Windows windows_of(std::int64_t in_size, std::int64_t out_size, const Kernel& ke
     double sum = 0.0;
     for (std::int64_t j = first; j < end; ++j) {
       // (j - first) + first - centre in the reference: sums of integers in double are exact.
-      raw.push_back(kernel.weight((static_cast<double>(j) - centre + 0.5) * shrink));
+      raw.push_back(kernel.weight((to_double(j) - centre + 0.5) * shrink));
       sum += raw.back();
     }
     out.windows.push_back({first, end - first, out.weights.size()});
@@ -103,7 +105,7 @@ Windows windows_of(std::int64_t in_size, std::int64_t out_size, const Kernel& ke
 }
 
 std::uint8_t to_pixel(std::int32_t sum) {
-  return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
+  return low_bits<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
 }
 
 constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
@@ -136,7 +138,7 @@ Image resize_rows(const Image& image, std::int64_t height, const Kernel& kernel)
   const auto row = static_cast<std::size_t>(image.width * 3);
   std::vector<std::int32_t> sums(row);
   for (std::int64_t y = 0; y < height; ++y) {
-    const Window& window = all.windows[static_cast<std::size_t>(y)];
+    const Window& window = nth(all.windows, y);
     std::fill(sums.begin(), sums.end(), kHalf);
     for (std::int64_t j = 0; j < window.count; ++j) {
       const std::int32_t weight = all.weights[window.weights + static_cast<std::size_t>(j)];

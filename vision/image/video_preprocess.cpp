@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -10,22 +12,20 @@ namespace {
 PreprocessPolicy shared_pixels(const VideoPolicy& policy, std::size_t frames) {
   PreprocessPolicy out = policy.frame;
   if (policy.total_pixels == 0) return out;
-  const std::int64_t share =
-      policy.total_pixels * policy.view_frames / static_cast<std::int64_t>(frames);
-  const auto least = static_cast<std::int64_t>(static_cast<double>(out.min_pixels) * 1.05);
+  const std::int64_t share = policy.total_pixels * policy.view_frames / to_index(frames);
+  const auto least = truncate<std::int64_t>(to_double(out.min_pixels) * 1.05);
   out.max_pixels = std::max(std::min(out.max_pixels, share), least);
   return out;
 }
 
 // In single precision, as the reference counts.
 std::vector<std::int32_t> time_ids_of(const VideoPolicy& policy, std::int64_t views, double rate) {
-  const auto step = policy.ids_per_second
-                        ? static_cast<float>(*policy.ids_per_second) *
-                              static_cast<float>(static_cast<double>(policy.view_frames) / rate)
-                        : 1.0f;
+  const auto step = policy.ids_per_second ? to_float(*policy.ids_per_second) *
+                                                to_float(to_double(policy.view_frames) / rate)
+                                          : 1.0f;
   std::vector<std::int32_t> out;
   for (std::int64_t view = 0; view < views; ++view) {
-    out.push_back(static_cast<std::int32_t>(static_cast<float>(view) * step));
+    out.push_back(truncate<std::int32_t>(to_float(view) * step));
   }
   return out;
 }
@@ -39,7 +39,7 @@ PreprocessPlan plan_video(const VideoPolicy& policy, std::int64_t width, std::in
           "frames with their times and numbers");
   PreprocessPlan plan = plan_preprocess(shared_pixels(policy, count), width, height);
   expects(plan.base == BaseView::kOnly, "a frame is one view");
-  plan.views = (static_cast<std::int64_t>(count) + policy.view_frames - 1) / policy.view_frames;
+  plan.views = (to_index(count) + policy.view_frames - 1) / policy.view_frames;
   if (policy.halved) {
     plan.packed_rows = (plan.view_rows + 1) / 2;
     plan.packed_cols = (plan.view_cols + 1) / 2;
@@ -69,7 +69,7 @@ void VideoPreprocessor::add(const DecodedImage& frame) {
   const std::vector<Image> views =
       make_views(policy_, frame_, on_background(frame, policy_.after));
   EncoderView view = normalise(policy_, views.front());
-  if (static_cast<std::int64_t>(added_++) % video.view_frames == 0) {
+  if (to_index(added_++) % video.view_frames == 0) {
     out_.views.push_back(std::move(view));
     return;
   }
@@ -82,7 +82,7 @@ PreprocessedImage VideoPreprocessor::finish() {
   const VideoPlan& video = *out_.plan.video;
   expects(added_ == video.seconds.size(), "all frames were added");
   EncoderView& last = out_.views.back();
-  const auto frame_size = static_cast<std::ptrdiff_t>(3 * last.width * last.height);
+  const auto frame_size = 3 * last.width * last.height;
   for (; last.frames < video.view_frames; ++last.frames) {
     const std::vector<float> again(last.values.end() - frame_size, last.values.end());
     last.values.insert(last.values.end(), again.begin(), again.end());

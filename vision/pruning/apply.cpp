@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/core/index.h"
 #include "vision/pruning/plan.h"
 #include "vision/pruning/primitives.h"
 
@@ -16,10 +17,10 @@ std::vector<TokenIndex> output_order(const PrunePlan& plan) {
   std::vector<bool> seen(plan.kept.size());
   std::vector<TokenIndex> out;
   for (const TokenIndex place : plan.order) {
-    expects(place >= 0 && place < static_cast<TokenIndex>(plan.kept.size()), "place in the plan");
-    expects(!seen[static_cast<std::size_t>(place)], "an order names a token once");
-    seen[static_cast<std::size_t>(place)] = true;
-    out.push_back(plan.kept[static_cast<std::size_t>(place)]);
+    expects(place >= 0 && place < std::ssize(plan.kept), "place in the plan");
+    expects(!nth(seen, place), "an order names a token once");
+    nth(seen, place) = true;
+    out.push_back(nth(plan.kept, place));
   }
   return out;
 }
@@ -30,15 +31,15 @@ void check_plan(const PrunePlan& plan, std::int64_t tokens) {
     expects(i > last && i < tokens, "kept tokens ascend and are in the block");
     last = i;
   }
-  std::vector<bool> merged(static_cast<std::size_t>(tokens));
+  std::vector<bool> merged(to_size(tokens));
   for (const Merge& merge : plan.merges) {
     expects(merge.source >= 0 && merge.source < tokens, "a source is in the block");
     expects(std::binary_search(plan.kept.begin(), plan.kept.end(), merge.destination),
             "a destination is kept");
     expects(!std::binary_search(plan.kept.begin(), plan.kept.end(), merge.source),
             "a source is not kept");
-    expects(!merged[static_cast<std::size_t>(merge.source)], "a token is merged once");
-    merged[static_cast<std::size_t>(merge.source)] = true;
+    expects(!nth(merged, merge.source), "a token is merged once");
+    nth(merged, merge.source) = true;
   }
   expects(plan.merges.empty() || plan.rule != MergeRule::kNone, "merges have a rule");
 }
@@ -59,21 +60,20 @@ PrunedBlock apply(const PrunePlan& plan, const VisualBlock& block, MatrixView fe
     for (const VisualToken& token : block.tokens) sizes.push_back(token.size);
     std::vector<double> sums(sizes.begin(), sizes.end());
     for (const Merge& merge : plan.merges) {
-      sums[static_cast<std::size_t>(merge.destination)] +=
-          sizes[static_cast<std::size_t>(merge.source)];
+      nth(sums, merge.destination) += nth(sizes, merge.source);
     }
     for (std::size_t slot = 0; slot < order.size(); ++slot) {
-      out.block.tokens[slot].size = static_cast<float>(sums[static_cast<std::size_t>(order[slot])]);
+      out.block.tokens[slot].size = to_float(nth(sums, order[slot]));
     }
   }
   if (features.columns > 0) {
     expects(features.rows == block.count(), "a feature row for each token");
-    out.features.resize(order.size() * static_cast<std::size_t>(features.columns));
+    out.features.resize(order.size() * to_size(features.columns));
     scatter_combine(features, order, plan.merges, plan.rule, sizes, out.features);
   }
   out.statistics = {.total = block.count(),
-                    .kept = static_cast<std::int64_t>(plan.kept.size()),
-                    .merged = static_cast<std::int64_t>(plan.merges.size()),
+                    .kept = std::ssize(plan.kept),
+                    .merged = std::ssize(plan.merges),
                     .candidates = plan.candidates,
                     .chosen = plan.chosen};
   return out;
@@ -82,10 +82,10 @@ PrunedBlock apply(const PrunePlan& plan, const VisualBlock& block, MatrixView fe
 PrunedSequence prune_sequence(std::span<const std::int32_t> positions, int position_rows,
                               std::span<const PlacedPlan> plans, PositionPolicy policy) {
   expects(position_rows == 1 || position_rows == 3, "one row of ids or three");
-  expects(positions.size() % static_cast<std::size_t>(position_rows) == 0, "rows of one length");
+  expects(positions.size() % to_size(position_rows) == 0, "rows of one length");
   expects(policy == PositionPolicy::kOriginal || position_rows == 1,
           "only plain positions can be renumbered");
-  const auto length = static_cast<std::int64_t>(positions.size()) / position_rows;
+  const auto length = std::ssize(positions) / position_rows;
   PrunedSequence out;
   std::int64_t at = 0;
   const auto copy_until = [&](std::int64_t end) {
@@ -101,8 +101,8 @@ PrunedSequence prune_sequence(std::span<const std::int32_t> positions, int posit
   copy_until(length);
 
   if (length == 0) return out;
-  const auto kept = static_cast<std::int64_t>(out.rows.size());
-  out.positions.resize(static_cast<std::size_t>(kept * position_rows));
+  const auto kept = std::ssize(out.rows);
+  out.positions.resize(to_size(kept * position_rows));
   if (policy == PositionPolicy::kRenumber) {
     std::iota(out.positions.begin(), out.positions.end(), positions.front());
     out.delta = positions.front();
@@ -110,8 +110,7 @@ PrunedSequence prune_sequence(std::span<const std::int32_t> positions, int posit
   }
   for (int row = 0; row < position_rows; ++row) {
     for (std::int64_t i = 0; i < kept; ++i) {
-      out.positions[static_cast<std::size_t>(row * kept + i)] =
-          positions[static_cast<std::size_t>(row * length + out.rows[static_cast<std::size_t>(i)])];
+      nth(out.positions, row * kept + i) = nth(positions, row * length + nth(out.rows, i));
     }
   }
   out.delta = *std::max_element(positions.begin(), positions.end()) + std::int64_t{1} - kept;
@@ -120,13 +119,13 @@ PrunedSequence prune_sequence(std::span<const std::int32_t> positions, int posit
 
 PrunePlan plan_of(const VisualBlock& block, const Budget& budget,
                   std::span<const std::uint8_t> chosen, PositionPolicy positions) {
-  expects(static_cast<std::int64_t>(chosen.size()) == block.count(), "a mark for each token");
+  expects(std::ssize(chosen) == block.count(), "a mark for each token");
   PrunePlan plan;
   plan.positions = positions;
   for (TokenIndex i = 0; i < block.count(); ++i) {
     const TokenOutcome outcome = outcome_of(block[i], budget);
     const bool competed = outcome == TokenOutcome::kCompete;
-    const bool won = competed && chosen[static_cast<std::size_t>(i)] != 0;
+    const bool won = competed && nth(chosen, i) != 0;
     plan.candidates += competed ? 1 : 0;
     plan.chosen += won ? 1 : 0;
     if (won || outcome == TokenOutcome::kProtect) plan.kept.push_back(i);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 std::int64_t round_half_even(double value) {
@@ -12,7 +14,7 @@ std::int64_t round_half_even(double value) {
   if (mode != FE_TONEAREST) std::fesetround(FE_TONEAREST);
   const volatile double rounded = std::nearbyint(value);
   if (mode != FE_TONEAREST) std::fesetround(mode);
-  return static_cast<std::int64_t>(rounded);
+  return truncate<std::int64_t>(rounded);
 }
 
 std::int64_t round_by(double value, Rounding rounding) {
@@ -20,10 +22,10 @@ std::int64_t round_by(double value, Rounding rounding) {
   if (rounding == Rounding::kHalfEven) return round_half_even(value);
   // A product that is a whole number on paper may miss it by a bit of the last place.
   const std::int64_t nearest = round_half_even(value);
-  const double miss = value - static_cast<double>(nearest);
+  const double miss = value - to_double(nearest);
   if (std::abs(miss) <= 1e-9 * std::max(1.0, std::abs(value))) return nearest;
-  return static_cast<std::int64_t>(rounding == Rounding::kFloor ? std::floor(value)
-                                                                : std::ceil(value));
+  return truncate<std::int64_t>(rounding == Rounding::kFloor ? std::floor(value)
+                                                             : std::ceil(value));
 }
 
 namespace {
@@ -49,8 +51,7 @@ std::int64_t rounded(const Budget& budget, std::int64_t candidates, Rounding pub
   const double ratio = budget.ratio;
   if (!(ratio >= 0 && ratio <= 1)) refuse_budget("a ratio from 0 to 1", std::to_string(ratio));
   const Rounding rule = budget.rounding == Rounding::kPublished ? published : budget.rounding;
-  return std::clamp(round_by(ratio * static_cast<double>(candidates), rule), std::int64_t{0},
-                    candidates);
+  return std::clamp(round_by(ratio * to_double(candidates), rule), std::int64_t{0}, candidates);
 }
 
 void share_out(std::int64_t tokens, std::span<const std::int64_t> sizes, std::int64_t all,
@@ -93,12 +94,12 @@ void kept_by_size(const Budget& budget, std::span<const std::int64_t> sizes, Rou
     kept += out[g] = rounded(budget, sizes[g], published);
   }
   if (kept > 0 || all == 0 || budget.kept_of(all, published) == 0) return;
-  out[static_cast<std::size_t>(std::max_element(sizes.begin(), sizes.end()) - sizes.begin())] = 1;
+  nth(out, std::max_element(sizes.begin(), sizes.end()) - sizes.begin()) = 1;
 }
 
 TokenOutcome outcome_of(const VisualToken& token, const Budget& budget) {
   if (token.kind == TokenKind::kPatch && token.padded) return budget.padded;
-  return budget.outcome[static_cast<std::size_t>(token.kind)];
+  return nth(budget.outcome, token.kind);
 }
 
 namespace {
@@ -130,14 +131,14 @@ CandidateGroups group_candidates(const VisualBlock& block, const Budget& budget,
   const auto tokens = scratch.take<TokenIndex>(candidates);
   for (const VisualToken& token : block.tokens) {
     if (outcome_of(token, budget) != TokenOutcome::kCompete) continue;
-    ++starts[static_cast<std::size_t>(group_id(token, scope) - lowest + 1)];
+    ++nth(starts, group_id(token, scope) - lowest + 1);
   }
   for (std::size_t g = 1; g < starts.size(); ++g) starts[g] += starts[g - 1];
   std::copy(starts.begin(), starts.end(), next.begin());
   for (TokenIndex i = 0; i < block.count(); ++i) {
     if (outcome_of(block[i], budget) != TokenOutcome::kCompete) continue;
-    auto& place = next[static_cast<std::size_t>(group_id(block[i], scope) - lowest)];
-    tokens[static_cast<std::size_t>(place++)] = i;
+    auto& place = nth(next, group_id(block[i], scope) - lowest);
+    nth(tokens, place++) = i;
   }
   return {tokens, starts};
 }
@@ -147,7 +148,7 @@ std::span<const std::int64_t> kept_by_group(const Budget& budget, const Candidat
   const auto sizes = scratch.take<std::int64_t>(groups.groups());
   const auto out = scratch.take<std::int64_t>(groups.groups());
   for (std::int64_t g = 0; g < groups.groups(); ++g) {
-    sizes[static_cast<std::size_t>(g)] = static_cast<std::int64_t>(groups.group(g).size());
+    nth(sizes, g) = std::ssize(groups.group(g));
   }
   kept_by_size(budget, sizes, published, out);
   return out;

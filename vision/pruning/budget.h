@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "engine/core/index.h"
 #include "vision/pruning/scratch.h"
 #include "vision/pruning/visual_block.h"
 
@@ -66,10 +67,10 @@ struct CandidateGroups {
   std::span<const TokenIndex> tokens;
   std::span<const std::int64_t> starts;  // groups + 1 places in `tokens`
 
-  std::int64_t groups() const { return static_cast<std::int64_t>(starts.size()) - 1; }
+  std::int64_t groups() const { return std::ssize(starts) - 1; }
   std::span<const TokenIndex> group(std::int64_t g) const {
-    const auto begin = static_cast<std::size_t>(starts[static_cast<std::size_t>(g)]);
-    const auto end = static_cast<std::size_t>(starts[static_cast<std::size_t>(g) + 1]);
+    const auto begin = to_size(nth(starts, g));
+    const auto end = to_size(starts[to_size(g) + 1]);
     return tokens.subspan(begin, end - begin);
   }
 };

@@ -14,6 +14,7 @@
 #include <bit>
 #include <functional>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -28,9 +29,9 @@ inline void core_neurons(std::span<const float> activations, double rho,
   std::fill(bits.begin(), bits.end(), 0);
   const auto positive =
       std::count_if(activations.begin(), activations.end(), [](float value) { return value > 0; });
-  const std::int64_t core = round_by(rho * static_cast<double>(positive), Rounding::kCeil);
+  const std::int64_t core = round_by(rho * to_double(positive), Rounding::kCeil);
   for (const TokenIndex i : ranked(activations, std::min<std::int64_t>(core, positive), scratch)) {
-    bits[static_cast<std::size_t>(i / 64)] |= std::uint64_t{1} << (i % 64);
+    nth(bits, i / 64) |= std::uint64_t{1} << (i % 64);
   }
 }
 
@@ -48,15 +49,15 @@ inline std::span<const std::uint64_t> sentence_core(std::span<const BitMatrixVie
       const auto row = matrix.row(r);
       for (std::size_t w = 0; w < row.size(); ++w) {
         for (std::uint64_t rest = row[w]; rest != 0; rest &= rest - 1) {
-          ++counts[w * 64 + static_cast<std::size_t>(std::countr_zero(rest))];
+          ++counts[w * 64 + to_size(std::countr_zero(rest))];
         }
       }
     }
   }
   const auto any = std::count_if(counts.begin(), counts.end(), [](float n) { return n > 0; });
-  const std::int64_t size = round_by(beta * static_cast<double>(any), Rounding::kCeil);
+  const std::int64_t size = round_by(beta * to_double(any), Rounding::kCeil);
   for (const TokenIndex i : ranked(counts, std::min<std::int64_t>(size, any), scratch)) {
-    core[static_cast<std::size_t>(i / 64)] |= std::uint64_t{1} << (i % 64);
+    nth(core, i / 64) |= std::uint64_t{1} << (i % 64);
   }
   return core;
 }
@@ -100,9 +101,9 @@ class CoreMatching final : public Pruner {
     Budget budget = in.budget;
     budget.scope = Scope::kGlobal;
     const auto tokens = group_candidates(in.block, budget, Scope::kGlobal, scratch).tokens;
-    const auto overlap = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
+    const auto overlap = scratch.take<float>(std::ssize(tokens));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      overlap[i] = static_cast<float>(shared_bits(visual.bits.row(tokens[i]), core));
+      overlap[i] = to_float(shared_bits(visual.bits.row(tokens[i]), core));
     }
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
     mark(tokens, ranked(overlap, number_of(budget, overlap, scratch), scratch), chosen);
@@ -112,7 +113,7 @@ class CoreMatching final : public Pruner {
  private:
   std::int64_t number_of(const Budget& budget, std::span<const float> overlap,
                          PruneScratch& scratch) const {
-    const auto count = static_cast<std::int64_t>(overlap.size());
+    const auto count = std::ssize(overlap);
     if (!budget.adaptive) return budget.kept_of(count, Rounding::kHalfEven);
     const auto sorted = scratch.take<float>(count);
     std::copy(overlap.begin(), overlap.end(), sorted.begin());
@@ -120,7 +121,7 @@ class CoreMatching final : public Pruner {
     const std::int64_t place =
         knee(sorted, settings_.normalised_axes ? KneeAxes::kNormalised : KneeAxes::kRaw);
     if (place < 0) return 0;
-    const float threshold = sorted[static_cast<std::size_t>(place)];
+    const float threshold = nth(sorted, place);
     const auto above = std::count_if(overlap.begin(), overlap.end(), [&](float value) {
       return settings_.strict ? value > threshold : value >= threshold;
     });

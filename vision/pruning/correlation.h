@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -25,9 +26,9 @@ inline std::int64_t count_duplicates(MatrixView unit_rows, float alike, double c
   for (std::int64_t i = 0; i < unit_rows.rows; ++i) {
     std::int64_t close = 0;
     for (std::int64_t j = 0; j < unit_rows.rows; ++j) {
-      if (j != i && products[static_cast<std::size_t>(i * unit_rows.rows + j)] > alike) ++close;
+      if (j != i && nth(products, i * unit_rows.rows + j) > alike) ++close;
     }
-    if (static_cast<double>(close) > crowd) ++duplicates;
+    if (to_double(close) > crowd) ++duplicates;
   }
   return duplicates;
 }
@@ -69,8 +70,8 @@ class Correlation final : public Pruner {
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
-      const std::int64_t keep = in.budget.adaptive ? own_number(in.budget, keys, tokens, scratch)
-                                                   : keeps[static_cast<std::size_t>(g)];
+      const std::int64_t keep =
+          in.budget.adaptive ? own_number(in.budget, keys, tokens, scratch) : nth(keeps, g);
       take_best(tokens, late_row, (keep + 1) / 2, chosen, scratch);
       take_best(tokens, early_row, keep / 2, chosen, scratch);
     }
@@ -82,11 +83,10 @@ class Correlation final : public Pruner {
  private:
   std::int64_t own_number(const Budget& budget, const Signal& keys,
                           std::span<const TokenIndex> tokens, PruneScratch& scratch) const {
-    const auto count = static_cast<std::int64_t>(tokens.size());
+    const auto count = std::ssize(tokens);
     const MatrixView unit_rows = normalised_rows(keys.values, tokens, scratch);
-    const std::int64_t duplicates =
-        count_duplicates(unit_rows, static_cast<float>(settings_.alike),
-                         settings_.crowd * static_cast<double>(count), scratch);
+    const std::int64_t duplicates = count_duplicates(unit_rows, to_float(settings_.alike),
+                                                     settings_.crowd * to_double(count), scratch);
     // Density times patches is the number of patches that are no duplicates.
     const std::int64_t least = std::min(budget.least, count);
     return std::clamp(count - duplicates, least, std::max(least, std::min(budget.most, count)));
@@ -95,12 +95,12 @@ class Correlation final : public Pruner {
   // Marks the best `count` tokens that are not chosen yet.
   static void take_best(std::span<const TokenIndex> tokens, std::span<const float> row,
                         std::int64_t count, std::span<std::uint8_t> chosen, PruneScratch& scratch) {
-    const auto left = scratch.take<TokenIndex>(static_cast<std::int64_t>(tokens.size()));
-    const auto scores = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
+    const auto left = scratch.take<TokenIndex>(std::ssize(tokens));
+    const auto scores = scratch.take<float>(std::ssize(tokens));
     std::size_t open = 0;
     for (const TokenIndex i : tokens) {
-      if (chosen[static_cast<std::size_t>(i)] != 0) continue;
-      scores[open] = row[static_cast<std::size_t>(i)];
+      if (nth(chosen, i) != 0) continue;
+      scores[open] = nth(row, i);
       left[open++] = i;
     }
     mark(left, ranked(scores.first(open), count, scratch), chosen);

@@ -7,6 +7,7 @@
 // once. It lets newlines compete: Budget::fate = kCompete does the same.
 #pragma once
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -35,10 +36,10 @@ class DivPrune final : public Pruner {
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
-      const auto count = static_cast<std::int64_t>(tokens.size());
-      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
+      const auto count = std::ssize(tokens);
+      const std::int64_t keep = nth(keeps, g);
       if (keep == count) {  // the traversal would list them all
-        for (const TokenIndex i : tokens) chosen[static_cast<std::size_t>(i)] = 1;
+        for (const TokenIndex i : tokens) nth(chosen, i) = 1;
         continue;
       }
       const MatrixView unit_rows = normalised_rows(embeddings.values, tokens, scratch);

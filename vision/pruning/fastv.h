@@ -9,6 +9,7 @@
 // plan is made once, at prefill.
 #pragma once
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -45,7 +46,7 @@ class FastV final : public Pruner {
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const auto tokens = groups.group(g);
       const auto scores = values_at(attention, tokens, scratch);
-      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
+      const std::int64_t keep = nth(keeps, g);
       mark(tokens, ranked(scores, keep, scratch), chosen);
     }
     return plan_of(in.block, in.budget, chosen, PositionPolicy::kOriginal);

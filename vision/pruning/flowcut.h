@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 #include "vision/pruning/whole_cells.h"
@@ -29,8 +30,8 @@ inline std::int64_t flowcut_step(std::int64_t count, std::int64_t target, int to
                                  double entropy) {
   if (to_go < 0 || to_go % 2 != 0 || count <= target) return 0;
   if (to_go == 0) return count - target;
-  const double step = static_cast<double>(count - target) / std::sqrt(static_cast<double>(to_go)) *
-                      (1 - entropy * entropy);
+  const double step =
+      to_double(count - target) / std::sqrt(to_double(to_go)) * (1 - entropy * entropy);
   return std::clamp(round_half_even(step), std::int64_t{0}, count - target);
 }
 
@@ -95,12 +96,11 @@ class FlowCut final : public Pruner {
     const auto sizes = scratch.take<std::int64_t>(groups.groups());
     const auto keeps = scratch.take<std::int64_t>(groups.groups());
     for (std::size_t g = 0; g < sizes.size(); ++g) {
-      sizes[g] =
-          static_cast<std::int64_t>(groups.group(static_cast<std::int64_t>(g)).size()) / cell;
+      sizes[g] = std::ssize(groups.group(to_index(g))) / cell;
     }
     kept_by_size(in.budget, sizes, Rounding::kHalfEven, keeps);
     // With one stage the budget is a tile's; with two it is the image's, in merged tokens.
-    const std::int64_t merged = static_cast<std::int64_t>(groups.tokens.size()) / cell;
+    const std::int64_t merged = std::ssize(groups.tokens) / cell;
     const std::int64_t final_count = in.budget.kept_of(merged, Rounding::kHalfEven);
     state.numbers = {final_count};
     for (std::size_t g = 0; g < sizes.size(); ++g) {
@@ -115,7 +115,7 @@ class FlowCut final : public Pruner {
       }
       state.numbers.push_back(std::min(target, size) * cell);
     }
-    state.values.assign(static_cast<std::size_t>(in.block.count()), 0.0f);
+    state.values.assign(to_size(in.block.count()), 0.0f);
   }
 
   PrunePlan in_encoder(const PruneInputs& in, PruneState& state, PruneScratch& scratch) const {
@@ -125,13 +125,13 @@ class FlowCut final : public Pruner {
     const auto groups = group_candidates(block, budget, Scope::kPerTile, scratch);
     const bool fresh = state.numbers.empty();
     if (fresh) begin(in, groups, state, scratch);
-    expects(static_cast<std::int64_t>(state.values.size()) == block.count() &&
-                static_cast<std::int64_t>(state.numbers.size()) == groups.groups() + 1,
+    expects(std::ssize(state.values) == block.count() &&
+                std::ssize(state.numbers) == groups.groups() + 1,
             "the state belongs to the block");
     PrunePlan plan = whole_plan(block, in.budget, renumber_unless_3d(block));
     bool done = true;
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
-      done = done && static_cast<std::int64_t>(groups.group(g).size()) <= target(state, g);
+      done = done && std::ssize(groups.group(g)) <= target(state, g);
     }
     if (done) return plan;
     const std::int64_t step = score_and_step(in, groups, fresh, state, scratch);
@@ -140,10 +140,10 @@ class FlowCut final : public Pruner {
     const auto chosen = scratch.take<std::uint8_t>(block.count());
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const auto tokens = groups.group(g);
-      const auto count = static_cast<std::int64_t>(tokens.size());
+      const auto count = std::ssize(tokens);
       const auto scores = scratch.take<float>(count);
       for (std::size_t i = 0; i < scores.size(); ++i) {
-        scores[i] = state.values[static_cast<std::size_t>(tokens[i])];
+        scores[i] = nth(state.values, tokens[i]);
       }
       const std::int64_t keep = whole_cells(block, std::max(count - step, target(state, g)));
       keep_best(block, tokens, scores, std::min(keep, count), chosen, scratch);
@@ -151,14 +151,14 @@ class FlowCut final : public Pruner {
     plan = plan_of(block, in.budget, chosen, renumber_unless_3d(block));
     plan.source = cls_source(in);
     for (std::size_t i = 0; i < plan.kept.size(); ++i) {
-      state.values[i] = state.values[static_cast<std::size_t>(plan.kept[i])];
+      state.values[i] = nth(state.values, plan.kept[i]);
     }
     state.values.resize(plan.kept.size());
     return plan;
   }
 
   static std::int64_t target(const PruneState& state, std::int64_t g) {
-    return state.numbers[static_cast<std::size_t>(g) + 1];
+    return state.numbers[to_size(g) + 1];
   }
 
   RowSource cls_source(const PruneInputs& in) const {
@@ -177,12 +177,12 @@ class FlowCut final : public Pruner {
       if (tokens.empty()) continue;
       const Scores scores = encoder_scores(in, tokens, scratch);
       for (std::size_t i = 0; i < tokens.size(); ++i) {
-        float& sum = state.values[static_cast<std::size_t>(tokens[i])];
+        float& sum = nth(state.values, tokens[i]);
         const double share = fresh ? 1.0 : settings_.momentum;
-        sum = static_cast<float>((1 - share) * sum + share * scores.values[i]);
+        sum = to_float((1 - share) * sum + share * scores.values[i]);
       }
-      step = std::max(step, flowcut_step(static_cast<std::int64_t>(tokens.size()), target(state, g),
-                                         to_go, entropy_of(scores.attention)));
+      step = std::max(step, flowcut_step(std::ssize(tokens), target(state, g), to_go,
+                                         entropy_of(scores.attention)));
     }
     return step;
   }
@@ -219,7 +219,7 @@ class FlowCut final : public Pruner {
     double sum = 0;
     for (const float value : row) sum += value;
     if (!(sum > 0)) return row;
-    for (float& value : row) value = static_cast<float>(value / sum);
+    for (float& value : row) value = to_float(value / sum);
     return row;
   }
 
@@ -228,12 +228,12 @@ class FlowCut final : public Pruner {
                                         std::span<const float> likeness, const Signal& values,
                                         std::span<const TokenIndex> tokens, PruneScratch& scratch) {
     const MatrixView mean = head_mean_rows(values.values, values.heads, tokens, scratch);
-    const auto out = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
+    const auto out = scratch.take<float>(std::ssize(tokens));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       double norm = 0;
-      for (const float value : mean.row(static_cast<std::int64_t>(i))) norm += std::abs(value);
+      for (const float value : mean.row(to_index(i))) norm += std::abs(value);
       const double flow = attention[i] + (likeness.empty() ? 0.0 : likeness[i]);
-      out[i] = static_cast<float>(flow * norm);
+      out[i] = to_float(flow * norm);
     }
     return out;
   }
@@ -251,11 +251,11 @@ class FlowCut final : public Pruner {
     const auto chosen = scratch.take<std::uint8_t>(total);
     if (!groups.tokens.empty()) {
       const auto tokens = groups.tokens;
-      const auto count = static_cast<std::int64_t>(tokens.size());
+      const auto count = std::ssize(tokens);
       const MatrixView last = query.values;  // [heads, head_dim], dense
-      const float scale = 1.0f / std::sqrt(static_cast<float>(last.columns));
+      const float scale = 1.0f / std::sqrt(to_float(last.columns));
       const auto attention =
-          product_softmax({.query = {last.data, static_cast<std::size_t>(last.rows * last.columns)},
+          product_softmax({.query = {last.data, to_size(last.rows * last.columns)},
                            .heads = last.rows,
                            .rows = keys.values,
                            .row_heads = keys.heads,

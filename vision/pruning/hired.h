@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 #include "vision/pruning/whole_cells.h"
@@ -25,8 +26,8 @@ namespace tessera {
 inline std::int64_t tile_under(const TileGrid& grid, std::int32_t row, std::int32_t column) {
   const double y = (row + 0.5) / grid.side_rows * grid.image_rows + grid.pad_top;
   const double x = (column + 0.5) / grid.side_columns * grid.image_columns + grid.pad_left;
-  const auto tile_row = static_cast<std::int32_t>(y / grid.side_rows);
-  const auto tile_column = static_cast<std::int32_t>(x / grid.side_columns);
+  const auto tile_row = truncate<std::int32_t>(y / grid.side_rows);
+  const auto tile_column = truncate<std::int32_t>(x / grid.side_columns);
   return std::int64_t{std::clamp(tile_row, 0, grid.rows - 1)} * grid.columns +
          std::clamp(tile_column, 0, grid.columns - 1);
 }
@@ -36,8 +37,8 @@ inline void split_budget(std::int64_t budget, std::span<const double> masses,
                          std::span<const std::int64_t> sizes, std::span<std::int64_t> out) {
   const double sum = std::accumulate(masses.begin(), masses.end(), 0.0);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const double share = sum > 0 ? static_cast<double>(budget) * masses[i] / sum
-                                 : static_cast<double>(budget) / static_cast<double>(out.size());
+    const double share =
+        sum > 0 ? to_double(budget) * masses[i] / sum : to_double(budget) / to_double(out.size());
     out[i] = std::min(round_by(share, Rounding::kFloor), sizes[i]);
   }
 }
@@ -77,7 +78,7 @@ class Hired final : public Pruner {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
       const auto scores = values_at(attention, tokens, scratch);
-      keep_best(block, tokens, scores, keep[static_cast<std::size_t>(g)], chosen, scratch);
+      keep_best(block, tokens, scores, nth(keep, g), chosen, scratch);
     }
     // Padding that won a place under parity is lost, as it is there.
     PrunePlan plan = plan_of(block, in.budget, chosen, renumber_unless_3d(block));
@@ -90,14 +91,14 @@ class Hired final : public Pruner {
   std::span<const std::int64_t> budgets_of(const PruneInputs& in, const Budget& budget,
                                            const CandidateGroups& groups,
                                            PruneScratch& scratch) const {
-    const auto total = static_cast<std::int64_t>(groups.tokens.size());
+    const auto total = std::ssize(groups.tokens);
     const std::int64_t wanted = budget.kept_of(total, Rounding::kFloor);
     const auto keep = scratch.take<std::int64_t>(groups.groups());
     const auto sizes = scratch.take<std::int64_t>(groups.groups());
     std::int64_t base = -1, filled = 0;
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const auto tokens = groups.group(g);
-      sizes[static_cast<std::size_t>(g)] = static_cast<std::int64_t>(tokens.size());
+      nth(sizes, g) = std::ssize(tokens);
       if (tokens.empty()) continue;
       ++filled;
       if (in.block[tokens.front()].tile == in.block.grid.base_tile) base = g;
@@ -116,7 +117,7 @@ class Hired final : public Pruner {
     // Floors may leave nothing of a small budget (ours).
     if (wanted > 0 && std::accumulate(keep.begin(), keep.end(), std::int64_t{0}) == 0) {
       const auto largest = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
-      keep[static_cast<std::size_t>(base < 0 ? largest : base)] = 1;
+      nth(keep, base < 0 ? largest : base) = 1;
     }
     return keep;
   }
@@ -126,9 +127,9 @@ class Hired final : public Pruner {
                      std::int64_t wanted, std::span<const std::int64_t> sizes,
                      std::span<std::int64_t> keep, PruneScratch& scratch) const {
     const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-    const auto at_base = static_cast<std::size_t>(base);
-    keep[at_base] = std::min(
-        round_by(settings_.alpha * static_cast<double>(wanted), Rounding::kFloor), sizes[at_base]);
+    const auto at_base = to_size(base);
+    keep[at_base] =
+        std::min(round_by(settings_.alpha * to_double(wanted), Rounding::kFloor), sizes[at_base]);
     const auto masses = masses_of(in, groups, base, scratch);
     const std::int64_t for_tiles = std::min(wanted - keep[at_base], total - sizes[at_base]);
     split_tiles(in.block, groups, base, for_tiles, masses, sizes, keep, scratch);
@@ -146,17 +147,16 @@ class Hired final : public Pruner {
     if (!settings_.parity) {
       for (const TokenIndex i : tokens) {
         const auto tile = tile_under(grid, in.block[i].row, in.block[i].column);
-        masses[static_cast<std::size_t>(tile)] += attention[static_cast<std::size_t>(i)];
+        nth(masses, tile) += nth(attention, i);
       }
       return masses;
     }
-    const auto count = static_cast<std::int64_t>(tokens.size());
+    const auto count = std::ssize(tokens);
     const auto scores = values_at(attention, tokens, scratch);
-    const std::int64_t ones =
-        round_by((1 - settings_.alpha) * static_cast<double>(count), Rounding::kFloor);
+    const std::int64_t ones = round_by((1 - settings_.alpha) * to_double(count), Rounding::kFloor);
     const std::int64_t strip = std::max(count / tiles, std::int64_t{1});
     for (const TokenIndex place : ranked(scores, ones, scratch)) {
-      masses[static_cast<std::size_t>(std::min(place / strip, tiles - 1))] += 1;
+      nth(masses, std::min(place / strip, tiles - 1)) += 1;
     }
     return masses;
   }
@@ -165,7 +165,7 @@ class Hired final : public Pruner {
                           std::int64_t base, std::int64_t budget, std::span<const double> masses,
                           std::span<const std::int64_t> sizes, std::span<std::int64_t> keep,
                           PruneScratch& scratch) {
-    const auto tiles = static_cast<std::int64_t>(masses.size());
+    const auto tiles = std::ssize(masses);
     const auto tile_sizes = scratch.take<std::int64_t>(tiles);
     const auto tile_keep = scratch.take<std::int64_t>(tiles);
     const auto place_of = [&](std::int64_t g) {
@@ -177,7 +177,7 @@ class Hired final : public Pruner {
         if (g == base || groups.group(g).empty()) continue;
         const std::int64_t place = place_of(g);
         expects(place >= 0 && place < tiles, "a tile of the grid");
-        const auto tile = static_cast<std::size_t>(place), at = static_cast<std::size_t>(g);
+        const auto tile = to_size(place), at = to_size(g);
         if (sizes_first) tile_sizes[tile] = sizes[at];
         if (!sizes_first) keep[at] = tile_keep[tile];
       }

@@ -6,10 +6,12 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+std::size_t at(std::int64_t i) { return to_size(i); }
 }  // namespace
 
 float dot(std::span<const float> a, std::span<const float> b) {
@@ -31,16 +33,16 @@ float dot(std::span<const float> a, std::span<const float> b) {
 
 MatrixView normalised_rows(MatrixView x, std::span<const std::int64_t> rows,
                            PruneScratch& scratch) {
-  const auto count = static_cast<std::int64_t>(rows.size());
+  const auto count = std::ssize(rows);
   const auto out = scratch.take<float>(count * x.columns);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto row = x.row(rows[at(i)]);
     double squares = 0;
-    for (const float value : row) squares += static_cast<double>(value) * value;
+    for (const float value : row) squares += double{value} * value;
     const double length = std::sqrt(squares);
     const double scale = length < 1e-12 ? 0.0 : 1.0 / length;
     for (std::int64_t c = 0; c < x.columns; ++c) {
-      out[at(i * x.columns + c)] = static_cast<float>(row[at(c)] * scale);
+      out[at(i * x.columns + c)] = to_float(row[at(c)] * scale);
     }
   }
   return {out.data(), count, x.columns};
@@ -49,7 +51,7 @@ MatrixView normalised_rows(MatrixView x, std::span<const std::int64_t> rows,
 MatrixView head_mean_rows(MatrixView x, std::int64_t heads, std::span<const std::int64_t> rows,
                           PruneScratch& scratch) {
   expects(heads > 0 && x.columns % heads == 0, "a row is made of equal heads");
-  const auto count = static_cast<std::int64_t>(rows.size());
+  const auto count = std::ssize(rows);
   const std::int64_t width = x.columns / heads;
   const auto out = scratch.take<float>(count * width);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -57,7 +59,7 @@ MatrixView head_mean_rows(MatrixView x, std::int64_t heads, std::span<const std:
     for (std::int64_t c = 0; c < width; ++c) {
       double sum = 0;
       for (std::int64_t h = 0; h < heads; ++h) sum += row[at(h * width + c)];
-      out[at(i * width + c)] = static_cast<float>(sum / static_cast<double>(heads));
+      out[at(i * width + c)] = to_float(sum / to_double(heads));
     }
   }
   return {out.data(), count, width};
@@ -81,19 +83,19 @@ std::span<const float> column_sums(MatrixView x, PruneScratch& scratch) {
     const auto row = x.row(r);
     for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += row[c];
   }
-  for (std::size_t c = 0; c < sums.size(); ++c) out[c] = static_cast<float>(sums[c]);
+  for (std::size_t c = 0; c < sums.size(); ++c) out[c] = to_float(sums[c]);
   return out;
 }
 
 std::span<float> values_at(std::span<const float> row, std::span<const TokenIndex> tokens,
                            PruneScratch& scratch) {
-  const auto out = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
+  const auto out = scratch.take<float>(std::ssize(tokens));
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = row[at(tokens[i])];
   return out;
 }
 
 std::span<const std::int64_t> all_places(std::size_t count, PruneScratch& scratch) {
-  const auto out = scratch.take<std::int64_t>(static_cast<std::int64_t>(count));
+  const auto out = scratch.take<std::int64_t>(to_index(count));
   std::iota(out.begin(), out.end(), std::int64_t{0});
   return out;
 }
@@ -105,11 +107,11 @@ void mark(std::span<const TokenIndex> tokens, std::span<const TokenIndex> places
 
 std::span<const TokenIndex> ranked(std::span<const float> scores, std::int64_t k,
                                    PruneScratch& scratch) {
-  const auto places = scratch.take<TokenIndex>(static_cast<std::int64_t>(scores.size()));
+  const auto places = scratch.take<TokenIndex>(std::ssize(scores));
   std::iota(places.begin(), places.end(), TokenIndex{0});
   const std::size_t count = std::min(at(std::max(k, std::int64_t{0})), scores.size());
   std::partial_sort(
-      places.begin(), places.begin() + static_cast<std::ptrdiff_t>(count), places.end(),
+      places.begin(), places.begin() + to_index(count), places.end(),
       [&](TokenIndex a, TokenIndex b) { return ranks_before(scores[at(a)], a, scores[at(b)], b); });
   return places.first(count);
 }
@@ -117,7 +119,7 @@ std::span<const TokenIndex> ranked(std::span<const float> scores, std::int64_t k
 std::span<const TokenIndex> top_places(std::span<const float> scores, std::int64_t k,
                                        PruneScratch& scratch) {
   const auto best = ranked(scores, k, scratch);
-  const auto out = scratch.take<TokenIndex>(static_cast<std::int64_t>(best.size()));
+  const auto out = scratch.take<TokenIndex>(std::ssize(best));
   std::copy(best.begin(), best.end(), out.begin());
   std::sort(out.begin(), out.end());
   return out;
@@ -169,11 +171,11 @@ std::span<const TokenIndex> farthest_points(MatrixView unit_rows, std::int64_t k
 
 std::span<const BestMatch> bipartite_max(MatrixView x, std::span<const std::int64_t> a,
                                          std::span<const std::int64_t> b, PruneScratch& scratch) {
-  const auto out = scratch.take<BestMatch>(static_cast<std::int64_t>(a.size()));
+  const auto out = scratch.take<BestMatch>(std::ssize(a));
   for (std::size_t i = 0; i < a.size(); ++i) {
     for (std::size_t j = 0; j < b.size(); ++j) {
       const float similarity = dot(x.row(a[i]), x.row(b[j]));
-      const auto place = static_cast<std::int64_t>(j);
+      const auto place = to_index(j);
       if (j > 0 && !ranks_before(similarity, place, out[i].similarity, out[i].place)) continue;
       out[i] = {place, similarity};
     }
@@ -205,15 +207,14 @@ void scatter_combine(MatrixView x, std::span<const TokenIndex> order, std::span<
     double total = centre ? 0.0 : sized ? sizes[at(order[slot])] : 1.0;
     for (std::size_t c = 0; c < sums.size(); ++c) sums[c] = total * own[c];
     for (; merge != sorted.end() && merge->destination == order[slot]; ++merge) {
-      const double weight =
-          static_cast<double>(merge->weight) * (sized ? sizes[at(merge->source)] : 1.0);
+      const double weight = merge->weight * (sized ? sizes[at(merge->source)] : 1.0);
       const auto source = x.row(merge->source);
       total += weight;
       for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += weight * source[c];
     }
     if (!(total > 0)) continue;  // nothing to add
     for (std::size_t c = 0; c < sums.size(); ++c) {
-      row[c] = static_cast<float>(sums[c] / total + (centre ? own[c] : 0.0));
+      row[c] = to_float(sums[c] / total + (centre ? own[c] : 0.0));
     }
   }
 }
@@ -225,12 +226,12 @@ double entropy_ratio(std::span<const float> row) {
     const double p = value;
     if (p > 0) entropy -= p * std::log(std::max(p, 1e-12));
   }
-  return entropy / std::log(static_cast<double>(row.size()));
+  return entropy / std::log(to_double(row.size()));
 }
 
 std::int64_t knee(std::span<const float> descending, KneeAxes axes) {
   if (descending.empty()) return -1;
-  const auto last = static_cast<double>(descending.size() - 1);
+  const auto last = to_double(descending.size() - 1);
   const double top = descending.front(), drop = top - descending.back();
   // Line from (0, top) to (last, top - drop); the distance is |drop x + last (y - top)| up to a
   // factor that all points share. Normalised axes divide x by last and y by drop.
@@ -239,7 +240,7 @@ std::int64_t knee(std::span<const float> descending, KneeAxes axes) {
   std::int64_t best = 0;
   double farthest = 0;
   for (std::size_t i = 0; i < descending.size(); ++i) {
-    double x = static_cast<double>(i), y = static_cast<double>(descending[i]) - top;
+    double x = to_double(i), y = descending[i] - top;
     if (normalised) {
       x = last > 0 ? x / last : 0;
       y = drop > 0 ? y / drop : 0;
@@ -248,7 +249,7 @@ std::int64_t knee(std::span<const float> descending, KneeAxes axes) {
     const double distance = std::abs(fall * x + run * y);
     if (distance > farthest) {
       farthest = distance;
-      best = static_cast<std::int64_t>(i);
+      best = to_index(i);
     }
   }
   return best;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "vision/pruning/budget.h"
 #include "vision/pruning/plan.h"
 #include "vision/pruning/scratch.h"
@@ -89,7 +90,7 @@ inline void expect_merged_cells(std::string_view method, const VisualBlock& bloc
 // patches of an encoder have no score for them.
 inline void expect_only_patches(std::string_view method, const Budget& budget) {
   for (const TokenKind kind : {TokenKind::kNewline, TokenKind::kMarker, TokenKind::kTimestamp}) {
-    if (budget.outcome[static_cast<std::size_t>(kind)] != TokenOutcome::kCompete) continue;
+    if (nth(budget.outcome, kind) != TokenOutcome::kCompete) continue;
     throw Error{{.kind = ErrorKind::kUsage,
                  .code = "E_PRUNE_BUDGET",
                  .where = "pruner " + std::string(method),

@@ -2,6 +2,7 @@
 // depends on seed, item and its own place in the block alone.
 #pragma once
 
+#include "engine/core/index.h"
 #include "engine/core/philox.h"
 #include "vision/pruning/pruner.h"
 
@@ -32,20 +33,20 @@ class RandomPruner final : public Pruner {
       const auto tokens = groups.group(g);
       const auto list = order.first(tokens.size());
       for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const auto place = static_cast<std::uint32_t>(tokens[i]);
+        const auto place = low_bits<std::uint32_t>(tokens[i]);
         const auto bits =
             philox4x32({place, 0, static_cast<std::uint32_t>(Purpose::kPrune), 0}, key);
-        random[static_cast<std::size_t>(tokens[i])] = std::uint64_t{bits[0]} << 32 | bits[1];
+        nth(random, tokens[i]) = std::uint64_t{bits[0]} << 32 | bits[1];
         list[i] = tokens[i];
       }
-      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
+      const std::int64_t keep = nth(keeps, g);
       std::sort(list.begin(), list.end(), [&](TokenIndex a, TokenIndex b) {
-        const auto lot_a = random[static_cast<std::size_t>(a)];
-        const auto lot_b = random[static_cast<std::size_t>(b)];
+        const auto lot_a = nth(random, a);
+        const auto lot_b = nth(random, b);
         return lot_a != lot_b ? lot_a < lot_b : a < b;
       });
-      for (const TokenIndex i : list.first(static_cast<std::size_t>(keep))) {
-        chosen[static_cast<std::size_t>(i)] = 1;
+      for (const TokenIndex i : list.first(to_size(keep))) {
+        nth(chosen, i) = 1;
       }
     }
     return plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/core/index.h"
 #include "vision/pruning/corematching.h"
 #include "vision/pruning/correlation.h"
 #include "vision/pruning/divprune.h"
@@ -70,22 +71,22 @@ std::unique_ptr<Pruner> flowcut(OptionReader& options) {
   FlowCut::Settings s;
   s.momentum = options.number("momentum", s.momentum, 0, 1);
   s.llm_stage = options.whole("llm_stage", s.llm_stage, -1, 1);
-  s.llm_layer = static_cast<int>(options.whole("llm_layer", s.llm_layer, 0, 1000));
+  s.llm_layer = narrow<int>(options.whole("llm_layer", s.llm_layer, 0, 1000));
   return std::make_unique<FlowCut>(s);
 }
 
 std::unique_ptr<Pruner> fastv(OptionReader& options) {
   FastV::Settings s;
-  s.layer = static_cast<int>(options.whole("layer", s.layer, 1, 1000));
+  s.layer = narrow<int>(options.whole("layer", s.layer, 1, 1000));
   s.column_mean = options.flag("column_mean", s.column_mean);
   return std::make_unique<FastV>(s);
 }
 
 std::unique_ptr<Pruner> sparsevlm(OptionReader& options) {
   SparseVlm::Settings s;
-  s.layers[0] = static_cast<int>(options.whole("layer1", s.layers[0], 0, 1000));
-  s.layers[1] = static_cast<int>(options.whole("layer2", s.layers[1], s.layers[0] + 1, 1000));
-  s.layers[2] = static_cast<int>(options.whole("layer3", s.layers[2], s.layers[1] + 1, 1000));
+  s.layers[0] = narrow<int>(options.whole("layer1", s.layers[0], 0, 1000));
+  s.layers[1] = narrow<int>(options.whole("layer2", s.layers[1], s.layers[0] + 1, 1000));
+  s.layers[2] = narrow<int>(options.whole("layer3", s.layers[2], s.layers[1] + 1, 1000));
   s.heads = options.whole("heads", s.heads, 0, 1000);
   s.min_divisor = options.number("least_divisor", s.min_divisor, 1e-6, 1);
   s.rotation = options.flag("rotation", s.rotation);
@@ -100,7 +101,7 @@ std::unique_ptr<Pruner> tome(OptionReader& options) {
 
 std::unique_ptr<Pruner> corematching(OptionReader& options) {
   CoreMatching::Settings s;
-  s.layer = static_cast<int>(options.whole("layer", s.layer, 0, 1000));
+  s.layer = narrow<int>(options.whole("layer", s.layer, 0, 1000));
   s.beta = options.number("beta", s.beta, 0, 1);
   s.normalised_axes = options.flag("normalised_axes", s.normalised_axes);
   s.strict = options.flag("strict", s.strict);
@@ -111,7 +112,7 @@ std::unique_ptr<Pruner> correlation(OptionReader& options) {
   Correlation::Settings s;
   s.alike = options.number("alike", s.alike, -1, 1);
   s.crowd = options.number("crowd", s.crowd, 0, 1);
-  s.local_layer = static_cast<int>(options.whole("local_layer", s.local_layer, 0, 1000));
+  s.local_layer = narrow<int>(options.whole("local_layer", s.local_layer, 0, 1000));
   return std::make_unique<Correlation>(s);
 }
 
@@ -128,7 +129,7 @@ class WithRowEnds final : public Pruner {
   }
   PrunePlan select(const PruneInputs& in, PruneState& state, PruneScratch& scratch) const override {
     Budget budget = in.budget;
-    budget.outcome[static_cast<std::size_t>(TokenKind::kNewline)] = outcome_;
+    nth(budget.outcome, TokenKind::kNewline) = outcome_;
     return method_->select({.block = in.block,
                             .signals = in.signals,
                             .budget = budget,
@@ -255,7 +256,7 @@ std::string short_number(double value) {
 
 std::string_view name_of(KeptCount count) {
   constexpr std::array<std::string_view, 4> kNames = {"exact", "at most", "listed", "at least"};
-  return kNames[static_cast<std::size_t>(count)];
+  return nth(kNames, count);
 }
 
 double OptionReader::number(std::string_view name, double fallback, double least, double most) {
@@ -276,13 +277,12 @@ double OptionReader::number(std::string_view name, double fallback, double least
 
 std::int64_t OptionReader::whole(std::string_view name, std::int64_t fallback, std::int64_t least,
                                  std::int64_t most) {
-  const double value = number(name, static_cast<double>(fallback), static_cast<double>(least),
-                              static_cast<double>(most));
+  const double value = number(name, to_double(fallback), to_double(least), to_double(most));
   if (value != std::floor(value)) {
     refuse("E_PRUNE_OPTION", std::string(method_) + "." + std::string(name), "a whole number",
            short_number(value));
   }
-  return static_cast<std::int64_t>(value);
+  return truncate<std::int64_t>(value);
 }
 
 void OptionReader::finish() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -21,10 +22,10 @@ class PruneScratch {
   std::span<T> take(std::int64_t count, T fill = T{}) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
     expects(count >= 0, "a count of elements");
-    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+    const std::size_t bytes = to_size(count) * sizeof(T);
     T* data = reinterpret_cast<T*>(bytes_of((bytes + kAlignment - 1) / kAlignment * kAlignment));
     std::uninitialized_fill_n(data, count, fill);
-    return {data, static_cast<std::size_t>(count)};
+    return {data, to_size(count)};
   }
 
   // Bytes held; what a selection needs at most, after it ran.

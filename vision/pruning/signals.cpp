@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 std::string_view name_of(SignalKind kind) {
@@ -12,12 +14,12 @@ std::string_view name_of(SignalKind kind) {
       "text embeddings",   "attention rows",       "last query",
       "LLM keys",          "LLM values",           "last value",
       "core neurons",      "core neurons of text", "scores of the verifying model"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return nth(kNames, kind);
 }
 
 std::string_view name_of(RowSource source) {
   constexpr std::array<std::string_view, 4> kNames = {"none", "cls", "mean-of-rows", "mean-query"};
-  return kNames[static_cast<std::size_t>(source)];
+  return nth(kNames, source);
 }
 
 namespace {

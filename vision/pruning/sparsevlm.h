@@ -17,6 +17,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -41,8 +42,8 @@ inline std::array<std::int64_t, kSparseVlmStages> sparsevlm_counts(std::int64_t 
   std::array<std::int64_t, kSparseVlmStages> out{};
   if (total <= 0 || budget <= 0) return out;
   if (budget >= total) return {total, total, total};
-  const double scale = kTotal / static_cast<double>(total);
-  const double target = static_cast<double>(budget) * scale;
+  const double scale = kTotal / to_double(total);
+  const double target = to_double(budget) * scale;
   std::size_t after = 1;
   while (after + 1 < kKnots.size() && kKnots[after].target < target) ++after;
   const Knot& low = kKnots[after - 1];
@@ -68,18 +69,18 @@ inline std::vector<std::int64_t> sparsevlm_raters(MatrixView visual,
   for (const TokenIndex i : tokens) {
     double highest = -HUGE_VAL, sum = 0;
     for (std::int64_t t = 0; t < text.rows; ++t) {
-      logits[static_cast<std::size_t>(t)] = dot(visual.row(i), text.row(t));
-      highest = std::max(highest, logits[static_cast<std::size_t>(t)]);
+      nth(logits, t) = dot(visual.row(i), text.row(t));
+      highest = std::max(highest, nth(logits, t));
     }
     for (double& logit : logits) sum += (logit = std::exp(logit - highest));
     for (std::size_t t = 0; t < weights.size(); ++t) weights[t] += logits[t] / sum;
   }
   double mean = 0;
-  for (const double weight : weights) mean += weight / static_cast<double>(weights.size());
+  for (const double weight : weights) mean += weight / to_double(weights.size());
   std::vector<std::int64_t> raters;
   for (std::size_t t = 0; t < weights.size(); ++t) {
     // A hair above, so that equal weights are not distinguished by the rounding of their mean.
-    if (weights[t] > mean * (1 + 1e-12)) raters.push_back(static_cast<std::int64_t>(t));
+    if (weights[t] > mean * (1 + 1e-12)) raters.push_back(to_index(t));
   }
   const bool nobody = raters.empty();
   for (std::int64_t t = 0; nobody && t < text.rows; ++t) raters.push_back(t);
@@ -97,11 +98,10 @@ inline double rotation_logit(const RopeFacts& rope, const std::array<std::int32_
     const std::size_t axis = plain || i < rope.sections[0]             ? 0
                              : i < rope.sections[0] + rope.sections[1] ? 1
                                                                        : 2;
-    const double turn =
-        std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(rope.head_dim));
+    const double turn = std::pow(rope.theta, -2.0 * to_double(i) / to_double(rope.head_dim));
     sum += 2 * std::cos((query[axis] - key[axis]) * turn);
   }
-  return sum / std::sqrt(static_cast<double>(rope.head_dim));
+  return sum / std::sqrt(to_double(rope.head_dim));
 }
 
 class SparseVlm final : public Pruner {
@@ -143,7 +143,7 @@ class SparseVlm final : public Pruner {
       return whole_plan(in.block, in.budget, PositionPolicy::kOriginal);
     }
     expects(state.numbers.size() > kSparseVlmStages, "the first hook was served");
-    const auto stage = static_cast<std::size_t>(state.numbers[0]++);
+    const auto stage = to_size(state.numbers[0]++);
     expects(stage < kSparseVlmStages, "three stages");
     if (groups.tokens.empty()) {
       return whole_plan(in.block, in.budget, PositionPolicy::kOriginal);
@@ -151,7 +151,7 @@ class SparseVlm final : public Pruner {
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
     const auto relevance = relevance_of(in, groups.tokens, state, scratch);
     for (const TokenIndex place : ranked(relevance, state.numbers[stage + 1], scratch)) {
-      chosen[static_cast<std::size_t>(groups.tokens[static_cast<std::size_t>(place)])] = 1;
+      nth(chosen, nth(groups.tokens, place)) = 1;
     }
     return plan_of(in.block, in.budget, chosen, PositionPolicy::kOriginal);
   }
@@ -164,7 +164,7 @@ class SparseVlm final : public Pruner {
     if (out.back() + 1 < model.llm_layers) return out;
     int least = 0;
     for (int& layer : out) {
-      layer = std::max(least, static_cast<int>(round_half_even(layer * model.llm_layers / 32.0)));
+      layer = std::max(least, narrow<int>(round_half_even(layer * model.llm_layers / 32.0)));
       least = layer + 1;
     }
     return out;
@@ -176,7 +176,7 @@ class SparseVlm final : public Pruner {
     const Signal& visual =
         in.signals.per_token(name(), SignalKind::kEmbeddings, 0, in.block.count());
     const Signal& text = in.signals.get(name(), SignalKind::kTextEmbeddings, 0);
-    const auto total = static_cast<std::int64_t>(tokens.size());
+    const auto total = std::ssize(tokens);
     const auto counts = sparsevlm_counts(total, in.budget.kept_of(total, Rounding::kHalfEven));
     state.numbers = {0, counts[0], counts[1], counts[2]};
     for (const std::int64_t rater : sparsevlm_raters(visual.values, tokens, text.values, scratch)) {
@@ -190,7 +190,7 @@ class SparseVlm final : public Pruner {
                                                    in.hook.layer - 1, in.block.count());
     const std::span<const std::int64_t> raters =
         std::span(state.numbers).subspan(kSparseVlmStages + 1);
-    const auto rows = static_cast<std::int64_t>(raters.size());
+    const auto rows = std::ssize(raters);
     if (attention.values.rows != attention.heads * rows) {
       throw Error{{.kind = ErrorKind::kUsage,
                    .code = "E_PRUNE_SIGNAL",
@@ -198,24 +198,22 @@ class SparseVlm final : public Pruner {
                    .expected = std::to_string(attention.heads * rows) + " rows",
                    .found = std::to_string(attention.values.rows)}};
     }
-    const auto total = static_cast<std::int64_t>(tokens.size());
+    const auto total = std::ssize(tokens);
     const auto sums = scratch.take<double>(total);
     const auto divisors = scratch.take<double>(total, 1.0);
     const auto heads = best_heads(attention, tokens, rows, scratch);
     for (std::int64_t r = 0; r < rows; ++r) {
-      if (settings_.rotation)
-        fill_divisors(in, tokens, raters[static_cast<std::size_t>(r)], divisors);
+      if (settings_.rotation) fill_divisors(in, tokens, nth(raters, r), divisors);
       for (const std::int64_t h : heads) {
         const auto row = attention.values.row(h * rows + r);
         for (std::size_t i = 0; i < sums.size(); ++i) {
-          sums[i] += row[static_cast<std::size_t>(tokens[i])] / divisors[i];
+          sums[i] += nth(row, tokens[i]) / divisors[i];
         }
       }
     }
     const auto out = scratch.take<float>(total);
-    const double count =
-        std::max(1.0, static_cast<double>(rows) * static_cast<double>(heads.size()));
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(sums[i] / count);
+    const double count = std::max(1.0, to_double(rows) * to_double(heads.size()));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_float(sums[i] / count);
     return out;
   }
 
@@ -227,9 +225,9 @@ class SparseVlm final : public Pruner {
       double sum = 0;
       for (std::int64_t r = 0; r < rows; ++r) {
         const auto row = attention.values.row(h * rows + r);
-        for (const TokenIndex i : tokens) sum += row[static_cast<std::size_t>(i)];
+        for (const TokenIndex i : tokens) sum += nth(row, i);
       }
-      mass[static_cast<std::size_t>(h)] = static_cast<float>(sum);
+      nth(mass, h) = to_float(sum);
     }
     const std::int64_t wanted = settings_.heads > 0
                                     ? settings_.heads
@@ -239,9 +237,8 @@ class SparseVlm final : public Pruner {
 
   void fill_divisors(const PruneInputs& in, std::span<const TokenIndex> tokens, std::int64_t rater,
                      std::span<double> out) const {
-    expects(rater < static_cast<std::int64_t>(in.text_positions.size()),
-            "a position for each text token");
-    const auto& query = in.text_positions[static_cast<std::size_t>(rater)];
+    expects(rater < std::ssize(in.text_positions), "a position for each text token");
+    const auto& query = nth(in.text_positions, rater);
     const double least = settings_.min_divisor * rotation_logit(in.model.rope, {}, {});
     for (std::size_t i = 0; i < out.size(); ++i) {
       auto key = in.block[tokens[i]].position;

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -44,7 +45,7 @@ class Temporal final : public Pruner {
     const auto groups = group_candidates(in.block, in.budget, Scope::kGlobal, scratch);
     const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto competes = scratch.take<std::uint8_t>(total);
-    for (const TokenIndex i : groups.tokens) competes[static_cast<std::size_t>(i)] = 1;
+    for (const TokenIndex i : groups.tokens) nth(competes, i) = 1;
     const auto before = tokens_before(in.block, competes, scratch);
     const auto chosen = scratch.take<std::uint8_t>(total);
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
@@ -52,7 +53,7 @@ class Temporal final : public Pruner {
       if (in.budget.adaptive) {
         choose_new(groups.group(g), unit, before, in.budget, chosen, scratch);
       } else {
-        choose(groups.group(g), unit, before, keeps[static_cast<std::size_t>(g)], chosen, scratch);
+        choose(groups.group(g), unit, before, nth(keeps, g), chosen, scratch);
       }
     }
     PrunePlan plan = plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));
@@ -61,7 +62,7 @@ class Temporal final : public Pruner {
   }
 
  private:
-  static std::size_t at(TokenIndex i) { return static_cast<std::size_t>(i); }
+  static std::size_t at(TokenIndex i) { return to_size(i); }
   static float likeness(MatrixView unit, TokenIndex a, TokenIndex b) {
     return dot(unit.row(a), unit.row(b));
   }
@@ -80,7 +81,7 @@ class Temporal final : public Pruner {
     for (TokenIndex i = 0; i < block.count(); ++i) {
       const VisualToken& token = block[i];
       if (token.kind != TokenKind::kPatch || competes[at(i)] == 0 || token.row < 0) continue;
-      TokenIndex& there = last[static_cast<std::size_t>(token.row * columns + token.column)];
+      TokenIndex& there = nth(last, token.row * columns + token.column);
       if (there >= 0 && block[there].frame < token.frame) out[at(i)] = there;
       there = i;
     }
@@ -91,25 +92,25 @@ class Temporal final : public Pruner {
   static void choose(std::span<const TokenIndex> tokens, MatrixView unit,
                      std::span<const TokenIndex> before, std::int64_t keep,
                      std::span<std::uint8_t> chosen, PruneScratch& scratch) {
-    const auto count = static_cast<std::int64_t>(tokens.size());
+    const auto count = std::ssize(tokens);
     const auto firsts = scratch.take<TokenIndex>(count);
     const auto later = scratch.take<TokenIndex>(count);
     const auto change = scratch.take<float>(count);
     std::int64_t first_count = 0, later_count = 0;
     for (const TokenIndex i : tokens) {
       if (before[at(i)] < 0) {
-        firsts[static_cast<std::size_t>(first_count++)] = i;
+        nth(firsts, first_count++) = i;
       } else {
-        change[static_cast<std::size_t>(later_count)] = -likeness(unit, i, before[at(i)]);
-        later[static_cast<std::size_t>(later_count++)] = i;
+        nth(change, later_count) = -likeness(unit, i, before[at(i)]);
+        nth(later, later_count++) = i;
       }
     }
     const std::int64_t of_firsts = std::min(keep, first_count);
     for (std::int64_t i = 0; i < of_firsts; ++i) {
       const std::int64_t place = (2 * i + 1) * first_count / (2 * of_firsts);
-      chosen[at(firsts[static_cast<std::size_t>(place)])] = 1;
+      chosen[at(nth(firsts, place))] = 1;
     }
-    const auto later_size = static_cast<std::size_t>(later_count);
+    const auto later_size = to_size(later_count);
     mark(later.first(later_size), ranked(change.first(later_size), keep - of_firsts, scratch),
          chosen);
   }
@@ -118,7 +119,7 @@ class Temporal final : public Pruner {
   void choose_new(std::span<const TokenIndex> tokens, MatrixView unit,
                   std::span<const TokenIndex> before, const Budget& budget,
                   std::span<std::uint8_t> chosen, PruneScratch& scratch) const {
-    const auto kept_there = scratch.take<TokenIndex>(static_cast<std::int64_t>(chosen.size()), -1);
+    const auto kept_there = scratch.take<TokenIndex>(std::ssize(chosen), -1);
     std::int64_t count = 0;
     for (const TokenIndex i : tokens) {
       const TokenIndex last = before[at(i)] < 0 ? -1 : kept_there[at(before[at(i)])];
@@ -130,7 +131,7 @@ class Temporal final : public Pruner {
       ++count;
     }
     for (const TokenIndex i : tokens) {
-      if (count >= std::min(budget.least, static_cast<std::int64_t>(tokens.size()))) break;
+      if (count >= std::min(budget.least, std::ssize(tokens))) break;
       if (chosen[at(i)] != 0) continue;
       chosen[at(i)] = 1;
       ++count;
@@ -140,7 +141,7 @@ class Temporal final : public Pruner {
   void add_merges(std::span<const TokenIndex> tokens, MatrixView unit,
                   std::span<const TokenIndex> before, std::span<const std::uint8_t> chosen,
                   PrunePlan& plan, PruneScratch& scratch) const {
-    const auto kept_there = scratch.take<TokenIndex>(static_cast<std::int64_t>(chosen.size()), -1);
+    const auto kept_there = scratch.take<TokenIndex>(std::ssize(chosen), -1);
     for (const TokenIndex i : tokens) {
       if (chosen[at(i)] != 0) {
         kept_there[at(i)] = i;

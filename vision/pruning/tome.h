@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -51,24 +52,22 @@ class Tome final : public Pruner {
       const auto keeps = kept_by_group(budget, groups, Rounding::kHalfEven, scratch);
       state.numbers.assign(keeps.begin(), keeps.end());
     }
-    expects(static_cast<std::int64_t>(state.numbers.size()) == groups.groups(),
-            "the state belongs to the block");
+    expects(std::ssize(state.numbers) == groups.groups(), "the state belongs to the block");
     const auto chosen = scratch.take<std::uint8_t>(in.block.count(), 1);
     std::vector<Merge> merges;
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
-      const auto count = static_cast<std::int64_t>(tokens.size());
+      const auto count = std::ssize(tokens);
       const std::int64_t to_go = in.model.feature_layer - in.hook.layer + 1;
-      const std::int64_t excess =
-          std::max(count - state.numbers[static_cast<std::size_t>(g)], std::int64_t{0});
+      const std::int64_t excess = std::max(count - nth(state.numbers, g), std::int64_t{0});
       const std::int64_t wanted =
           settings_.r > 0 ? settings_.r : (excess + to_go - 1) / std::max(to_go, std::int64_t{1});
       if (!tokens.empty()) merge_tile(in, keys, tokens, wanted, merges, scratch);
     }
     // Padding that leaves changes what others attend to: it stays while nothing has to go.
     if (merges.empty()) return whole_plan(in.block, in.budget, renumber_unless_3d(in.block));
-    for (const Merge& merge : merges) chosen[static_cast<std::size_t>(merge.source)] = 0;
+    for (const Merge& merge : merges) nth(chosen, merge.source) = 0;
     PrunePlan plan = plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));
     plan.rule = MergeRule::kSizeWeightedMean;
     plan.merges = std::move(merges);
@@ -102,28 +101,27 @@ class Tome final : public Pruner {
     const MatrixView unit_rows =
         normalised_rows(head_mean_rows(keys.values, keys.heads, all, scratch),
                         all_places(all.size(), scratch), scratch);
-    const auto even = scratch.take<std::int64_t>(static_cast<std::int64_t>(all.size()));
-    const auto odd = scratch.take<std::int64_t>(static_cast<std::int64_t>(all.size()));
+    const auto even = scratch.take<std::int64_t>(std::ssize(all));
+    const auto odd = scratch.take<std::int64_t>(std::ssize(all));
     std::size_t evens = 0, odds = 0, fixed = 0;
     for (std::size_t place = 0; place < all.size(); ++place) {
       if (!may_merge(in, all[place])) {
         ++fixed;
       } else if (place % 2 == 0) {
-        even[evens++] = static_cast<std::int64_t>(place);
+        even[evens++] = to_index(place);
       } else {
-        odd[odds++] = static_cast<std::int64_t>(place);
+        odd[odds++] = to_index(place);
       }
     }
     if (odds == 0) return;
     const auto matches = bipartite_max(unit_rows, even.first(evens), odd.first(odds), scratch);
-    const auto similarity = scratch.take<float>(static_cast<std::int64_t>(evens));
+    const auto similarity = scratch.take<float>(to_index(evens));
     for (std::size_t i = 0; i < evens; ++i) similarity[i] = matches[i].similarity;
-    const auto most = static_cast<std::int64_t>((all.size() - fixed) / 2);
+    const auto most = to_index((all.size() - fixed) / 2);
     for (const TokenIndex i : ranked(similarity, std::min(wanted, most), scratch)) {
-      const auto at = static_cast<std::size_t>(i);
-      const auto to = odd[static_cast<std::size_t>(matches[at].place)];
-      merges.push_back(
-          {all[static_cast<std::size_t>(even[at])], all[static_cast<std::size_t>(to)]});
+      const auto at = to_size(i);
+      const auto to = nth(odd, matches[at].place);
+      merges.push_back({nth(all, even[at]), nth(all, to)});
     }
   }
 
@@ -140,13 +138,13 @@ class Tome final : public Pruner {
       const ScratchScope of_tile(scratch);
       const auto all = tokens_of_tile(in, tile, scratch);
       for (std::size_t place = 0; place < all.size(); ++place) {
-        odd[static_cast<std::size_t>(all[place])] = place % 2;
+        nth(odd, all[place]) = place % 2;
       }
-      for (const std::uint8_t parity : {0, 1}) {
+      for (const int parity : {0, 1}) {
         for (std::size_t k = 0; k < plan.kept.size(); ++k) {
           const TokenIndex i = plan.kept[k];
-          if (in.block[i].tile == tile && odd[static_cast<std::size_t>(i)] == parity) {
-            plan.order.push_back(static_cast<TokenIndex>(k));
+          if (in.block[i].tile == tile && nth(odd, i) == parity) {
+            plan.order.push_back(narrow<TokenIndex>(k));
           }
         }
       }

@@ -2,6 +2,7 @@
 // The second baseline next to lots; knows nothing of the image.
 #pragma once
 
+#include "engine/core/index.h"
 #include "vision/pruning/pruner.h"
 
 namespace tessera {
@@ -26,11 +27,11 @@ class UniformPruner final : public Pruner {
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const auto tokens = groups.group(g);
-      const auto count = static_cast<std::int64_t>(tokens.size());
-      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
+      const auto count = std::ssize(tokens);
+      const std::int64_t keep = nth(keeps, g);
       for (std::int64_t i = 0; i < keep; ++i) {
         const std::int64_t place = (2 * i + 1) * count / (2 * keep);
-        chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;
+        nth(chosen, nth(tokens, place)) = 1;
       }
     }
     return plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -45,7 +46,7 @@ class VerifierGuided final : public Pruner {
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
-      choose(groups.group(g), scores, keeps[static_cast<std::size_t>(g)], chosen, scratch);
+      choose(groups.group(g), scores, nth(keeps, g), chosen, scratch);
     }
     return plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));
   }
@@ -54,7 +55,7 @@ class VerifierGuided final : public Pruner {
   void choose(std::span<const TokenIndex> tokens, MatrixView scores, std::int64_t keep,
               std::span<std::uint8_t> chosen, PruneScratch& scratch) const {
     if (scores.rows == 0) return spread(tokens, keep, chosen, scratch);
-    const auto own = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
+    const auto own = scratch.take<float>(std::ssize(tokens));
     double all = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       own[i] = scores.row(tokens[i])[0];
@@ -64,9 +65,9 @@ class VerifierGuided final : public Pruner {
     std::int64_t taken = 0;
     for (const TokenIndex place : ranked(own, keep, scratch)) {
       if (taken > 0 && held >= settings_.share * all) break;
-      const float score = own[static_cast<std::size_t>(place)];
+      const float score = nth(own, place);
       if (score > 0) held += score;
-      chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;
+      nth(chosen, nth(tokens, place)) = 1;
       ++taken;
     }
     spread(tokens, keep - taken, chosen, scratch);
@@ -75,14 +76,14 @@ class VerifierGuided final : public Pruner {
   // `more` of the tokens that are not chosen, from the first to the last of them.
   static void spread(std::span<const TokenIndex> tokens, std::int64_t more,
                      std::span<std::uint8_t> chosen, PruneScratch& scratch) {
-    const auto rest = scratch.take<TokenIndex>(static_cast<std::int64_t>(tokens.size()));
+    const auto rest = scratch.take<TokenIndex>(std::ssize(tokens));
     std::int64_t count = 0;
     for (const TokenIndex i : tokens) {
-      if (chosen[static_cast<std::size_t>(i)] == 0) rest[static_cast<std::size_t>(count++)] = i;
+      if (nth(chosen, i) == 0) nth(rest, count++) = i;
     }
     for (std::int64_t i = 0; i < more; ++i) {
       const std::int64_t place = more == 1 ? 0 : i * (count - 1) / (more - 1);
-      chosen[static_cast<std::size_t>(rest[static_cast<std::size_t>(place)])] = 1;
+      nth(chosen, nth(rest, place)) = 1;
     }
   }
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -18,7 +19,7 @@ struct MatrixView {
   bool empty() const { return rows == 0 || columns == 0; }
   std::span<const float> row(std::int64_t i) const {
     expects(i >= 0 && i < rows, "row of the matrix");
-    return {data + i * columns, static_cast<std::size_t>(columns)};
+    return {data + i * columns, to_size(columns)};
   }
 };
 
@@ -31,7 +32,7 @@ struct BitMatrixView {
   bool empty() const { return rows == 0; }
   std::span<const std::uint64_t> row(std::int64_t i) const {
     expects(i >= 0 && i < rows, "row of the bit matrix");
-    return {data + i * words(), static_cast<std::size_t>(words())};
+    return {data + i * words(), to_size(words())};
   }
 };
 

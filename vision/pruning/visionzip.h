@@ -12,6 +12,7 @@
 
 #include <limits>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -58,7 +59,7 @@ class VisionZip final : public Pruner {
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
-      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
+      const std::int64_t keep = nth(keeps, g);
       const std::int64_t contexts = contexts_of(keep);
       mark_dominant(in.block, tokens, attention, keep - contexts, chosen, scratch);
       merge_rest(keys, tokens, contexts, chosen, context, merges, scratch);
@@ -76,10 +77,9 @@ class VisionZip final : public Pruner {
  private:
   // A budget of one token is a dominant one.
   std::int64_t contexts_of(std::int64_t keep) const {
-    const std::int64_t wanted =
-        settings_.contexts >= 0
-            ? settings_.contexts
-            : round_half_even(settings_.context_ratio * static_cast<double>(keep));
+    const std::int64_t wanted = settings_.contexts >= 0
+                                    ? settings_.contexts
+                                    : round_half_even(settings_.context_ratio * to_double(keep));
     return std::clamp(wanted, std::int64_t{0}, std::max(keep - 1, std::int64_t{0}));
   }
 
@@ -99,12 +99,12 @@ class VisionZip final : public Pruner {
                          std::span<std::uint8_t> context, std::vector<Merge>& merges,
                          PruneScratch& scratch) {
     if (contexts == 0) return;
-    const auto rest = scratch.take<TokenIndex>(static_cast<std::int64_t>(tokens.size()));
+    const auto rest = scratch.take<TokenIndex>(std::ssize(tokens));
     std::size_t count = 0;
     for (const TokenIndex i : tokens) {
-      if (chosen[static_cast<std::size_t>(i)] == 0) rest[count++] = i;
+      if (nth(chosen, i) == 0) rest[count++] = i;
     }
-    const auto left = static_cast<std::int64_t>(count);
+    const auto left = to_index(count);
     const std::int64_t stride = context_stride(left, contexts);
     const auto centres = scratch.take<std::int64_t>(std::min(contexts, left));
     const auto others = scratch.take<std::int64_t>(left);
@@ -117,21 +117,20 @@ class VisionZip final : public Pruner {
     const MatrixView unit_rows = normalised_rows(mean, all_places(count, scratch), scratch);
     const auto matches = bipartite_max(unit_rows, others.first(other_count), centres, scratch);
     for (const std::int64_t c : centres) {
-      const auto i = static_cast<std::size_t>(rest[static_cast<std::size_t>(c)]);
+      const auto i = to_size(nth(rest, c));
       chosen[i] = context[i] = 1;
     }
     for (std::size_t i = 0; i < other_count; ++i) {
-      const std::int64_t centre = centres[static_cast<std::size_t>(matches[i].place)];
-      merges.push_back(
-          {rest[static_cast<std::size_t>(others[i])], rest[static_cast<std::size_t>(centre)]});
+      const std::int64_t centre = nth(centres, matches[i].place);
+      merges.push_back({nth(rest, others[i]), nth(rest, centre)});
     }
   }
 
   static void put_dominant_first(PrunePlan& plan, std::span<const std::uint8_t> context) {
     for (const int part : {0, 1}) {
       for (std::size_t place = 0; place < plan.kept.size(); ++place) {
-        const bool is_context = context[static_cast<std::size_t>(plan.kept[place])] != 0;
-        if (is_context == (part == 1)) plan.order.push_back(static_cast<TokenIndex>(place));
+        const bool is_context = nth(context, plan.kept[place]) != 0;
+        if (is_context == (part == 1)) plan.order.push_back(narrow<TokenIndex>(place));
       }
     }
   }

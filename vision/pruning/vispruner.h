@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/pruner.h"
 
@@ -24,12 +25,12 @@ inline std::span<const TokenIndex> drop_duplicates(MatrixView unit_rows,
                                                    std::int64_t target, std::int64_t per_round,
                                                    PruneScratch& scratch) {
   expects(per_round > 0 && target >= 0, "rounds that end");
-  const auto room = static_cast<std::int64_t>(list.size());
+  const auto room = std::ssize(list);
   auto now = scratch.take<TokenIndex>(room);
   const auto even = scratch.take<TokenIndex>(room), odd = scratch.take<TokenIndex>(room);
   const auto order = scratch.take<std::int64_t>(room);
   std::copy(list.begin(), list.end(), now.begin());
-  while (static_cast<std::int64_t>(now.size()) > target) {
+  while (std::ssize(now) > target) {
     const ScratchScope of_round(scratch);
     std::size_t evens = 0, odds = 0;
     for (std::size_t i = 0; i < now.size(); ++i) {
@@ -38,16 +39,16 @@ inline std::span<const TokenIndex> drop_duplicates(MatrixView unit_rows,
     }
     const auto matches = bipartite_max(unit_rows, even.first(evens), odd.first(odds), scratch);
     const auto by_similarity = order.first(evens);
-    for (std::size_t i = 0; i < evens; ++i) by_similarity[i] = static_cast<std::int64_t>(i);
+    for (std::size_t i = 0; i < evens; ++i) by_similarity[i] = to_index(i);
     std::sort(by_similarity.begin(), by_similarity.end(), [&](std::int64_t a, std::int64_t b) {
-      const auto x = static_cast<std::size_t>(a), y = static_cast<std::size_t>(b);
+      const auto x = to_size(a), y = to_size(b);
       return ranks_before(matches[x].similarity, even[x], matches[y].similarity, even[y]);
     });
-    const auto excess = now.size() - static_cast<std::size_t>(target);
-    const std::size_t drop = std::min({static_cast<std::size_t>(per_round), excess, evens});
+    const auto excess = now.size() - to_size(target);
+    const std::size_t drop = std::min({to_size(per_round), excess, evens});
     std::size_t out = 0;
     for (std::size_t i = drop; i < evens; ++i) {
-      now[out++] = even[static_cast<std::size_t>(by_similarity[i])];
+      now[out++] = nth(even, by_similarity[i]);
     }
     for (std::size_t i = 0; i < odds; ++i) now[out++] = odd[i];
     now = now.first(out);
@@ -86,16 +87,15 @@ class VisPruner final : public Pruner {
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
-      const auto count = static_cast<std::int64_t>(tokens.size());
-      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
-      const auto important =
-          static_cast<std::size_t>(static_cast<double>(keep) * settings_.important_ratio);
+      const auto count = std::ssize(tokens);
+      const std::int64_t keep = nth(keeps, g);
+      const auto important = truncate<std::size_t>(to_double(keep) * settings_.important_ratio);
       const auto scores = values_at(attention, tokens, scratch);
       const auto by_attention = ranked(scores, count, scratch);
       const MatrixView unit_rows = normalised_rows(hidden.values, tokens, scratch);
-      const auto different = drop_duplicates(unit_rows, by_attention.subspan(important),
-                                             keep - static_cast<std::int64_t>(important),
-                                             settings_.per_round, scratch);
+      const auto different =
+          drop_duplicates(unit_rows, by_attention.subspan(important), keep - to_index(important),
+                          settings_.per_round, scratch);
       mark(tokens, by_attention.first(important), chosen);
       mark(tokens, different, chosen);
     }

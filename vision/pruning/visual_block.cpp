@@ -1,5 +1,6 @@
 // Builders of visual blocks: the token layouts of LLaVA-1.5, LLaVA-NeXT, Idefics3 and Qwen2.5-VL.
 #include "vision/pruning/visual_block.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -33,7 +34,7 @@ void append_structural(VisualBlock& block, TokenKind kind, std::int32_t tile = -
 // One id a token, ascending.
 void number_positions(VisualBlock& block, std::int32_t first) {
   for (std::size_t i = 0; i < block.tokens.size(); ++i) {
-    block.tokens[i].position[0] = first + static_cast<std::int32_t>(i);
+    block.tokens[i].position[0] = first + narrow<std::int32_t>(i);
   }
 }
 
@@ -106,9 +107,9 @@ VisualBlock idefics3_block(std::int32_t tile_rows, std::int32_t tile_columns, st
     for (std::int32_t c = 0; c < tile_columns; ++c) {
       append_structural(block, TokenKind::kMarker);  // fake_token_around_image
       append_structural(block, TokenKind::kMarker);  // row_r_col_c
-      const auto begin = static_cast<TokenIndex>(block.tokens.size());
+      const auto begin = std::ssize(block.tokens);
       append_tile(block, r * tile_columns + c, side, side);
-      for (auto i = static_cast<std::size_t>(begin); i < block.tokens.size(); ++i) {
+      for (auto i = to_size(begin); i < block.tokens.size(); ++i) {
         block.tokens[i].map_row = r * side + block.tokens[i].row;
         block.tokens[i].map_column = c * side + block.tokens[i].column;
       }
@@ -149,7 +150,7 @@ VisualBlock qwen_block(std::int32_t frames, std::int32_t rows, std::int32_t colu
 }
 
 VisualBlock merged_block(const VisualBlock& block) {
-  const auto cell = static_cast<std::size_t>(block.cell_size);
+  const auto cell = to_size(block.cell_size);
   const std::int32_t side = block.cell_size == 4 ? 2 : 1;
   expects(block.cell_size == side * side, "cells of 1 or 2 x 2 patches");
   expects(block.tokens.size() % cell == 0, "whole cells");

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "vision/pruning/views.h"
 
 namespace tessera {
@@ -42,10 +43,10 @@ struct VisualBlock {
   int cell_size = 1;      // tokens of a merge cell; they lie side by side
   TileGrid grid;
 
-  std::int64_t count() const { return static_cast<std::int64_t>(tokens.size()); }
+  std::int64_t count() const { return std::ssize(tokens); }
   const VisualToken& operator[](TokenIndex i) const {
     expects(i >= 0 && i < count(), "token of the block");
-    return tokens[static_cast<std::size_t>(i)];
+    return nth(tokens, i);
   }
 };
 

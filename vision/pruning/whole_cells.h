@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/core/index.h"
 #include "vision/pruning/primitives.h"
 #include "vision/pruning/visual_block.h"
 
@@ -19,24 +20,24 @@ inline std::int64_t whole_cells(const VisualBlock& block, std::int64_t tokens) {
 inline void keep_best(const VisualBlock& block, std::span<const TokenIndex> tokens,
                       std::span<const float> scores, std::int64_t keep,
                       std::span<std::uint8_t> chosen, PruneScratch& scratch) {
-  const auto cell = static_cast<std::size_t>(block.cell_size);
+  const auto cell = to_size(block.cell_size);
   if (cell == 1) {
     mark(tokens, ranked(scores, keep, scratch), chosen);
     return;
   }
   expects(tokens.size() % cell == 0, "whole cells compete");
-  const auto means = scratch.take<float>(static_cast<std::int64_t>(tokens.size() / cell));
+  const auto means = scratch.take<float>(to_index(tokens.size() / cell));
   for (std::size_t c = 0; c < means.size(); ++c) {
     double sum = 0;
     for (std::size_t i = c * cell; i < (c + 1) * cell; ++i) {
       expects(block[tokens[i]].cell == block[tokens[c * cell]].cell, "a cell lies side by side");
       sum += scores[i];
     }
-    means[c] = static_cast<float>(sum / static_cast<double>(cell));
+    means[c] = to_float(sum / to_double(cell));
   }
   for (const TokenIndex place : ranked(means, keep / block.cell_size, scratch)) {
     for (std::size_t i = 0; i < cell; ++i) {
-      chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place) * cell + i])] = 1;
+      nth(chosen, tokens[to_size(place) * cell + i]) = 1;
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/in_order.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -86,13 +87,13 @@ Work work_of(const BatchBenchOptions& options) {
     for (std::int64_t i = 0; i < options.prompts; ++i) {
       GenerateRequest request;
       request.prompt = std::to_string(i);
-      request.seed = options.seed + static_cast<std::uint64_t>(i);
+      request.seed = options.seed + narrow<std::uint64_t>(i);
       work.requests.push_back(std::move(request));
     }
     return work;
   }
   for (std::int64_t i = 0; i < options.prompts; ++i) {
-    const auto number = static_cast<std::uint64_t>(i);
+    const auto number = narrow<std::uint64_t>(i);
     const Scene scene = sample_scene(options.scene_seed, SceneSplit::kVal, number);
     GenerateRequest request;
     request.prompt = scene_caption(scene);
@@ -117,7 +118,7 @@ std::optional<EvalRow> read_back(const BatchGenerator& generator, SceneReader* r
 void report_generator(BatchGenerator& generator, const BatchGenerator& first,
                     const std::vector<double>& ratios, const std::optional<EvalRow>& row,
                     BenchReport& report) {
-  const auto decoded_images = static_cast<double>(generator.images.size());
+  const auto decoded_images = to_double(generator.images.size());
   const double per_minute = 60 * decoded_images / generator.decode;
   const Interval ratio = bootstrap_median(ratios);
   std::size_t same = 0;
@@ -164,15 +165,15 @@ void run_batch_bench(const BatchBenchOptions& options, BenchReport& report) {
   for (const std::int64_t batch : options.batch_sizes)
     generators.emplace_back(options.pipeline, batch);
   const std::int64_t widest = *std::ranges::max_element(options.batch_sizes);
-  const auto group = static_cast<std::size_t>(std::min(widest, options.prompts));
+  const auto group = to_size(std::min(widest, options.prompts));
   const auto part = [&](std::size_t from) {
-    const auto at = work.requests.begin() + static_cast<std::ptrdiff_t>(from);
+    const auto at = work.requests.begin() + to_index(from);
     const std::size_t count = std::min(group, work.requests.size() - from);
-    return std::vector(at, at + static_cast<std::ptrdiff_t>(count));
+    return std::vector(at, at + to_index(count));
   };
   for (BatchGenerator& generator : generators) {
     std::vector<GenerateRequest> first = part(0);
-    first.resize(std::min(first.size(), static_cast<std::size_t>(generator.batch())));
+    first.resize(std::min(first.size(), to_size(generator.batch())));
     generator.generate(first);
     generator.forget();
   }

@@ -4,6 +4,7 @@
 
 #include "apps/lab/eval/eval_captions.h"
 #include "apps/lab/eval/eval_statistics.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -19,9 +20,9 @@ void run_caption_bench(const CaptionBenchOptions& options, BenchReport& report) 
     const EvalCaptions eval = eval_captions(request);
     const EvalRow row = summarise("batch " + std::to_string(batch), eval.marks);
     const StreamTimes& times = eval.times;
-    const double rate = static_cast<double>(times.tokens_written) / times.tokens;
+    const double rate = to_double(times.tokens_written) / times.tokens;
     if (first_rate == 0) first_rate = rate;
-    const double images = static_cast<double>(options.images);
+    const double images = to_double(options.images);
     auto object = report.start("caption.b" + std::to_string(batch));
     object["model"] = eval.model;
     object["batch"] = batch;

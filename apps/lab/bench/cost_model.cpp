@@ -2,11 +2,13 @@
 
 #include <cmath>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
 
-double as_double(std::int64_t value) { return static_cast<double>(value); }
+double as_double(std::int64_t value) { return to_double(value); }
 
 // Larger than both, and equal to the larger one where they are far apart.
 double soft_maximum(double a, double b) {
@@ -34,9 +36,8 @@ StepShape step_shape(const StreamModelConfig& model, DType weights, DType kv) {
   // have a head of two products too.
   if (model.code_width > 0) next_to += width * (as_double(model.code_width) + 2 * width);
   return {.parameters = as_double(lm.layers) * layer + next_to,
-          .bytes_a_parameter = static_cast<double>(dtype_size(weights)),
-          .kv_bytes_a_row =
-              2.0 * as_double(lm.layers * lm.kv_width()) * static_cast<double>(dtype_size(kv)),
+          .bytes_a_parameter = to_double(dtype_size(weights)),
+          .kv_bytes_a_row = 2.0 * as_double(lm.layers * lm.kv_width()) * to_double(dtype_size(kv)),
           .layers = lm.layers,
           .codes = model.codes};
 }

@@ -11,6 +11,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/in_order.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace tessera {
@@ -69,7 +70,7 @@ Prompts held_out_prompts(const DecodeBenchOptions& options) {
   Prompts out;
   for (std::int64_t i = 0; i < options.prompts; ++i) {
     const Scene scene =
-        sample_scene(options.scene_seed, SceneSplit::kVal, static_cast<std::uint64_t>(i));
+        sample_scene(options.scene_seed, SceneSplit::kVal, narrow<std::uint64_t>(i));
     out.captions.push_back(scene_caption(scene));
     out.truths.push_back(attributes_of(scene));
   }
@@ -100,7 +101,7 @@ struct Duel {
   // Both generators in turn, the first of each pair alternating.
   void run(GenerateTask& plain, GenerateTask& method, Collector& by_plain, Collector& by_method,
            std::vector<double>& ratios, PassTimes& times) const {
-    const std::size_t all = prompts.captions.size(), step = static_cast<std::size_t>(batch);
+    const std::size_t all = prompts.captions.size(), step = to_size(batch);
     for (std::size_t first = 0, turn = 0; first < all; first += step, ++turn) {
       const std::size_t count = std::min(step, all - first);
       double seconds[2] = {};
@@ -162,18 +163,17 @@ void report_duel(const Duel& duel, const GenerateTask& task, const DecodeMethod&
   const std::string tree = !method.branches() ? "" : ", tree " + method.tree;
   const std::string name = method.name + ", " + method.drafter + tree + ", window " +
                            (method.adaptive ? "auto" : std::to_string(method.window));
-  report.add_row(
-      name,
-      "batch " + std::to_string(duel.batch) + ", scene " +
-          text_of({100 * row[Mark::kScene].mean, 100 * row[Mark::kScene].low,
-                   100 * row[Mark::kScene].high, 0},
-                  1) +
-          " %",
-      text_of(rate, 2) + " tokens a pass", text_of(ratio, 2) + " of plain's time",
-      fixed_digits(by_method.meters.mean_entropy(), 3) + " nats, z " +
-          fixed_digits(by_method.meters.z_score(), 1) + ", PIT " +
-          fixed_digits(by_method.meters.pit_statistic(), 2) + ", TV bound " +
-          fixed_digits(by_method.meters.excess / static_cast<double>(by_method.marks.size()), 2));
+  report.add_row(name,
+                 "batch " + std::to_string(duel.batch) + ", scene " +
+                     text_of({100 * row[Mark::kScene].mean, 100 * row[Mark::kScene].low,
+                              100 * row[Mark::kScene].high, 0},
+                             1) +
+                     " %",
+                 text_of(rate, 2) + " tokens a pass", text_of(ratio, 2) + " of plain's time",
+                 fixed_digits(by_method.meters.mean_entropy(), 3) + " nats, z " +
+                     fixed_digits(by_method.meters.z_score(), 1) + ", PIT " +
+                     fixed_digits(by_method.meters.pit_statistic(), 2) + ", TV bound " +
+                     fixed_digits(by_method.meters.excess / to_double(by_method.marks.size()), 2));
 }
 
 }  // namespace

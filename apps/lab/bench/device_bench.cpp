@@ -8,6 +8,7 @@
 #include "apps/runtime/cuda_driver.h"
 #include "engine/backend/read_probe.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -81,7 +82,7 @@ double DeviceBench::read_rate() {
     }
     backend_->synchronize();
   });
-  return kReads * static_cast<double>(probe_from_.bytes()) / timing.median() * 1e-9;
+  return kReads * to_double(probe_from_.bytes()) / timing.median() * 1e-9;
 }
 
 double DeviceBench::copy_rate() {
@@ -89,7 +90,7 @@ double DeviceBench::copy_rate() {
     backend_->copy(std::as_const(probe_from_).view(), probe_to_.view());
     backend_->synchronize();
   });
-  return 2 * static_cast<double>(probe_from_.bytes()) / timing.median() * 1e-9;
+  return 2 * to_double(probe_from_.bytes()) / timing.median() * 1e-9;
 }
 
 std::optional<double> DeviceBench::product_rate() {
@@ -103,8 +104,7 @@ std::optional<double> DeviceBench::product_rate() {
       {.m = side, .n = side, .k = side, .x = x.view().data, .w = w.view().data, .out = out.f32()},
       4);
   if (!timing) return std::nullopt;
-  return 2.0 * static_cast<double>(side * side) * static_cast<double>(side) / timing->median() *
-         1e-12;
+  return 2.0 * to_double(side * side) * to_double(side) / timing->median() * 1e-12;
 }
 
 Timing DeviceBench::time_calls(int calls, FunctionRef<void(int)> call) {
@@ -127,8 +127,7 @@ Timing DeviceBench::time_gap() {
 
 std::optional<Timing> DeviceBench::time_library(LibraryCase what, int calls) {
   if (workspace_.empty()) {
-    workspace_ = backend_->allocate(DType::kU8,
-                                    Shape{static_cast<std::int64_t>(LibraryProduct::kWorkspace)});
+    workspace_ = backend_->allocate(DType::kU8, Shape{to_index(LibraryProduct::kWorkspace)});
     backend_->synchronize();
   }
   what.workspace = workspace_.view().data;

@@ -8,6 +8,7 @@
 #include "apps/lab/bench/replay.h"
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/runtime/visual_model.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/run_streams.h"
@@ -75,7 +76,7 @@ class Studio {
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t i = 0; i < ways_.size(); ++i) {
         // The first of each round is another one.
-        Way& way = ways_[(i + static_cast<std::size_t>(round)) % ways_.size()];
+        Way& way = ways_[(i + to_size(round)) % ways_.size()];
         way.last = generate(way);
         way.seconds.push_back(way.last.total);
       }
@@ -155,7 +156,7 @@ class Studio {
   std::shared_ptr<const CodeNeighbours> neighbours(const DecodeMethod& method) {
     if (neighbours_ != nullptr) return neighbours_;
     const Tensor codebook = tokenizers_.front()->codebook();
-    const auto numbers = static_cast<std::size_t>(codebook.shape().elements());
+    const auto numbers = to_size(codebook.shape().elements());
     neighbours_ = std::make_shared<CodeNeighbours>(std::span(codebook.f32(), numbers),
                                                    made_.config().codes, needs_of(method).nearest);
     return neighbours_;
@@ -197,7 +198,7 @@ class Studio {
     out.total = ended - began;
     out.passes = generated - began - out.prefill;
     out.pixels = ended - generated;
-    out.tokens = static_cast<std::int64_t>(results[0].tokens.size());
+    out.tokens = std::ssize(results[0].tokens);
     out.count = results[0].passes;
     out.histogram = results[0].meters.commit_histogram;
     if (way.verifiers != nullptr) out.dist = way.verifiers->seen().dist_seconds;
@@ -206,8 +207,7 @@ class Studio {
 
   void pixels(const VisualTokenizer& tokenizer, const std::vector<std::int32_t>& codes) const {
     const ModelSpec& spec = made_.opened.spec;
-    tokenizer.decode(codes, static_cast<int>(spec.model.grid_rows),
-                     static_cast<int>(spec.model.grid_cols));
+    tokenizer.decode(codes, narrow<int>(spec.model.grid_rows), narrow<int>(spec.model.grid_cols));
   }
 
   void emit(const Way& way, const ProbePair& probe) {
@@ -228,14 +228,13 @@ class Studio {
     std::sort(timing.seconds.begin(), timing.seconds.end());
     // Every pass reads the weights; what is cached of both branches is half the image's in the
     // mean.
-    const double count = static_cast<double>(last.count);
-    const double bytes =
-        count * (step.parameters * step.bytes_a_parameter +
-                 2 * step.kv_bytes_a_row * static_cast<double>(prompt + last.tokens / 2));
+    const double count = to_double(last.count);
+    const double bytes = count * (step.parameters * step.bytes_a_parameter +
+                                  2 * step.kv_bytes_a_row * to_double(prompt + last.tokens / 2));
     bench_.finish(object, timing, bytes, 0, probe);
     object["tokens"] = last.tokens;
     object["passes"] = last.count;
-    const double reached = static_cast<double>(last.tokens) / count;
+    const double reached = to_double(last.tokens) / count;
     object["tokens_per_pass"] = reached;
     object["accept_hist"] = last.histogram;
     if (way.replayed()) {
@@ -278,7 +277,7 @@ class Studio {
   void emit_pixels() {
     std::vector<std::int32_t> codes(made_.config().grammar().cells());
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      codes[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(made_.config().codes));
+      codes[i] = narrow<std::int32_t>(i % to_size(made_.config().codes));
     }
     for (std::size_t i = 0; i < tokenizers_.size(); ++i) {
       const Timing timing = bench_.time_waited([&] { pixels(*tokenizers_[i], codes); });

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -132,8 +133,8 @@ class DeviceLibraries::Product final : public LibraryProduct {
         x_(calls_.layout_destroy),
         out_(calls_.layout_destroy),
         graph_(libraries.driver_.exec_destroy) {
-    const auto m = static_cast<std::uint64_t>(what.m), n = static_cast<std::uint64_t>(what.n);
-    const auto k = static_cast<std::uint64_t>(what.k);
+    const auto m = narrow<std::uint64_t>(what.m), n = narrow<std::uint64_t>(what.n);
+    const auto k = narrow<std::uint64_t>(what.k);
     succeed(calls_.desc_create(&desc_.made, abi::kComputeF32, abi::kF32), "a product");
     succeed(
         calls_.desc_set(desc_.made, abi::kTransposeA, &abi::kTransposed, sizeof abi::kTransposed),
@@ -146,19 +147,19 @@ class DeviceLibraries::Product final : public LibraryProduct {
     succeed(
         calls_.preference_set(preference.made, abi::kMaxWorkspace, &kWorkspace, sizeof kWorkspace),
         "a product's ways");
-    std::vector<abi::Heuristic> named(static_cast<std::size_t>(ways));
+    std::vector<abi::Heuristic> named(to_size(ways));
     int count = 0;
     if (calls_.heuristic(libraries.handle_, desc_.made, w_.made, x_.made, out_.made, out_.made,
                          preference.made, ways, named.data(), &count) != 0) {
       return;
     }
-    named.resize(static_cast<std::size_t>(count));
+    named.resize(to_size(count));
     for (const abi::Heuristic& one : named) {
       if (one.state == 0 && one.workspace <= kWorkspace) ways_.push_back(one.algorithm);
     }
   }
 
-  int ways() const override { return static_cast<int>(ways_.size()); }
+  int ways() const override { return narrow<int>(ways_.size()); }
 
   bool record(int way, int calls) override {
     const abi::Driver& driver = libraries_.driver_;
@@ -188,9 +189,8 @@ class DeviceLibraries::Product final : public LibraryProduct {
     const auto* w =
         static_cast<const std::uint16_t*>(what_.w) + call % what_.copies * what_.n * what_.k;
     return calls_.multiply(libraries_.handle_, desc_.made, &one, w, w_.made, what_.x, x_.made,
-                           &zero, what_.out, out_.made, what_.out, out_.made,
-                           &ways_[static_cast<std::size_t>(way)], what_.workspace, kWorkspace,
-                           libraries_.stream_) == 0;
+                           &zero, what_.out, out_.made, what_.out, out_.made, &nth(ways_, way),
+                           what_.workspace, kWorkspace, libraries_.stream_) == 0;
   }
 
   const DeviceLibraries& libraries_;

@@ -6,6 +6,7 @@
 
 #include "apps/lab/bench/device_model.h"
 #include "engine/backend/row_verifier.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/model_pass.h"
 
@@ -51,15 +52,13 @@ struct Sweep {
   Json start(const std::string& name, std::int64_t window, const LoopPasses& passes,
              const ProbePair& probe) const {
     const StepShape shape = step_shape(made.config(), DType::kBF16, DType::kBF16);
-    const StepPass pass{.window = window,
-                        .live_rows = static_cast<double>(place.prompt + place.given)};
+    const StepPass pass{.window = window, .live_rows = to_double(place.prompt + place.given)};
     Json object = bench.start(name, bench.backend().name());
     object["model"] = made.json();
     object["shape"] = {
         {"b", 1}, {"c", 2}, {"w", window}, {"S", place.prompt + place.given}, {"V", shape.codes}};
     const double bytes = floor_seconds(rates, shape, pass) * rates.bytes_per_second;
-    bench.finish(object, passes.timing, bytes, 4.0 * shape.parameters * static_cast<double>(window),
-                 probe);
+    bench.finish(object, passes.timing, bytes, 4.0 * shape.parameters * to_double(window), probe);
     object["passes"] = passes.timing.seconds.size();
     object["quality"] = nullptr;
     DeviceRates reached = rates;
@@ -120,7 +119,7 @@ void sweep_deterministic(DeviceBench& bench, const std::string& name, const Devi
     ProbePair probe;
     const LoopPasses passes = sweep.run(window, probe);
     const auto at = std::find(all.begin(), all.end(), window) - all.begin();
-    const double ratio = passes.timing.median() / fast[static_cast<std::size_t>(at)];
+    const double ratio = passes.timing.median() / nth(fast, at);
     Json object = sweep.start("step.deterministic", window, passes, probe);
     object["over_fast"] = ratio;
     text += " " + fixed_digits(ratio, 2) + " of the fast pass at window " + std::to_string(window);
@@ -150,10 +149,9 @@ class DistributionCase {
       pass_.run_layers();
     }
     cached_ = pass_.cache().length(0);
-    tokens_.resize(static_cast<std::size_t>(window));
+    tokens_.resize(to_size(window));
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      tokens_[i] =
-          static_cast<std::int32_t>(i * 37 % static_cast<std::size_t>(made.config().codes));
+      tokens_[i] = narrow<std::int32_t>(i * 37 % to_size(made.config().codes));
     }
     RowVerifierMaker* verifiers = bench.backend().row_verifiers();
     if (verifiers == nullptr) return;
@@ -196,7 +194,7 @@ class DistributionCase {
     return {.sequences = 2,
             .capacity = place.prompt + place.given + window,
             .logit_rows = 2 * window,
-            .token_rows = 2 * std::max(window, static_cast<std::int64_t>(kPart)),
+            .token_rows = 2 * std::max(window, to_index(kPart)),
             .prompt_rows = 2 * place.prompt,
             .kv = DType::kBF16};
   }
@@ -207,11 +205,11 @@ class DistributionCase {
     for (std::int32_t row = 0; row < window_; ++row) {
       const bool last = row + 1 == window_;
       rows_.push_back({.cond = row,
-                       .uncond = static_cast<std::int32_t>(window_) + row,
-                       .draft = last ? -1 : tokens_[static_cast<std::size_t>(row) + 1],
+                       .uncond = narrow<std::int32_t>(window_) + row,
+                       .draft = last ? -1 : tokens_[to_size(row) + 1],
                        .kind = last ? DraftKind::kNone : DraftKind::kUniform});
     }
-    const VerifiedItem item{.dist = {.guidance = 5}, .rows = static_cast<std::int32_t>(window_)};
+    const VerifiedItem item{.dist = {.guidance = 5}, .rows = narrow<std::int32_t>(window_)};
     verifier_->verify({pass_.device_logits(), {&item, 1}, rows_});
     verifier_->rows();
   }
@@ -263,16 +261,15 @@ void dist_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
   object["law_share"] = dist / verified.median();
   object["share_of_step"] = of_step;
   object["judged_by"] = one.on_device() ? "device" : "host";
-  const auto passes = static_cast<double>(steps.passes);
-  object["host_reads_a_pass"] = static_cast<double>(steps.reads) / passes;
-  object["host_bytes_a_pass"] = static_cast<double>(steps.bytes) / passes;
+  const auto passes = to_double(steps.passes);
+  object["host_reads_a_pass"] = to_double(steps.reads) / passes;
+  object["host_bytes_a_pass"] = to_double(steps.bytes) / passes;
   object["quality"] = nullptr;
   bench.emit(object, "law.share, " + made.opened.spec.title + ", " + std::to_string(2 * window) +
-                         " rows: distribution, acceptance and commit " + fixed_digits(100 * of_step, 1) +
-                         " % of a step, " +
-                         fixed_digits(static_cast<double>(steps.reads) / passes, 1) + " reads of " +
-                         fixed_digits(static_cast<double>(steps.bytes) / passes, 0) +
-                         " bytes a pass");
+                         " rows: distribution, acceptance and commit " +
+                         fixed_digits(100 * of_step, 1) + " % of a step, " +
+                         fixed_digits(to_double(steps.reads) / passes, 1) + " reads of " +
+                         fixed_digits(to_double(steps.bytes) / passes, 0) + " bytes a pass");
 }
 
 }  // namespace

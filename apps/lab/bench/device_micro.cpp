@@ -8,6 +8,7 @@
 
 #include "apps/lab/bench/device_bench.h"
 #include "engine/backend/row_verifier.h"
+#include "engine/core/index.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -36,13 +37,13 @@ constexpr int kCallsOfATime = 64;
 constexpr std::int64_t kRows[] = {2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
 
 int copies_of(double bytes) {
-  return static_cast<int>(std::clamp(std::ceil(kCaches / bytes), 1.0, 64.0));
+  return truncate<int>(std::clamp(std::ceil(kCaches / bytes), 1.0, 64.0));
 }
 
 double geometric_mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += std::log(value);
-  return std::exp(sum / static_cast<double>(values.size()));
+  return std::exp(sum / to_double(values.size()));
 }
 
 class Micro {
@@ -140,8 +141,7 @@ class Micro {
     Backend& backend = bench_.backend();
     const Tensor w = DeviceBench::noise({product.n, product.k}, 3, 0.02f);
     const ConstTensorView view = w.view();
-    const double bytes =
-        static_cast<double>(backend.packed_linear_bytes(product.n, product.k, DType::kBF16));
+    const double bytes = to_double(backend.packed_linear_bytes(product.n, product.k, DType::kBF16));
     const int count = quick_ ? 1 : copies_of(bytes);
     std::vector<LinearWeight> copies;
     for (int i = 0; i < count; ++i) copies.push_back(backend.pack_linear({&view, 1}, DType::kBF16));
@@ -156,8 +156,7 @@ class Micro {
       Timing timing;
       const ProbePair probe = probe_around([&] {
         timing = bench_.time_calls(std::max(count, kCallsOfATime), [&](int call) {
-          ops::linear(backend, x.view(), copies[static_cast<std::size_t>(call % count)], {},
-                      out.view());
+          ops::linear(backend, x.view(), nth(copies, call % count), {}, out.view());
         });
       });
       if (rows == 2) own_two = timing.median();
@@ -188,8 +187,7 @@ class Micro {
     Json object = bench_.start("linear.skinny", impl);
     object["model"] = {{"dims", product.model}, {"dtype", "bf16"}, {"weights", "random:3"}};
     object["shape"] = {{"M", rows}, {"N", product.n}, {"K", product.k}};
-    const double flops =
-        2.0 * static_cast<double>(rows * product.n) * static_cast<double>(product.k);
+    const double flops = 2.0 * to_double(rows * product.n) * to_double(product.k);
     bench_.finish(object, timing, bytes, flops, probe);
     if (own_two > 0) object["t_over_t2"] = timing.median() / own_two;
     bench_.emit(object);
@@ -232,7 +230,7 @@ class Micro {
   void windows_of(const Heads& heads, std::int64_t cached) {
     Cache cache;
     cache.rows = cached + 128;
-    const double bytes = 8.0 * static_cast<double>(cached * heads.kv_heads * heads.dim);
+    const double bytes = 8.0 * to_double(cached * heads.kv_heads * heads.dim);
     cache.layers = quick_ ? 1 : std::min(copies_of(bytes), 32);
     cache.tables = bench_.random({4 * cache.layers * cache.rows, heads.kv_heads, heads.dim}, 7,
                                  1.0f, DType::kBF16);
@@ -246,7 +244,7 @@ class Micro {
                    const Cache& cache) {
     Backend& backend = bench_.backend();
     const std::int64_t live = cached + window;
-    const double bytes = 8.0 * static_cast<double>(live * shape.kv_heads * shape.dim);
+    const double bytes = 8.0 * to_double(live * shape.kv_heads * shape.dim);
     const int layers = cache.layers;
     const Tensor q = bench_.random({2 * window, shape.heads, shape.dim}, 8, 1.0f);
     Tensor out = backend.allocate(DType::kF32, q.shape());
@@ -261,14 +259,14 @@ class Micro {
         ops::attention(backend, {.q = q.view(),
                                  .out = out.view(),
                                  .segments = segments,
-                                 .scale = 1.0f / std::sqrt(static_cast<float>(shape.dim))});
+                                 .scale = 1.0f / std::sqrt(to_float(shape.dim))});
       });
     });
     Json object = bench_.start("attn.window", backend.name());
     object["model"] = {{"dtype", "bf16"}, {"kv_dtype", "bf16"}};
     object["shape"] = {{"H", shape.heads}, {"KV", shape.kv_heads}, {"hd", shape.dim}, {"b", 1},
                        {"c", 2},           {"w", window},          {"S", cached}};
-    const double flops = 4.0 * static_cast<double>(2 * window * shape.heads * live * shape.dim);
+    const double flops = 4.0 * to_double(2 * window * shape.heads * live * shape.dim);
     bench_.finish(object, timing, bytes, flops, probe);
     std::string text;
     if (shape.heads == 32 && shape.kv_heads == 32 && shape.dim == 128 && cached == 1000 &&
@@ -300,17 +298,16 @@ class Micro {
         {"gumbel", {.rule = {.name = "gumbel"}, .redraft_policy = VerifyRedraft::kGumbel}},
         {"coupled", {.redraft_policy = VerifyRedraft::kMaximal, .dists = true}}};
     const Tensor logits = bench_.random({2 * rows, codes}, 9, 3.0f);
-    std::vector<VerifiedRow> verified(static_cast<std::size_t>(rows));
+    std::vector<VerifiedRow> verified(to_size(rows));
     for (std::int32_t row = 0; row < rows; ++row) {
       const bool last = row + 1 == rows;
-      verified[static_cast<std::size_t>(row)] = {
-          .cond = row,
-          .uncond = static_cast<std::int32_t>(rows) + row,
-          .draft = last ? -1 : static_cast<std::int32_t>(row * 37 % codes),
-          .kind = last ? DraftKind::kNone : DraftKind::kUniform,
-          .place = row};
+      nth(verified, row) = {.cond = row,
+                            .uncond = narrow<std::int32_t>(rows) + row,
+                            .draft = last ? -1 : narrow<std::int32_t>(row * 37 % codes),
+                            .kind = last ? DraftKind::kNone : DraftKind::kUniform,
+                            .place = row};
     }
-    const VerifiedItem item{.dist = {.guidance = 5}, .rows = static_cast<std::int32_t>(rows)};
+    const VerifiedItem item{.dist = {.guidance = 5}, .rows = narrow<std::int32_t>(rows)};
     for (const Kind& kind : kinds) {
       const auto verifier = verifiers.make(kind.method, {.codes = codes, .rows = rows, .items = 1});
       Timing timing;
@@ -323,7 +320,7 @@ class Micro {
       Json object = bench_.start("law.accept", bench_.backend().name());
       object["shape"] = {{"M", rows}, {"V", codes}, {"c", 2}};
       object["decode"] = kind.name;
-      bench_.finish(object, timing, 8.0 * static_cast<double>(rows * codes), 0, probe);
+      bench_.finish(object, timing, 8.0 * to_double(rows * codes), 0, probe);
       const bool shown = codes == 16384 && rows >= 64 && kind.method.dists;
       bench_.emit(object, shown ? "law.accept, " + std::to_string(rows) +
                                       " rows of 16384, waited for: " +
@@ -344,10 +341,10 @@ class Micro {
       Tensor k = backend.allocate(DType::kF32, {rows, heads, dim});
       Tensor keys = backend.allocate(DType::kBF16, {rows, heads, dim});
       Tensor values = backend.allocate(DType::kBF16, {rows, heads, dim});
-      std::vector<std::int64_t> slots(static_cast<std::size_t>(rows));
+      std::vector<std::int64_t> slots(to_size(rows));
       std::iota(slots.begin(), slots.end(), 0);
-      fused_case("fuse.qkv_rope_cache", rows, width,
-                 static_cast<double>(rows * width) * (12 + 4 + 4), [&](int) {
+      fused_case("fuse.qkv_rope_cache", rows, width, to_double(rows * width) * (12 + 4 + 4),
+                 [&](int) {
                    ops::qkv_rope(backend, {.qkv = qkv.view(),
                                            .cos = table.view(),
                                            .sin = table.view(),
@@ -360,12 +357,12 @@ class Micro {
                  });
       const Tensor gate_up = bench_.random({rows, 2 * ffn}, 12, 1.0f);
       Tensor gated = backend.allocate(DType::kF32, {rows, ffn});
-      fused_case("fuse.silu_mul", rows, ffn, static_cast<double>(rows * ffn) * 12,
+      fused_case("fuse.silu_mul", rows, ffn, to_double(rows * ffn) * 12,
                  [&](int) { ops::silu_mul(backend, gate_up.view(), gated.view()); });
       const Tensor x = bench_.random({rows, width}, 13, 1.0f);
       const Tensor weight = bench_.random({width}, 14, 1.0f);
       Tensor normed = backend.allocate(DType::kF32, {rows, width});
-      fused_case("fuse.addrms", rows, width, static_cast<double>(rows * width) * 20, [&](int) {
+      fused_case("fuse.addrms", rows, width, to_double(rows * width) * 20, [&](int) {
         ops::add(backend, x.view(), normed.view(), normed.view());
         ops::rms_norm(backend, normed.view(), weight.view(), 1e-6f, normed.view());
       });

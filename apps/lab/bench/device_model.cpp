@@ -6,6 +6,7 @@
 #include "apps/lab/bench/cost_model.h"
 #include "apps/lab/bench/replay.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/run_streams.h"
@@ -67,15 +68,15 @@ Stream bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t gi
     out.prompt.ids = {1};
   } else {
     for (std::int64_t i = 0; i < prompt; ++i) {
-      out.prompt.ids.push_back(static_cast<std::int32_t>((7 + 31 * i) % config.prompt_vocab));
+      out.prompt.ids.push_back(narrow<std::int32_t>((7 + 31 * i) % config.prompt_vocab));
     }
   }
   out.unconditional.ids = model.unconditional_prompt(out.prompt.ids, 0);
   out.dist.guidance = 5;
   out.seed = 1;
   for (std::int64_t i = 0; i < given; ++i) {
-    const auto forced = config.grammar().forced(static_cast<std::size_t>(i));
-    out.given.push_back(forced ? *forced : static_cast<std::int32_t>(i % config.codes));
+    const auto forced = config.grammar().forced(to_size(i));
+    out.given.push_back(forced ? *forced : narrow<std::int32_t>(i % config.codes));
   }
   return out;
 }
@@ -102,7 +103,7 @@ LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream&
                    .budget = 2 * bench.backend().rows_at_once(),
                    .kv = DType::kBF16,
                    .dists = keeps_dists(method),
-                   .given_tokens = static_cast<std::int64_t>(item.given.size())},
+                   .given_tokens = std::ssize(item.given)},
                   parts);
   LoopPasses out;
   out.timing.warmup = 3;  // plain, recorded, repeated for the first time
@@ -121,8 +122,7 @@ LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream&
   });
   if (results[0].status == StreamStatus::kFailed) throw Error(results[0].error);
   expects(!out.timing.seconds.empty(), "a sweep has passes to time");
-  out.timing.cpu_seconds =
-      (process_cpu_seconds() - cpu) / static_cast<double>(out.timing.seconds.size());
+  out.timing.cpu_seconds = (process_cpu_seconds() - cpu) / to_double(out.timing.seconds.size());
   std::sort(out.timing.seconds.begin(), out.timing.seconds.end());
   std::sort(host.begin(), host.end());
   out.host_seconds = host[host.size() / 2];
@@ -131,8 +131,7 @@ LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream&
   if (!on_device) {
     // Logits of both branches.
     out.reads = out.passes;
-    out.bytes =
-        out.passes * 2 * window * model.config().codes * static_cast<std::int64_t>(sizeof(float));
+    out.bytes = out.passes * 2 * window * model.config().codes * to_index(sizeof(float));
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lab/bench/device_model.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/model_pass.h"
@@ -57,7 +58,7 @@ VitSpec video_spec(bool quick) {
   return spec;
 }
 
-double as_double(std::int64_t value) { return static_cast<double>(value); }
+double as_double(std::int64_t value) { return to_double(value); }
 
 // Multiplications and additions of a prompt: layers, causal attention, the head of the last row.
 double prompt_flops(const StreamModelConfig& config, std::int64_t rows) {
@@ -128,12 +129,11 @@ class Prefill {
       }
     } keep;
     const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
-    StreamLoop texts(
-        model,
-        {.prompt_rows = prompt_.rows(),
-         .grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 1),
-         .kv = DType::kBF16},
-        parts.parts());
+    StreamLoop texts(model,
+                     {.prompt_rows = prompt_.rows(),
+                      .grammar = VocabularyGrammar::line(to_size(model.config().vocab), 1),
+                      .kv = DType::kBF16},
+                     parts.parts());
     const auto once = [&] {
       Tensor own = bench_.backend().allocate(DType::kF32, rows.shape());
       bench_.backend().copy(rows.view(), own.view());
@@ -164,7 +164,7 @@ class Prefill {
                        {"weights", "noise:21"}};
     object["shape"] = {
         {"M", prompt_.rows()}, {"visual", prompt_.visual}, {"V", model.config().vocab}};
-    finish(object, timing, as_double(static_cast<std::int64_t>(model.weight_bytes())),
+    finish(object, timing, as_double(to_index(model.weight_bytes())),
            prompt_flops(model.config(), prompt_.rows()), probe,
            name + ", " + std::to_string(prompt_.visual) + " visual tokens, " + how);
   }
@@ -198,8 +198,7 @@ class Prefill {
     const VisionEncoder encoder(bench_.backend(), spec, checkpoint, DType::kBF16);
     const std::int64_t side = spec.grid * spec.patch, count = quick_ ? 2 : 5;
     const Tensor pixels = DeviceBench::noise({3, side, side}, 6, 1.0f);
-    const std::vector<EncoderInput> images(static_cast<std::size_t>(count),
-                                             EncoderInput{.pixels = pixels.view()});
+    const std::vector<EncoderInput> images(to_size(count), EncoderInput{.pixels = pixels.view()});
     Arena arena = make_arena(
         bench_.backend(), VisionEncoder::scratch_bytes(spec, count * spec.grid * spec.grid, count));
     ProbePair probe;
@@ -216,7 +215,7 @@ class Prefill {
                        {"weights", "noise:21"}};
     object["shape"] = {{"tiles", count}, {"M", count * spec.places()}, {"pixels", side}};
     finish(
-        object, timing, as_double(static_cast<std::int64_t>(encoder.weight_bytes())),
+        object, timing, as_double(to_index(encoder.weight_bytes())),
         as_double(count) * tile_flops(spec), probe,
         "vit.encode, " + std::to_string(count) + " tiles of " + std::to_string(side) + " pixels");
   }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/lab/bench/measure.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -88,7 +89,7 @@ class Table {
   static bool any(const json&) { return true; }
   static auto window(std::int64_t rows) {
     return [rows](const json& object) {
-      return number_at(object, json::json_pointer("/shape/w")) == static_cast<double>(rows);
+      return number_at(object, json::json_pointer("/shape/w")) == to_double(rows);
     };
   }
 

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -48,7 +50,7 @@ GemmLibrary::~GemmLibrary() { dlclose(handle_); }
 
 void GemmLibrary::product(std::int64_t m, std::int64_t n, std::int64_t k, const float* x,
                           const float* w, float* out) const {
-  const auto as_int = [](std::int64_t value) { return static_cast<int>(value); };
+  const auto as_int = [](std::int64_t value) { return narrow<int>(value); };
   sgemm_(kRowMajor, kNoTranspose, kTranspose, as_int(m), as_int(n), as_int(k), 1.0f, x, as_int(k),
          w, as_int(k), 0.0f, out, as_int(n));
 }

@@ -6,6 +6,7 @@
 
 #include "apps/runtime/memory.h"
 #include "apps/runtime/visual_model.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/run_streams.h"
@@ -37,8 +38,7 @@ Stream make_item(const OpenedModel& opened, const StreamModel& model,
   } else {
     const std::int64_t count = std::min(image.prompt_tokens, model.config().max_prompt);
     for (std::int64_t i = 0; i < count; ++i) {
-      item.prompt.ids.push_back(
-          static_cast<std::int32_t>((7 + 31 * i) % model.config().prompt_vocab));
+      item.prompt.ids.push_back(narrow<std::int32_t>((7 + 31 * i) % model.config().prompt_vocab));
     }
   }
   item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
@@ -76,11 +76,10 @@ Run decode(StreamLoop& loop, const Stream& item, std::int64_t tokens) {
 // image tokens.
 double live_kv_bytes(const StreamModelConfig& config, std::int64_t prompt, std::int64_t steps,
                      DType kv) {
-  const double row =
-      2.0 * static_cast<double>(config.transformer.layers * config.transformer.kv_width()) *
-      static_cast<double>(dtype_size(kv));
+  const double row = 2.0 * to_double(config.transformer.layers * config.transformer.kv_width()) *
+                     to_double(dtype_size(kv));
   double rows = 0;
-  for (std::int64_t step = 1; step <= steps; ++step) rows += static_cast<double>(prompt + step);
+  for (std::int64_t step = 1; step <= steps; ++step) rows += to_double(prompt + step);
   return 2 * row * rows;
 }
 
@@ -91,8 +90,8 @@ double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOp
   const std::vector<std::int32_t> generated = spec.model.grammar().image_codes(tokens);
   std::vector<std::int32_t> codes(spec.model.grammar().cells());
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = generated[i % generated.size()];
-  const int rows = static_cast<int>(spec.model.grid_rows);
-  const int cols = static_cast<int>(spec.model.grid_cols);
+  const int rows = narrow<int>(spec.model.grid_rows);
+  const int cols = narrow<int>(spec.model.grid_cols);
   double best = 0;
   for (int i = 0; i < 2; ++i) {
     const double start = monotonic_seconds();
@@ -124,9 +123,9 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
   const DType kv = loop.limits().kv;
 
   decode(loop, item, std::min<std::int64_t>(tokens, 4));
-  const double weight_bytes = static_cast<double>(model.step_weight_bytes());
+  const double weight_bytes = to_double(model.step_weight_bytes());
   const double kv_bytes = live_kv_bytes(model.config(), prompt, tokens - 1, kv);
-  const double bytes = weight_bytes * static_cast<double>(tokens - 1) + kv_bytes;
+  const double bytes = weight_bytes * to_double(tokens - 1) + kv_bytes;
   for (std::int64_t i = 0; i < image.runs; ++i) {
     const double before = probe.gigabytes_per_second();
     Run run = decode(loop, item, tokens);
@@ -137,22 +136,21 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
     Timing timing;
     timing.warmup = 1;
     timing.seconds = run.steps;
-    timing.cpu_seconds = run.cpu / static_cast<double>(run.steps.size());
+    timing.cpu_seconds = run.cpu / to_double(run.steps.size());
     std::sort(timing.seconds.begin(), timing.seconds.end());
     const bool last = i + 1 == image.runs;
     const double vq =
         last && image.decode_pixels ? decode_vq(opened, backend, image, run.tokens) : 0;
 
     Json object = report.start("image.plain");
-    object["model"] = {
-        {"family", opened.spec.family},
-        {"size", opened.spec.size},
-        {"dims", std::to_string(model.config().transformer.layers) + "x" +
-                     std::to_string(model.config().transformer.width)},
-        {"params_read", weight_bytes / static_cast<double>(dtype_size(image.storage))},
-        {"dtype", dtype_name(image.storage)},
-        {"kv_dtype", dtype_name(kv)},
-        {"weights", image.model}};
+    object["model"] = {{"family", opened.spec.family},
+                       {"size", opened.spec.size},
+                       {"dims", std::to_string(model.config().transformer.layers) + "x" +
+                                    std::to_string(model.config().transformer.width)},
+                       {"params_read", weight_bytes / to_double(dtype_size(image.storage))},
+                       {"dtype", dtype_name(image.storage)},
+                       {"kv_dtype", dtype_name(kv)},
+                       {"weights", image.model}};
     object["shape"] = {
         {"b", 1}, {"c", 2}, {"w", 1}, {"S", prompt + tokens / 2}, {"V", model.config().codes}};
     object["impl"] = backend.name();
@@ -161,7 +159,7 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
     object["passes"] = tokens;
     object["bytes"] = bytes;
     object["step_weight_bytes"] = weight_bytes;
-    object["step_kv_bytes"] = kv_bytes / static_cast<double>(tokens - 1);
+    object["step_kv_bytes"] = kv_bytes / to_double(tokens - 1);
     object["probe_gbs"] = {{"before", before}, {"after", after}};
     object["gbs"] = rate;
     object["eff"] = eff;
@@ -170,7 +168,7 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
     const double eff_cpu = eff * seconds / run.cpu;
     const bool alone = backend.threads().threads() == 1;
     if (alone) object["eff_cpu"] = eff_cpu;
-    object["tok_s"] = static_cast<double>(tokens - 1) / seconds;
+    object["tok_s"] = to_double(tokens - 1) / seconds;
     object["split_us"] = {{"prefill", run.prefill * 1e6}, {"steps", seconds * 1e6}};
     if (vq > 0) object["split_us"]["vq"] = vq * 1e6;
     object["seed"] = item.seed;

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -55,7 +57,7 @@ std::string today() {
 double process_cpu_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  return to_double(time.tv_sec) + 1e-9 * to_double(time.tv_nsec);
 }
 
 bool BenchOptions::wants(const std::string& name) const {
@@ -63,10 +65,10 @@ bool BenchOptions::wants(const std::string& name) const {
 }
 
 double Timing::quantile(double q) const {
-  const double at = q * static_cast<double>(seconds.size() - 1);
-  const auto low = static_cast<std::size_t>(at);
+  const double at = q * to_double(seconds.size() - 1);
+  const auto low = truncate<std::size_t>(at);
   const std::size_t high = std::min(low + 1, seconds.size() - 1);
-  return seconds[low] + (at - static_cast<double>(low)) * (seconds[high] - seconds[low]);
+  return seconds[low] + (at - to_double(low)) * (seconds[high] - seconds[low]);
 }
 
 Timing measure(const BenchOptions& options, FunctionRef<void()> body) {
@@ -75,14 +77,13 @@ Timing measure(const BenchOptions& options, FunctionRef<void()> body) {
   for (int i = 0; i < kWarmup; ++i) body();
   const double cpu_begin = process_cpu_seconds();
   const double begin = now();
-  while (static_cast<int>(timing.seconds.size()) < options.min_reps ||
+  while (narrow<int>(timing.seconds.size()) < options.min_reps ||
          now() - begin < options.min_seconds) {
     const double start = now();
     body();
     timing.seconds.push_back(now() - start);
   }
-  timing.cpu_seconds =
-      (process_cpu_seconds() - cpu_begin) / static_cast<double>(timing.seconds.size());
+  timing.cpu_seconds = (process_cpu_seconds() - cpu_begin) / to_double(timing.seconds.size());
   std::sort(timing.seconds.begin(), timing.seconds.end());
   return timing;
 }
@@ -96,10 +97,10 @@ struct BenchReport::State {
 BenchReport::BenchReport(const BenchOptions& options, Backend& backend, Sink sink)
     : state_(std::make_unique<State>()) {
   state_->sink = std::move(sink);
-  const auto cores = static_cast<double>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto cores = to_double(std::max(1u, std::thread::hardware_concurrency()));
   const double load = load_average();
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<double>(sysconf(_SC_PAGESIZE)) / double{1 << 30};
+  const double memory =
+      to_double(sysconf(_SC_PHYS_PAGES)) * to_double(sysconf(_SC_PAGESIZE)) / double{1 << 30};
   nlohmann::ordered_json& head = state_->head;
   head["schema"] = "tessera.bench/1";
   head["name"] = "";
@@ -107,7 +108,7 @@ BenchReport::BenchReport(const BenchOptions& options, Backend& backend, Sink sin
   head["date"] = today();
   head["host"] = {{"cpu", system_value("/proc/cpuinfo", "model name")},
                   {"isa", backend.name()},
-                  {"cores", static_cast<int>(cores)},
+                  {"cores", truncate<int>(cores)},
                   {"threads", backend.threads().threads()},
                   {"mem_gb", std::round(memory * 10) / 10},
                   {"loadavg", load},

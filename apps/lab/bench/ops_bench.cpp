@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "apps/lab/bench/gemm_library.h"
+#include "engine/core/index.h"
 #include "engine/core/philox.h"
 #include "engine/ops/ops.h"
 
@@ -41,10 +42,9 @@ void fill_random(float* out, std::int64_t count, std::uint64_t stream, float std
   pool.parallel_for((count + 3) / 4, 1 << 14, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
       const PhiloxBlock block = philox4x32(
-          {static_cast<std::uint32_t>(i), 0, static_cast<std::uint32_t>(Purpose::kWeights), 0},
-          key);
+          {narrow<std::uint32_t>(i), 0, static_cast<std::uint32_t>(Purpose::kWeights), 0}, key);
       for (std::int64_t j = 0; j < 4 && 4 * i + j < count; ++j) {
-        out[4 * i + j] = (uniform_open(block[static_cast<std::size_t>(j)]) - 0.5f) * width;
+        out[4 * i + j] = (uniform_open(nth(block, j)) - 0.5f) * width;
       }
     }
   });
@@ -116,8 +116,7 @@ class OpsBench {
 
   void gemm_record(const std::string& name, const std::string& what, GemmShape shape, DType storage,
                    const std::string& impl, const Timing& timing) {
-    const double flops =
-        2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k);
+    const double flops = 2.0 * to_double(shape.m * shape.n) * to_double(shape.k);
     const double rate = flops / timing.median() * 1e-9;
     Json object = report_.start(name);
     object["shape"] = {{"M", shape.m}, {"N", shape.n}, {"K", shape.k}};
@@ -178,7 +177,7 @@ class OpsBench {
     const double after = probe_.gigabytes_per_second(1);
     if (rows == 2) two_rows = timing.median();
     const std::size_t bytes = copies[0].packed.bytes();
-    const double eff = static_cast<double>(bytes) / (timing.median() * 1e9 * (before + after) / 2);
+    const double eff = to_double(bytes) / (timing.median() * 1e9 * (before + after) / 2);
     Json object = report_.start("linear.skinny");
     object["model"] = {
         {"layer", size.layer}, {"dtype", dtype_name(storage)}, {"weights", "random:3"}};
@@ -194,8 +193,7 @@ class OpsBench {
       report_.add_row("linear.skinny",
                       std::string(size.layer) + ", " + std::string(dtype_name(storage)) + ", " +
                           std::to_string(rows) + (rows == 1 ? " row" : " rows"),
-                      milliseconds(timing.median()),
-                      gbs(static_cast<double>(bytes) / timing.median() * 1e-9),
+                      milliseconds(timing.median()), gbs(to_double(bytes) / timing.median() * 1e-9),
                       percent(eff) + " of mem.read");
     }
   }
@@ -235,8 +233,7 @@ class OpsBench {
                  std::int64_t window) {
     const std::int64_t live = cached + window;
     const Shape cache_shape{live, shape.kv_heads, shape.dim};
-    const std::size_t bytes =
-        4 * static_cast<std::size_t>(cache_shape.elements()) * dtype_size(storage);
+    const std::size_t bytes = 4 * to_size(cache_shape.elements()) * dtype_size(storage);
     std::vector<Tensor> layers;
     for (std::size_t held = 0; held < kRotate; held += bytes) {
       for (int part = 0; part < 4; ++part) layers.push_back(random_cache(cache_shape, storage));
@@ -253,10 +250,10 @@ class OpsBench {
       ops::attention(backend_, {.q = q.view(),
                                 .out = out.view(),
                                 .segments = segments,
-                                .scale = 1.0f / std::sqrt(static_cast<float>(shape.dim))});
+                                .scale = 1.0f / std::sqrt(to_float(shape.dim))});
     });
     const double after = probe_.gigabytes_per_second(1);
-    const double eff = static_cast<double>(bytes) / (timing.median() * 1e9 * (before + after) / 2);
+    const double eff = to_double(bytes) / (timing.median() * 1e9 * (before + after) / 2);
     Json object = report_.start("attn.window");
     object["model"] = {{"kv_dtype", dtype_name(storage)}};
     object["shape"] = {{"b", 1},         {"c", 2},           {"w", window},
@@ -272,8 +269,7 @@ class OpsBench {
                     std::to_string(shape.heads) + "/" + std::to_string(shape.kv_heads) + "x" +
                         std::to_string(shape.dim) + ", S " + std::to_string(cached) + ", w " +
                         std::to_string(window) + ", " + std::string(dtype_name(storage)),
-                    milliseconds(timing.median()),
-                    gbs(static_cast<double>(bytes) / timing.median() * 1e-9),
+                    milliseconds(timing.median()), gbs(to_double(bytes) / timing.median() * 1e-9),
                     percent(eff) + " of mem.read");
   }
 
@@ -316,7 +312,7 @@ class OpsBench {
     const Tensor bias = random_tensor({shape.c_out}, 12, 1.0f, pool());
     const ConvWeight weight = backend_.pack_conv(kernel.view(), storage);
     Tensor out = Tensor::host(DType::kF32, {side, side, shape.c_out});
-    const int pad = static_cast<int>(shape.kernel / 2);
+    const int pad = narrow<int>(shape.kernel / 2);
     Conv2dArgs args{.in = in.view(), .weight = &weight, .bias = bias.view()};
     if (shape.upsample == 1 && shape.kernel == 3) {  // as in a residual block
       args.scale = args.shift = scale.view();
@@ -326,8 +322,8 @@ class OpsBench {
     args.pad_top = args.pad_left = args.pad_bottom = args.pad_right = pad;
     args.out = out.view();
     const Timing timing = measure(options_, [&] { ops::conv2d(backend_, args); });
-    const double flops = 2.0 * static_cast<double>(side * side * shape.c_out) *
-                         static_cast<double>(shape.c_in * shape.kernel * shape.kernel);
+    const double flops = 2.0 * to_double(side * side * shape.c_out) *
+                         to_double(shape.c_in * shape.kernel * shape.kernel);
     const double rate = flops / timing.median() * 1e-9;
     Json object = report_.start("conv.vq");
     object["model"] = {{"layer", shape.layer}, {"dtype", dtype_name(storage)}};

@@ -9,6 +9,7 @@
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/lab/models/random_weights.h"
 #include "apps/runtime/caption_prompt.h"
+#include "engine/core/index.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/stream_loop.h"
 #include "engine/families/language.h"
@@ -86,11 +87,11 @@ struct Bench {
         random_weight("visual.embed", Shape{visual.total, visual.width}, {.seed = 3});
     visual.rows.assign(drawn.view().f32(), drawn.view().f32() + drawn.shape().elements());
     std::vector<std::int32_t> ids(kTextBefore, 5);
-    ids.insert(ids.end(), static_cast<std::size_t>(visual.total), kImageId);
+    ids.insert(ids.end(), to_size(visual.total), kImageId);
     for (std::int32_t i = 0; i < kTextAfter; ++i) ids.push_back(100 + i);
     const ModelConfig& config = model.config().transformer;
     PrunedModel facts;
-    facts.llm_layers = static_cast<int>(config.layers);
+    facts.llm_layers = narrow<int>(config.layers);
     facts.tiles = layout.block.grid.rows * layout.block.grid.columns + 1;
     facts.rope = {config.head_dim, config.rope.theta, {}};
     Budget budget;
@@ -156,7 +157,7 @@ void run_prefill_bench(const PrefillBenchOptions& options, Backend& backend, Ben
         ratios.push_back(pruned.back() / whole.back());
       }
       const Interval ratio = bootstrap_median(ratios);
-      const double removed = 1 - static_cast<double>(kept) / static_cast<double>(total);
+      const double removed = 1 - to_double(kept) / to_double(total);
       Json object = report.start("prefill." + method);
       object["model"] = "random:llava-next:" + options.size;
       object["dtype"] = std::string(dtype_name(options.storage));

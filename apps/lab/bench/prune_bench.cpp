@@ -9,6 +9,7 @@
 #include "apps/lab/eval/eval_captions.h"
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/runtime/caption_model.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
 
@@ -91,7 +92,7 @@ void save_overlay(const std::filesystem::path& folder, const std::string& name, 
                   const EvalCaptions& eval) {
   if (eval.first_kept.empty()) return;
   char file[128];
-  std::snprintf(file, sizeof file, "%s-%02d.png", name.c_str(), static_cast<int>(100 * keep));
+  std::snprintf(file, sizeof file, "%s-%02d.png", name.c_str(), truncate<int>(100 * keep));
   ensure_output_folder(folder);
   save_png(folder / file, kept_patches(eval.first_image, eval.first_kept));
 }

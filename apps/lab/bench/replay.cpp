@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/philox.h"
 
@@ -42,11 +43,10 @@ AcceptTrace AcceptTrace::of_tokens(std::string name, std::span<const Tokens> tok
   Tokens last;
   for (const Tokens& next : tokens) {
     expects(next.window > last.window && next.tokens >= last.tokens, "windows ascend");
-    const double share =
-        (next.tokens - last.tokens) / static_cast<double>(next.window - last.window);
+    const double share = (next.tokens - last.tokens) / to_double(next.window - last.window);
     expects(share <= (out.survival.empty() ? 1.0 : out.survival.back() + 1e-9),
             "later drafts are right no more often");
-    out.survival.resize(static_cast<std::size_t>(next.window) - 1, share);
+    out.survival.resize(to_size(next.window) - 1, share);
     last = next;
   }
   return out;
@@ -66,7 +66,7 @@ std::span<const std::string_view> AcceptTrace::published_methods() { return kPub
 
 double AcceptTrace::tokens(std::int64_t window) const {
   double out = 1;
-  for (std::size_t j = 0; j < survival.size() && static_cast<std::int64_t>(j) + 1 < window; ++j) {
+  for (std::size_t j = 0; j < survival.size() && to_index(j) + 1 < window; ++j) {
     out += survival[j];
   }
   return out;
@@ -75,7 +75,7 @@ double AcceptTrace::tokens(std::int64_t window) const {
 // Multiples of the golden section fill an interval evenly, wherever they begin (Weyl's theorem).
 std::int64_t AcceptTrace::right(const std::array<std::uint32_t, 2>& key, std::uint32_t pass) const {
   constexpr double kGolden = 0.61803398874989485, kWord = 4294967296.0;
-  const double at = static_cast<double>(key[0] ^ key[1]) / kWord + kGolden * pass;
+  const double at = (key[0] ^ key[1]) / kWord + kGolden * pass;
   const double u = at - std::floor(at);
   // survival descends.
   const auto end = std::partition_point(survival.begin(), survival.end(),
@@ -87,20 +87,19 @@ std::int64_t replayed_passes(const AcceptTrace& trace, std::int64_t window, std:
                              const std::array<std::uint32_t, 2>& key) {
   std::int64_t passes = 1;  // the prompt's brings one token
   for (std::int64_t left = tokens - 1; left > 0; ++passes) {
-    left -= std::min(1 + trace.right(key, static_cast<std::uint32_t>(passes) + 1),
-                     std::min(window, left));
+    left -=
+        std::min(1 + trace.right(key, narrow<std::uint32_t>(passes) + 1), std::min(window, left));
   }
   return passes;
 }
 
 std::uint64_t steady_seed(const AcceptTrace& trace, std::int64_t window, std::int64_t tokens) {
   constexpr std::uint64_t kSeeds = 200;
-  const double wanted = 1 + static_cast<double>(tokens - 1) / trace.tokens(window);
+  const double wanted = 1 + to_double(tokens - 1) / trace.tokens(window);
   std::uint64_t best = 1;
   double least = std::numeric_limits<double>::infinity();
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    const auto passes =
-        static_cast<double>(replayed_passes(trace, window, tokens, philox_key(seed, 0)));
+    const auto passes = to_double(replayed_passes(trace, window, tokens, philox_key(seed, 0)));
     if (std::abs(passes - wanted) >= least) continue;
     least = std::abs(passes - wanted);
     best = seed;
@@ -125,8 +124,7 @@ const AcceptTrace& ReplayRule::trace_of(const std::array<std::uint32_t, 2>& key)
 Decision<float> ReplayRule::accept(const DraftTest<float>& test, KeyedRandom& random,
                                    std::span<float> scratch) const {
   Decision<float> out = inner_.accept(test, random, scratch);
-  out.accepted = static_cast<std::int64_t>(test.depth) <
-                 trace_of(random.key()).right(random.key(), random.pass());
+  out.accepted = test.depth < trace_of(random.key()).right(random.key(), random.pass());
   if (out.accepted) out.token = test.token;
   return out;
 }
@@ -140,7 +138,7 @@ void replay_records(std::span<const VerifiedRow> rows, std::int64_t right,
     std::int32_t drawn = record.token >= 0 ? record.token : record.redraft;
     if (drawn < 0) drawn = std::max(row.draft, 0);
     const std::int32_t own = row.forced >= 0 ? row.forced : drawn;
-    const bool stands = row.draft >= 0 && static_cast<std::int64_t>(j) < right;
+    const bool stands = row.draft >= 0 && to_index(j) < right;
     record.accepted = stands ? 1 : 0;
     record.token = stands && row.forced < 0 ? row.draft : own;
     if (record.redraft < 0) record.redraft = own;
@@ -185,20 +183,20 @@ class WatchedVerifiers::WatchedVerifier final : public RowVerifier {
     if (owner_.apart_) seen.dist_seconds += monotonic_seconds() - began_;
     ++seen.passes;
     ++seen.reads;
-    seen.bytes += static_cast<std::int64_t>(rows.size_bytes() + items.size_bytes());
+    seen.bytes += to_index(rows.size_bytes() + items.size_bytes());
     records_.assign(rows.begin(), rows.end());
     counts_.assign(items.begin(), items.end());
     if (owner_.trace_ == nullptr) return;
     for (std::size_t i = 0; i < passed_items_.size(); ++i) {
       const VerifiedItem& item = passed_items_[i];
-      const auto first = static_cast<std::size_t>(item.first);
-      const auto count = static_cast<std::size_t>(item.rows);
+      const auto first = to_size(item.first);
+      const auto count = to_size(item.rows);
       const std::int64_t right = owner_.trace_->right(item.key, item.pass);
       replay_records(std::span(passed_rows_).subspan(first, count), right,
                      std::span(records_).subspan(first, count));
       const auto drafts = std::max<std::int64_t>(0, counts_[i].sound - 1);
-      counts_[i].right = static_cast<std::int32_t>(std::min(right, drafts));
-      counts_[i].tested = static_cast<std::int32_t>(std::min(right + 1, drafts));
+      counts_[i].right = narrow<std::int32_t>(std::min(right, drafts));
+      counts_[i].tested = narrow<std::int32_t>(std::min(right + 1, drafts));
     }
   }
 

@@ -9,6 +9,7 @@
 #include "apps/lab/bench/replay.h"
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "engine/decoding/method_parts.h"
@@ -35,9 +36,9 @@ struct Generator {
       for (std::size_t i = 0; i < event.items.size(); ++i) {
         const StreamResult& item = event.items[i];
         if (item.status == StreamStatus::kFailed) throw Error(item.error);
-        mean += static_cast<double>(item.tokens.size()) / static_cast<double>(items.size());
+        mean += to_double(item.tokens.size()) / to_double(items.size());
       }
-      return mean >= static_cast<double>(tokens) ? Flow::kStop : Flow::kContinue;
+      return mean >= to_double(tokens) ? Flow::kStop : Flow::kContinue;
     });
     return (ended - began) / (mean - 1);
   }
@@ -46,7 +47,7 @@ struct Generator {
 Stream replay_item(const OpenedModel& opened, const StreamModel& model, std::uint64_t seed) {
   Stream item;
   if (model.config().prompt == PromptKind::kClass) {
-    item.prompt.ids = {static_cast<std::int32_t>(seed % 7)};
+    item.prompt.ids = {narrow<std::int32_t>(seed % 7)};
   } else {
     for (std::int32_t i = 0; i < 32; ++i) item.prompt.ids.push_back(7 + 31 * i % 100);
   }
@@ -77,7 +78,7 @@ std::vector<double> trace_of(const Json& json, const std::string& file) {
   accepted.resize(tested.size());
   std::vector<double> out;
   for (std::size_t j = 0; j < tested.size(); ++j) {
-    out.push_back(std::min(1.0, static_cast<double>(accepted[j]) / static_cast<double>(tested[j])));
+    out.push_back(std::min(1.0, to_double(accepted[j]) / to_double(tested[j])));
   }
   if (out.empty()) meters.fail("tested_by_depth", "counts of at least one depth", "none");
   return out;
@@ -104,7 +105,7 @@ struct FilledRun final : StreamListener {
       loop.step(*this);
     }
     seconds += monotonic_seconds() - began;
-    processor += static_cast<double>(std::clock() - began_work) / CLOCKS_PER_SEC;
+    processor += to_double(std::clock() - began_work) / CLOCKS_PER_SEC;
   }
   // In batches, each of which waits for its slowest image.
   void add_in_batches(StreamLoop& loop, std::span<const Stream> streams, std::size_t batch) {
@@ -161,7 +162,7 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
   for (const std::int64_t batch : options.batch_sizes) {
     std::vector<Stream> items;
     for (std::int64_t i = 0; i < batch; ++i) {
-      items.push_back(replay_item(opened, model, static_cast<std::uint64_t>(i) + 1));
+      items.push_back(replay_item(opened, model, narrow<std::uint64_t>(i) + 1));
     }
     const auto loop_for = [&](std::int64_t window, const LoopParts& loop_parts,
                               WindowController* controller) {
@@ -180,7 +181,7 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
       for (std::int64_t pair = 0; pair < options.pairs; ++pair) {
         double took[2];
         for (int turn = 0; turn < 2; ++turn) {
-          const int who = (turn + static_cast<int>(pair)) % 2;
+          const int who = (turn + narrow<int>(pair)) % 2;
           took[who] = who == 0 ? by_plain.run() : by_method.run();
         }
         ratios.push_back(took[1] / took[0]);
@@ -222,9 +223,9 @@ void run_refill_bench(const RefillBenchOptions& options, Backend& backend, Bench
   parts.rule = &rule;
   std::vector<Stream> items;
   for (std::int64_t i = 0; i < options.images; ++i) {
-    items.push_back(replay_item(opened, model, static_cast<std::uint64_t>(i) + 1));
+    items.push_back(replay_item(opened, model, narrow<std::uint64_t>(i) + 1));
   }
-  const double images = static_cast<double>(options.images);
+  const double images = to_double(options.images);
   for (const std::int64_t batch : options.batch_sizes) {
     for (const std::int64_t window : options.windows) {
       StreamLoop loop(model, replay_limits(items[0], aids.grammar, batch, window, options.storage),
@@ -236,7 +237,7 @@ void run_refill_bench(const RefillBenchOptions& options, Backend& backend, Bench
           FilledRun run;
           const bool batches = (turn + pair) % 2 == 0;
           if (batches) {
-            run.add_in_batches(loop, items, static_cast<std::size_t>(batch));
+            run.add_in_batches(loop, items, to_size(batch));
           } else {
             run.add(loop, items);
           }
@@ -248,7 +249,7 @@ void run_refill_bench(const RefillBenchOptions& options, Backend& backend, Bench
       }
       const Interval ratio = bootstrap_median(ratios), rate = bootstrap_median(rates);
       const auto work = [&](const FilledRun& run) {
-        return static_cast<double>(run.busy) / static_cast<double>(run.passes * batch);
+        return to_double(run.busy) / to_double(run.passes * batch);
       };
       const std::string name = "replay.refill.w" + std::to_string(window);
       Json object = report.start(name);

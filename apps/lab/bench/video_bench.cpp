@@ -10,9 +10,10 @@
 
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/lab/scene/video_set.h"
-#include "apps/runtime/video_source.h"
 #include "apps/runtime/facts.h"
 #include "apps/runtime/memory.h"
+#include "apps/runtime/video_source.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "video/frame_writer.h"
@@ -30,9 +31,9 @@ SceneSetRequest held_out(std::uint64_t scene_seed, ScenePixels pixels) {
 std::vector<std::string> held_out_captions(std::uint64_t scene_seed, std::int64_t count) {
   std::vector<std::string> captions;
   for (std::int64_t i = 0; i < count; ++i) {
-    captions.push_back(make_video_record(held_out(scene_seed, ScenePixels::kNone), 16,
-                                        static_cast<std::uint64_t>(i))
-                           .caption);
+    captions.push_back(
+        make_video_record(held_out(scene_seed, ScenePixels::kNone), 16, narrow<std::uint64_t>(i))
+            .caption);
   }
   return captions;
 }
@@ -135,7 +136,7 @@ struct BatchRun {
 void report_batch(const VideoTask& task, const BatchRun& run, std::int64_t same,
                   BenchReport& report) {
   const DecodeMethod& method = task.method();
-  const auto count = static_cast<double>(run.videos.size());
+  const auto count = to_double(run.videos.size());
   std::int64_t frames = 0, tokens = 0, passes = 0;
   for (const Summed& each : run.videos) {
     frames += each.made.frames;
@@ -150,9 +151,8 @@ void report_batch(const VideoTask& task, const BatchRun& run, std::int64_t same,
   object["clips"] = run.videos.size();
   object["same_clips"] = same;
   object["videos_per_second"] = rate;
-  object["frames_per_second"] = static_cast<double>(frames) / run.seconds;
-  object["tokens_per_pass"] =
-      static_cast<double>(tokens) / static_cast<double>(std::max<std::int64_t>(passes, 1));
+  object["frames_per_second"] = to_double(frames) / run.seconds;
+  object["tokens_per_pass"] = to_double(tokens) / to_double(std::max<std::int64_t>(passes, 1));
   object["slots_at_work"] = run.at_work;
   object["speedup"] = rate / run.first_rate;
   report.emit(object);
@@ -161,7 +161,7 @@ void report_batch(const VideoTask& task, const BatchRun& run, std::int64_t same,
                      " equal to the first size's",
                  fixed_digits(rate, 3) + " videos a second",
                  fixed_digits(rate / run.first_rate, 2) + " times the first size's",
-                 fixed_digits(static_cast<double>(frames) / run.seconds, 1) + " frames a second, " +
+                 fixed_digits(to_double(frames) / run.seconds, 1) + " frames a second, " +
                      fixed_digits(100 * run.at_work, 0) + " % of the slots at work");
 }
 
@@ -181,7 +181,7 @@ void report_video_duel(const VideoTask& task, const VideoCollector& by_plain,
     same += by_plain.sums[i] == by_method.sums[i] ? 1 : 0;
   }
   const Interval rate = bootstrap_all(by_method.rates), ratio = bootstrap_median(ratios);
-  const double fps = static_cast<double>(by_method.frames) / sum_of(by_method.seconds);
+  const double fps = to_double(by_method.frames) / sum_of(by_method.seconds);
   Json object = report.start("video." + method.name);
   object["model"] = task.model_name();
   object["method"] = method_report(method);
@@ -191,8 +191,7 @@ void report_video_duel(const VideoTask& task, const VideoCollector& by_plain,
   object["tokens_per_pass"] = interval_json(rate);
   object["latency_ratio"] = interval_json(ratio);
   object["frames_per_second"] = fps;
-  object["frames_per_second_plain"] =
-      static_cast<double>(by_plain.frames) / sum_of(by_plain.seconds);
+  object["frames_per_second_plain"] = to_double(by_plain.frames) / sum_of(by_plain.seconds);
   object["meters"] = meters_json(by_method.meters);
   if (method.adaptive) object["why"] = task.window_report();
   report.emit(object);
@@ -235,7 +234,7 @@ void write_video(const std::filesystem::path& file, const VideoRecord& record, s
                             .height = record.size,
                             .tick = {1, kVideoRate}});
   for (std::int64_t i = 0; i < frames; ++i) {
-    const std::size_t shown = static_cast<std::size_t>(i) % record.images.size();
+    const std::size_t shown = to_size(i) % record.images.size();
     writer.put(record.images[shown].rgb, i);
   }
   writer.finish(frames);
@@ -309,10 +308,9 @@ void run_video_batch_bench(const VideoBatchBenchOptions& options, BenchReport& r
       BatchRun run{.batch_size = size, .videos = throughput.run(task, captions.size())};
       run.seconds = monotonic_seconds() - began;
       const RuntimeStats after = runtime.stats();
-      run.at_work =
-          static_cast<double>(after.slots_at_work - before.slots_at_work) /
-          static_cast<double>(std::max<std::uint64_t>(after.slot_passes - before.slot_passes, 1));
-      if (first_rate == 0) first_rate = static_cast<double>(captions.size()) / run.seconds;
+      run.at_work = to_double(after.slots_at_work - before.slots_at_work) /
+                    to_double(std::max<std::uint64_t>(after.slot_passes - before.slot_passes, 1));
+      if (first_rate == 0) first_rate = to_double(captions.size()) / run.seconds;
       run.first_rate = first_rate;
       std::int64_t same = 0;
       for (std::size_t i = 0; i < run.videos.size(); ++i) {
@@ -349,7 +347,7 @@ void run_video_input_bench(const VideoInputBenchOptions& options, BenchReport& r
     request.images[0].frames.frames = options.frames;
     OneCaption listener;
     runtime.finish(task.submit({request}, listener));
-    const auto peak = static_cast<double>(peak_bytes());
+    const auto peak = to_double(peak_bytes());
     if (first_peak == 0) first_peak = peak;
     rusage reader{};
     ::getrusage(RUSAGE_CHILDREN, &reader);
@@ -360,15 +358,15 @@ void run_video_input_bench(const VideoInputBenchOptions& options, BenchReport& r
     object["peak_bytes"] = peak;
     object["peak_restarted"] = restarted;
     object["peak_ratio"] = peak / first_peak;
-    object["reader_peak_bytes"] = static_cast<std::uint64_t>(reader.ru_maxrss) << 10;
-    object["read_frames_per_second"] = static_cast<double>(frames) / read;
+    object["reader_peak_bytes"] = narrow<std::uint64_t>(reader.ru_maxrss) << 10;
+    object["read_frames_per_second"] = to_double(frames) / read;
     object["seconds"] = monotonic_seconds() - begin;
     report.emit(object);
     report.add_row("input of " + std::to_string(seconds) + " s",
                    std::to_string(frames) + " frames, " + std::to_string(listener.shown) + " shown",
-                   format_bytes(static_cast<std::uint64_t>(peak)) + " at most",
+                   format_bytes(truncate<std::uint64_t>(peak)) + " at most",
                    fixed_digits(peak / first_peak, 3) + " times the first",
-                   fixed_digits(static_cast<double>(frames) / read, 0) + " frames read a second");
+                   fixed_digits(to_double(frames) / read, 0) + " frames read a second");
   }
 }
 

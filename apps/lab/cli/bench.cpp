@@ -17,6 +17,7 @@
 #include "apps/lab/bench/prune_bench.h"
 #include "apps/lab/bench/video_bench.h"
 #include "apps/lab/cli/commands.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -93,7 +94,7 @@ void bench_decode(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.cuda = flags.cuda();
-  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.pipeline.threads = narrow<int>(flags.threads);
   options.pipeline.draft_model = flags.parts.text(setting::kModelDraft);
   options.methods = methods_of(flags);
   options.guidance = flags.guidance;
@@ -118,11 +119,11 @@ void bench_prune(const BenchFlags& flags, Backend& backend, BenchReport& report)
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.cuda = flags.cuda();
-  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.pipeline.threads = narrow<int>(flags.threads);
   options.methods = flags.methods;
   if (!flags.keep.empty()) options.keep = flags.keep;
   options.images = flags.prompts;
-  options.size = static_cast<int>(flags.size.value_or(96));
+  options.size = narrow<int>(flags.size.value_or(96));
   if (!flags.overlay.empty()) options.overlay = flags.overlay;
   run_prune_bench(options, report);
 }
@@ -156,12 +157,12 @@ void bench_caption(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.cuda = flags.cuda();
-  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.pipeline.threads = narrow<int>(flags.threads);
   options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   options.pipeline.max_tokens = flags.tokens;
   if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
   options.images = flags.prompts;
-  options.size = static_cast<int>(flags.size.value_or(96));
+  options.size = narrow<int>(flags.size.value_or(96));
   run_caption_bench(options, report);
 }
 
@@ -171,7 +172,7 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.cuda = flags.cuda();
-  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.pipeline.threads = narrow<int>(flags.threads);
   options.methods = methods_of(flags);
   options.sampling = sampling_of(flags);
   if (!flags.guidance.empty()) options.sampling.set(setting::kGuidance, flags.guidance.front());
@@ -208,7 +209,7 @@ void bench_batch(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.cuda = flags.cuda();
-  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.pipeline.threads = narrow<int>(flags.threads);
   options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   if (flags.methods.size() == 1) options.pipeline.method = decode_method(flags.methods.front());
   if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
@@ -238,9 +239,9 @@ void check_device(const BenchFlags& flags) {
 
 int run_bench(const BenchFlags& flags) {
   BenchOptions options;
-  options.threads = static_cast<int>(flags.threads);
+  options.threads = narrow<int>(flags.threads);
   options.isa = isa_of(flags.isa);
-  options.min_reps = static_cast<int>(flags.reps);
+  options.min_reps = narrow<int>(flags.reps);
   options.only = flags.only;
   check_device(flags);
   const auto backend =

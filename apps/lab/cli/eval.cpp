@@ -1,6 +1,7 @@
 // `tessera-lab eval`: how well a model generates the scenes (eval scenes) or videos (eval videos,
 // eval_clips.h) it is asked for, scored from pixels, with intervals, ceiling and floor.
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -14,10 +15,11 @@
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
 #include "apps/lab/cli/commands.h"
-#include "apps/lab/cli/eval_videos.h"
 #include "apps/lab/cli/eval_progress.h"
+#include "apps/lab/cli/eval_videos.h"
 #include "apps/lab/eval/eval_scenes.h"
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/sampling/sampling_settings.h"
 #include "vision/image/png.h"
@@ -57,7 +59,7 @@ GenerateOptions pipeline_of(const EvalFlags& flags) {
   options.model = flags.model;
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);
-  options.threads = static_cast<int>(flags.device.threads);
+  options.threads = narrow<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = flags.batch_size;
   choose_method(options, flags.decode);
@@ -69,8 +71,8 @@ EvalScenesRequest request_of(const EvalFlags& flags) {
   request.options = pipeline_of(flags);
   request.sampling = flags.sampling;
   request.scorer = flags.scorer;
-  request.seed = static_cast<std::uint64_t>(flags.seed);
-  request.scene_seed = static_cast<std::uint64_t>(flags.scene_seed);
+  request.seed = low_bits<std::uint64_t>(flags.seed);
+  request.scene_seed = low_bits<std::uint64_t>(flags.scene_seed);
   if (flags.split != "both") request.splits = {parse_split(flags.split)};
   request.prompts = flags.prompts();
   request.ceiling = flags.ceiling;
@@ -95,36 +97,37 @@ std::string figures_text(const EvalScenesReport& report) {
   char text[256];
   std::string out;
   if (report.psnr_db.count > 0) {
-    std::snprintf(text, sizeof text, "Tokenizer: %.2f dB PSNR (%.2f-%.2f) on %lld val renders.\n",
-                  report.psnr_db.mean, report.psnr_db.low, report.psnr_db.high,
-                  static_cast<long long>(report.psnr_db.count));
+    std::snprintf(
+        text, sizeof text, "Tokenizer: %.2f dB PSNR (%.2f-%.2f) on %" PRId64 " val renders.\n",
+        report.psnr_db.mean, report.psnr_db.low, report.psnr_db.high, report.psnr_db.count);
     out += text;
   }
   if (report.mismatched_accepted.count > 0) {
-    std::snprintf(text, sizeof text, "Judge %s: %.1f %% of %lld mismatched pairs accepted.\n",
+    std::snprintf(text, sizeof text,
+                  "Judge %s: %.1f %% of %" PRId64 " mismatched pairs accepted.\n",
                   report.scorer.c_str(), 100.0 * report.mismatched_accepted.mean,
-                  static_cast<long long>(report.mismatched_accepted.count));
+                  report.mismatched_accepted.count);
     out += text;
   }
   const Interval& rate = report.tokens_per_pass;
-  std::snprintf(
-      text, sizeof text,
-      "Decoding %s, window %lld: %.2f tokens a pass (%.2f-%.2f), acceptance %.3f, entropy "
-      "%.3f nats a token, z %.2f, PIT %.2f.\n",
-      report.method.name.c_str(), static_cast<long long>(report.method.window), rate.mean, rate.low,
-      rate.high, report.meters.acceptance(), report.meters.mean_entropy(), report.meters.z_score(),
-      report.meters.pit_statistic());
+  std::snprintf(text, sizeof text,
+                "Decoding %s, window %" PRId64
+                ": %.2f tokens a pass (%.2f-%.2f), acceptance %.3f, entropy "
+                "%.3f nats a token, z %.2f, PIT %.2f.\n",
+                report.method.name.c_str(), report.method.window, rate.mean, rate.low, rate.high,
+                report.meters.acceptance(), report.meters.mean_entropy(), report.meters.z_score(),
+                report.meters.pit_statistic());
   return out + text;
 }
 
 std::string report_text(const EvalScenesReport& report, const EvalFlags& flags) {
   char settings[256];
   std::snprintf(settings, sizeof settings,
-                "%s: guidance %g, temperature %g, top-k %lld, top-p %g, seed %lld, scene seed "
-                "%lld. Per cent right, 95 %% bootstrap interval.\n\n",
+                "%s: guidance %g, temperature %g, top-k %" PRId64 ", top-p %g, seed %" PRId64
+                ", scene seed "
+                "%" PRId64 ". Per cent right, 95 %% bootstrap interval.\n\n",
                 report.model.c_str(), report.dist.guidance, report.dist.temperature,
-                static_cast<long long>(report.dist.top_k), report.dist.top_p,
-                static_cast<long long>(flags.seed), static_cast<long long>(flags.scene_seed));
+                report.dist.top_k, report.dist.top_p, flags.seed, flags.scene_seed);
   return settings + markdown_table(report.rows) + "\n" + figures_text(report);
 }
 
@@ -132,7 +135,7 @@ void save_sheet(const fs::path& path, const EvalScenesReport& report, const Eval
   std::vector<Image> images;
   std::string prompts;
   for (const EvalSample& sample : report.samples) {
-    if (images.size() == static_cast<std::size_t>(flags.sheet_count)) break;
+    if (images.size() == to_size(flags.sheet_count)) break;
     images.push_back(sample.image);
     prompts += sample.prompt + "\n";
   }
@@ -182,8 +185,8 @@ int run_videos(const Session& session, const EvalFlags& flags) {
   request.options = pipeline_of(flags);
   request.sampling = flags.sampling;
   if (!flags.scorer.empty()) request.scorer = flags.scorer;
-  request.seed = static_cast<std::uint64_t>(flags.seed);
-  request.scene_seed = static_cast<std::uint64_t>(flags.scene_seed);
+  request.seed = low_bits<std::uint64_t>(flags.seed);
+  request.scene_seed = low_bits<std::uint64_t>(flags.scene_seed);
   if (flags.split != "both") request.splits = {parse_split(flags.split)};
   request.videos = videos;
   request.frames = flags.frames;

@@ -1,5 +1,6 @@
 #include "apps/lab/cli/eval_progress.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,8 +17,7 @@ Flow EvalProgress::operator()(const std::string& what, std::int64_t done, std::i
       const nlohmann::ordered_json line = {{"part", what}, {"done", done}, {"of", of}};
       std::fprintf(stderr, "%s\n", line.dump().c_str());
     } else {
-      std::fprintf(stderr, "%s: %lld of %lld\n", what.c_str(), static_cast<long long>(done),
-                   static_cast<long long>(of));
+      std::fprintf(stderr, "%s: %" PRId64 " of %" PRId64 "\n", what.c_str(), done, of);
     }
   }
   return session_.stop_requested() ? Flow::kStop : Flow::kContinue;

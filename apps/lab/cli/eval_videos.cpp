@@ -1,10 +1,12 @@
 #include "apps/lab/cli/eval_videos.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/lab/cli/eval_progress.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
 #include "vision/image/png.h"
@@ -26,7 +28,7 @@ fs::path sheet_path(const std::string& folder, SceneSplit split, std::size_t she
 
 void check_sheets(const EvalVideosRequest& request, const EvalVideosOutput& output) {
   if (!output.folder) return;
-  const auto count = static_cast<std::size_t>(request.videos);
+  const auto count = to_size(request.videos);
   for (const SceneSplit split : request.splits) {
     for (std::size_t sheet = 0; sheet * kSheetVideos < count; ++sheet) {
       check_eval_output(sheet_path(*output.folder, split, sheet).string(), output.overwrite);
@@ -36,7 +38,7 @@ void check_sheets(const EvalVideosRequest& request, const EvalVideosOutput& outp
 
 void save_sheets(const EvalVideosRequest& request, const EvalVideosReport& report,
                  const std::string& folder) {
-  const auto count = static_cast<std::size_t>(request.videos);
+  const auto count = to_size(request.videos);
   for (std::size_t part = 0; part < request.splits.size(); ++part) {
     for (std::size_t first = 0; first < count; first += kSheetVideos) {
       std::vector<Image> frames;
@@ -79,24 +81,26 @@ nlohmann::ordered_json generation_json(const EvalVideosReport& report) {
 std::string report_text(const EvalVideosReport& report, const EvalVideosRequest& request) {
   char text[320];
   std::snprintf(text, sizeof text,
-                "%s: %lld frames, %lld of them given, guidance %g, temperature %g, top-k %lld, "
-                "top-p %g, seed %llu, scene seed %llu. 95 %% bootstrap intervals over videos.\n\n",
-                report.model.c_str(), static_cast<long long>(report.frames),
-                static_cast<long long>(report.first_frames), report.dist.guidance,
-                report.dist.temperature, static_cast<long long>(report.dist.top_k), report.dist.top_p,
-                static_cast<unsigned long long>(request.seed),
-                static_cast<unsigned long long>(request.scene_seed));
+                "%s: %" PRId64 " frames, %" PRId64
+                " of them given, guidance %g, temperature %g, top-k %" PRId64
+                ", "
+                "top-p %g, seed %" PRIu64 ", scene seed %" PRIu64
+                ". 95 %% bootstrap intervals over videos.\n\n",
+                report.model.c_str(), report.frames, report.first_frames, report.dist.guidance,
+                report.dist.temperature, report.dist.top_k, report.dist.top_p, request.seed,
+                request.scene_seed);
   std::string out = text + video_tables(report.rows) + "\n";
   const Interval &rate = report.tokens_per_pass, &passes = report.passes;
   const Interval &entropy = report.entropy, &seconds = report.seconds;
   std::snprintf(text, sizeof text,
-                "Decoding %s, window %lld: %.2f tokens a pass (%.2f-%.2f), %.1f passes (%.1f-%.1f) "
+                "Decoding %s, window %" PRId64
+                ": %.2f tokens a pass (%.2f-%.2f), %.1f passes (%.1f-%.1f) "
                 "and %.2f s (%.2f-%.2f) a video, acceptance %.3f, entropy %.3f nats a token "
                 "(%.3f-%.3f), z %.2f, PIT %.2f.\n",
-                report.method.name.c_str(), static_cast<long long>(report.method.window), rate.mean,
-                rate.low, rate.high, passes.mean, passes.low, passes.high, seconds.mean,
-                seconds.low, seconds.high, report.meters.acceptance(), entropy.mean, entropy.low,
-                entropy.high, report.meters.z_score(), report.meters.pit_statistic());
+                report.method.name.c_str(), report.method.window, rate.mean, rate.low, rate.high,
+                passes.mean, passes.low, passes.high, seconds.mean, seconds.low, seconds.high,
+                report.meters.acceptance(), entropy.mean, entropy.low, entropy.high,
+                report.meters.z_score(), report.meters.pit_statistic());
   out += text;
   if (report.failed > 0) out += std::to_string(report.failed) + " videos failed.\n";
   return out;

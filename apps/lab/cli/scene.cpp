@@ -15,6 +15,7 @@
 #include "apps/lab/scene/scene_set.h"
 #include "apps/runtime/output_names.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "vision/image/png.h"
@@ -153,10 +154,10 @@ int run_scene(const Session& session, const SceneFlags& flags) {
     refuse("--scene", "one image", "--count or --sheet next to it");
   }
   check_sheet(flags, side);
-  const auto first = static_cast<std::uint64_t>(flags.start);
-  const auto count = static_cast<std::uint64_t>(flags.count);
+  const auto first = narrow<std::uint64_t>(flags.start);
+  const auto count = narrow<std::uint64_t>(flags.count);
   const auto path_of = [&](std::uint64_t index) {
-    return (folder / pattern.name(static_cast<std::int64_t>(index))).lexically_normal();
+    return (folder / pattern.name(to_index(index))).lexically_normal();
   };
   if (images) {
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -170,12 +171,12 @@ int run_scene(const Session& session, const SceneFlags& flags) {
     return 0;
   }
 
-  ThreadPool pool(static_cast<int>(flags.threads));
+  ThreadPool pool(narrow<int>(flags.threads));
   std::vector<Image> on_sheet;
   constexpr std::uint64_t kStep = 64;  // images between two looks at the stop signal
   for (std::uint64_t done = 0; done < count; done += kStep) {
     if (session.stop_requested()) return session.stop_exit_code();
-    const SceneSetRequest request{.seed = static_cast<std::uint64_t>(flags.seed),
+    const SceneSetRequest request{.seed = low_bits<std::uint64_t>(flags.seed),
                                   .split = parse_split(flags.split),
                                   .start = first + done,
                                   .count = std::min(kStep, count - done),

@@ -6,6 +6,7 @@
 #include "apps/lab/eval/eval_reader.h"
 #include "apps/lab/scene/render.h"
 #include "apps/runtime/caption_model.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -16,12 +17,12 @@ class Collector final : public DescribeListener {
   Collector(const std::vector<Scene>& truths, EvalCaptions& out) : truths_(truths), out_(out) {}
   void on_caption(Caption&& caption) override {
     if (caption.failed) throw Error(caption.error);
-    const auto at = static_cast<std::size_t>(std::stoll(caption.id));
+    const auto at = to_size(std::stoll(caption.id));
     const std::optional<SceneAttributes> seen = read_caption(caption.text);
     out_.marks[at] = score_seen(seen, attributes_of(truths_[at]));
     out_.unreadable += seen ? 0 : 1;
-    out_.kept[at] = static_cast<double>(caption.kept_tokens);
-    out_.total[at] = static_cast<double>(caption.visual_tokens);
+    out_.kept[at] = to_double(caption.kept_tokens);
+    out_.total[at] = to_double(caption.visual_tokens);
     out_.encode[at] = caption.seconds.encode;
     out_.select[at] = caption.seconds.select;
     out_.first[at] = caption.seconds.first;
@@ -38,7 +39,7 @@ class Collector final : public DescribeListener {
 
 EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
   EvalCaptions out;
-  const auto count = static_cast<std::size_t>(request.images);
+  const auto count = to_size(request.images);
   out.marks.resize(count);
   for (std::vector<double>* values :
        {&out.kept, &out.total, &out.encode, &out.select, &out.first, &out.prefill}) {
@@ -77,20 +78,20 @@ Image kept_patches(const Image& image, const std::vector<VisualBlock>& kept) {
   constexpr std::int64_t kScale = 4;
   expects(kept.size() == 1 && kept[0].grid.side_rows > 0, "an image of one view");
   const VisualBlock& block = kept[0];
-  std::vector<bool> clear(static_cast<std::size_t>(block.grid.side_rows) * block.grid.side_columns);
+  std::vector<bool> clear(to_size(block.grid.side_rows) * block.grid.side_columns);
   for (const VisualToken& token : block.tokens) {
     if (token.kind != TokenKind::kPatch) continue;
-    clear[static_cast<std::size_t>(token.row * block.grid.side_columns + token.column)] = true;
+    nth(clear, token.row * block.grid.side_columns + token.column) = true;
   }
   Image out(image.width * kScale, image.height * kScale);
   for (std::int64_t y = 0; y < out.height; ++y) {
     for (std::int64_t x = 0; x < out.width; ++x) {
       const std::int64_t row = y * block.grid.side_rows / out.height;
       const std::int64_t column = x * block.grid.side_columns / out.width;
-      const bool lit = clear[static_cast<std::size_t>(row * block.grid.side_columns + column)];
+      const bool lit = nth(clear, row * block.grid.side_columns + column);
       for (std::int64_t c = 0; c < 3; ++c) {
         const std::uint8_t value = image.at(x / kScale, y / kScale)[c];
-        out.at(x, y)[c] = lit ? value : static_cast<std::uint8_t>(value / 5);
+        out.at(x, y)[c] = lit ? value : narrow<std::uint8_t>(value / 5);
       }
     }
   }

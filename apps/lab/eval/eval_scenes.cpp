@@ -11,6 +11,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/in_order.h"
 #include "apps/runtime/visual_model.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -80,7 +81,7 @@ class Evaluation {
 
  private:
   Scene scene(SceneSplit split, std::int64_t index) const {
-    return sample_scene(request_.scene_seed, split, static_cast<std::uint64_t>(index));
+    return sample_scene(request_.scene_seed, split, narrow<std::uint64_t>(index));
   }
   // Scenes that are held out, and those of the prompts: a scorer may know some less well.
   std::vector<SceneSplit> ceiling_splits() const {
@@ -135,9 +136,9 @@ class Evaluation {
 bool Evaluation::scorer(std::span<const Image> decoded_images, const std::string& what) {
   constexpr std::size_t kAtOnce = 64;
   seen_.clear();
-  const auto total = static_cast<std::int64_t>(decoded_images.size());
+  const auto total = std::ssize(decoded_images);
   while (seen_.size() < decoded_images.size()) {
-    if (progress(what, static_cast<std::int64_t>(seen_.size()), total) == Flow::kStop) return false;
+    if (progress(what, std::ssize(seen_), total) == Flow::kStop) return false;
     const std::size_t first = seen_.size();
     std::vector<std::size_t> there;
     std::vector<Image> part;
@@ -187,7 +188,7 @@ void Evaluation::scorer_reconstructions(const OpenedModel& model) {
       make_visual_tokenizer(*backend_, model, stored_vq_dtype(model), TokenizerHalves::kBoth);
   const VisualTokenizer& tokenizer = *made;
   model.vq_weights->verify_unchanged();
-  const auto side = static_cast<int>(model.spec.image_width());
+  const auto side = narrow<int>(model.spec.image_width());
   const int rows = side / tokenizer.factor();
   std::vector<double> decibels;
   std::vector<SceneAttributes> truths;
@@ -251,7 +252,7 @@ std::vector<Marks> Evaluation::generate(GenerateTask& task, SceneSplit split, st
     requests.push_back(task.prepare({.prompt = prompts.back(),
                                      .negative_prompt = std::nullopt,
                                      .sampling = request_.sampling,
-                                     .seed = request_.seed + static_cast<std::uint64_t>(i)}));
+                                     .seed = request_.seed + narrow<std::uint64_t>(i)}));
   }
   SceneListener listener(prompts.size(),
                          [&](std::int64_t done) { return progress(what, done, count); });
@@ -277,7 +278,7 @@ EvalScenesReport Evaluation::run() {
     const OpenedModel model = open_model(reference.open_name);
     check_fit(model.spec, reference.shown_name, *scorer_);
     report_.model = reference.shown_name;
-    const auto side = static_cast<int>(model.spec.image_width());
+    const auto side = narrow<int>(model.spec.image_width());
     for (const SceneSplit split : ceiling_splits()) {
       const std::vector<SceneAttributes> truths = scorer_true_renders(split, side);
       if (report_.stopped) return std::move(report_);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/philox.h"
 
 namespace tessera {
@@ -16,11 +17,11 @@ namespace {
 double mean_of(std::vector<double>& values) {
   double sum = 0.0;
   for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+  return sum / to_double(values.size());
 }
 
 double median_of(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + to_index(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
@@ -30,18 +31,18 @@ double median_of(std::vector<double>& values) {
 template <typename Statistic>
 Interval bootstrap(std::span<const double> values, int draws, std::uint64_t seed, Statistic of) {
   expects(draws > 0, "a bootstrap draws");
-  Interval out{.count = static_cast<std::int64_t>(values.size())};
+  Interval out{.count = std::ssize(values)};
   if (values.empty()) return out;
-  const auto count = static_cast<std::uint64_t>(values.size());
+  const auto count = values.size();
   std::vector<double> sample(values.begin(), values.end());
   out.mean = of(sample);
 
-  std::vector<double> means(static_cast<std::size_t>(draws));
+  std::vector<double> means(to_size(draws));
   for (std::size_t draw = 0; draw < means.size(); ++draw) {
     PhiloxBlock block{};
     for (std::uint64_t place = 0; place < count; ++place) {
       if (place % 4 == 0) {
-        block = philox4x32({static_cast<std::uint32_t>(place / 4), static_cast<std::uint32_t>(draw),
+        block = philox4x32({low_bits<std::uint32_t>(place / 4), low_bits<std::uint32_t>(draw),
                             static_cast<std::uint32_t>(Purpose::kTest), 0},
                            philox_key(seed, count));
       }
@@ -53,7 +54,7 @@ Interval bootstrap(std::span<const double> values, int draws, std::uint64_t seed
   }
   std::sort(means.begin(), means.end());
   const auto at = [&](double share) {
-    return means[static_cast<std::size_t>(share * static_cast<double>(means.size() - 1))];
+    return means[truncate<std::size_t>(share * to_double(means.size() - 1))];
   };
   out.low = at(0.025);
   out.high = at(0.975);
@@ -78,7 +79,7 @@ Interval bootstrap_mean(std::span<const double> values, int draws, std::uint64_t
 }
 
 EvalRow summarise(std::string name, std::span<const Marks> marks) {
-  EvalRow row{.name = std::move(name), .images = static_cast<std::int64_t>(marks.size())};
+  EvalRow row{.name = std::move(name), .images = std::ssize(marks)};
   std::vector<double> values(marks.size());
   for (std::size_t mark = 0; mark < kMarks; ++mark) {
     std::transform(marks.begin(), marks.end(), values.begin(),
@@ -92,11 +93,11 @@ double psnr(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
   expects(a.size() == b.size() && !a.empty(), "two images of one size");
   double sum = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const double difference = double{static_cast<double>(a[i])} - static_cast<double>(b[i]);
+    const double difference = double{to_double(a[i])} - b[i];
     sum += difference * difference;
   }
   if (sum == 0.0) return 99.0;
-  return 10.0 * std::log10(255.0 * 255.0 * static_cast<double>(a.size()) / sum);
+  return 10.0 * std::log10(255.0 * 255.0 * to_double(a.size()) / sum);
 }
 
 std::string markdown_table(std::span<const EvalRow> rows) {

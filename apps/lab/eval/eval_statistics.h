@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/lab/scorer/attributes.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -34,7 +35,7 @@ struct EvalRow {
   std::string name;
   std::int64_t images = 0;
   std::array<Interval, kMarks> marks;
-  const Interval& operator[](Mark mark) const { return marks[static_cast<std::size_t>(mark)]; }
+  const Interval& operator[](Mark mark) const { return nth(marks, mark); }
 };
 EvalRow summarise(std::string name, std::span<const Marks> marks);
 

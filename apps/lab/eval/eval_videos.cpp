@@ -10,6 +10,7 @@
 #include "apps/runtime/draft_model.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/core/index.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 #include "vision/image/resample.h"
 
@@ -59,7 +60,7 @@ bool same_heard(const Video& a, const Video& b) {
 double psnr_of(const Frames& a, const Frames& b, std::int64_t begin, std::int64_t end) {
   if (begin >= end) return kNotAsked;
   std::vector<std::uint8_t> left, right;
-  for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+  for (auto i = to_size(begin); i < to_size(end); ++i) {
     left.insert(left.end(), a[i].rgb.begin(), a[i].rgb.end());
     right.insert(right.end(), b[i].rgb.begin(), b[i].rgb.end());
   }
@@ -98,7 +99,7 @@ class VideoEvaluation {
     return report_.stopped;
   }
   // Frames of a video from this one on are the model's own work, and are marked.
-  int marked() const { return static_cast<int>(request_.first_frames); }
+  int marked() const { return narrow<int>(request_.first_frames); }
   // The frame from which motions are read: the last one that was given.
   int watched() const { return std::max(0, marked() - 1); }
 
@@ -186,10 +187,9 @@ Film VideoEvaluation::true_film(const Video& video) {
 
 std::vector<std::int32_t> VideoEvaluation::encode(const Frames& frames) const {
   const ModelSpec& spec = task_.spec();
-  VideoEncoder encoder(*movq_, static_cast<int>(spec.image_height()),
-                      static_cast<int>(spec.image_width()));
+  VideoEncoder encoder(*movq_, narrow<int>(spec.image_height()), narrow<int>(spec.image_width()));
   // The last grid is filled up with its last frame.
-  const auto grid = static_cast<std::size_t>(movq_->frames());
+  const auto grid = to_size(movq_->frames());
   const std::size_t whole = (frames.size() + grid - 1) / grid * grid;
   std::vector<std::int32_t> codes;
   for (std::size_t i = 0; i < whole; ++i) {
@@ -205,10 +205,9 @@ std::vector<std::int32_t> VideoEvaluation::encode(const Frames& frames) const {
 
 Film VideoEvaluation::through_tokenizer(const Film& truth) {
   const StreamModelConfig& config = task_.spec().model;
-  const auto cells = static_cast<std::size_t>(config.grid_rows * config.grid_cols);
+  const auto cells = to_size(config.grid_rows * config.grid_cols);
   std::vector<std::int32_t> codes = encode(truth.frames);
-  MovqVideoDecoder decoder(*movq_, static_cast<int>(config.grid_rows),
-                      static_cast<int>(config.grid_cols));
+  MovqVideoDecoder decoder(*movq_, narrow<int>(config.grid_rows), narrow<int>(config.grid_cols));
   Frames frames;
   for (std::size_t at = 0; at + cells <= codes.size(); at += cells) {
     for (const Tensor& pixels : decoder.next({codes.data() + at, cells}, movq_->frames())) {
@@ -222,7 +221,7 @@ Film VideoEvaluation::through_tokenizer(const Film& truth) {
 }
 
 Film VideoEvaluation::still_film(const Film& truth) {
-  const auto shown = static_cast<std::size_t>(watched());
+  const auto shown = to_size(watched());
   Film out{Frames(truth.frames.size(), truth.frames[shown]),
            {},
            Seen(truth.frames.size(), truth.seen[shown])};
@@ -235,7 +234,7 @@ std::vector<Film> VideoEvaluation::generate(SceneSplit split, std::span<const Vi
   const std::string what = std::string(name_of(split)) + " videos, generated";
   std::vector<Film> films;
   for (std::size_t i = 0; i < videos.size(); ++i) {
-    if (stop(what, static_cast<std::int64_t>(i))) return {};
+    if (stop(what, to_index(i))) return {};
     VideoRequest one{.prompt = video_caption(videos[i]),
                     .negative_prompt = std::nullopt,
                     .sampling = request_.sampling,
@@ -249,8 +248,7 @@ std::vector<Film> VideoEvaluation::generate(SceneSplit split, std::span<const Vi
     }
     const PreparedVideo prepared = task_.prepare(std::move(one));
     report_.dist = prepared.item.dist;
-    FilmListener listener(
-        [&] { return stop(what, static_cast<std::int64_t>(i)) ? Flow::kStop : Flow::kContinue; });
+    FilmListener listener([&] { return stop(what, to_index(i)) ? Flow::kStop : Flow::kContinue; });
     const GeneratedVideo made = generate_video(task_, prepared, listener);
     if (report_.stopped) return {};
     if (made.status != ImageStatus::kDone) {
@@ -259,7 +257,7 @@ std::vector<Film> VideoEvaluation::generate(SceneSplit split, std::span<const Vi
     } else {
       report_.meters.add(made.meters);
       rates_.push_back(made.facts.tokens_per_pass());
-      passes_.push_back(static_cast<double>(made.facts.passes));
+      passes_.push_back(to_double(made.facts.passes));
       entropies_.push_back(made.meters.mean_entropy());
       seconds_.push_back(made.seconds);
     }
@@ -287,7 +285,7 @@ VideoMeasures VideoEvaluation::measure(const Film& film, const Video& truth,
   const SceneAttributes heard = attributes_of(truth.scene);
   VideoMeasures out;
   if (film.frames.empty()) {  // the model failed: nothing is right
-    const Seen none(static_cast<std::size_t>(truth.frames));
+    const Seen none(to_size(truth.frames));
     out.attributes = score_frames(none, heard, marked());
     out.agreement = score_agreement(none, 0);
     const SeenVideo nothing{.first = watched(),
@@ -304,10 +302,9 @@ VideoMeasures VideoEvaluation::measure(const Film& film, const Video& truth,
     const ModelSpec& spec = task_.spec();
     out.pixel_change = pixel_flicker(film.frames, *table);
     if (!film.codes.empty()) {
-      out.code_change = code_flicker(
-          {film.codes, static_cast<int>(spec.model.grid_rows),
-           static_cast<int>(spec.model.grid_cols), static_cast<int>(spec.movq->frames())},
-          *table);
+      out.code_change = code_flicker({film.codes, narrow<int>(spec.model.grid_rows),
+                                      narrow<int>(spec.model.grid_cols), spec.movq->frames()},
+                                     *table);
     }
   }
   return out;
@@ -321,17 +318,16 @@ void VideoEvaluation::add_decibels(VideoMeasures& measures, const Film& film,
 }
 
 void VideoEvaluation::scorer_split(SceneSplit split) {
-  const auto count = static_cast<std::size_t>(request_.videos);
+  const auto count = to_size(request_.videos);
   std::vector<Video> videos;  // one more, as there is always another caption
   for (std::uint64_t i = 0; i <= count; ++i) {
-    videos.push_back(sample_video(request_.scene_seed, split, i, static_cast<int>(report_.frames)));
+    videos.push_back(sample_video(request_.scene_seed, split, i, narrow<int>(report_.frames)));
   }
   const std::vector<Film> generated = generate(split, std::span(videos).first(count));
   std::vector<Film> truths;
   std::vector<VideoMeasures> whole, coded, made, other_true, other_made, still;
   for (std::size_t i = 0; i < count; ++i) {
-    if (stop(std::string(name_of(split)) + " videos, measured", static_cast<std::int64_t>(i)))
-      return;
+    if (stop(std::string(name_of(split)) + " videos, measured", to_index(i))) return;
     while (truths.size() < std::min(i + 2, videos.size())) {
       truths.push_back(true_film(videos[truths.size()]));
     }

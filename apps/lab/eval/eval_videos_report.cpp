@@ -66,9 +66,9 @@ VideoRow summarise(std::string name, std::span<const VideoMeasures> videos) {
     agreement.push_back(video.agreement);
   }
   VideoRow row{.name = name,
-              .videos = static_cast<std::int64_t>(videos.size()),
-              .attributes = summarise(name, attributes),
-              .agreement = summarise(name, agreement)};
+               .videos = std::ssize(videos),
+               .attributes = summarise(name, attributes),
+               .agreement = summarise(name, agreement)};
   row.motion = over(videos, [](const VideoMeasures& video) { return video.motion.right; });
   row.found = over(videos, [](const VideoMeasures& video) { return video.motion.found; });
   for (std::size_t i = 0; i < kMotions; ++i) {

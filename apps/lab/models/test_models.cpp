@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/lab/models/random_weights.h"
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 #include "engine/core/utf8.h"
 #include "engine/families/family.h"
@@ -32,7 +33,7 @@ constexpr std::array<const char*, 8> kSpecials = {
 constexpr std::array<const char*, 7> kClipSpecials = {
     "<|extra_203|>",   "<|extra_204|>",   "<|extra_200|>", "<|extra_201|>",
     "<|image start|>", "<|image token|>", "<|image end|>"};
-constexpr std::int64_t kTestVocab = 256 + static_cast<std::int64_t>(kSpecials.size());
+constexpr std::int64_t kTestVocab = 256 + std::ssize(kSpecials);
 
 Json janus_config(const ModelConfig& text, std::int64_t vocab, std::int64_t max_positions,
                   const VqSpec& vq, std::int64_t grid) {
@@ -97,7 +98,7 @@ struct VideoSize {
 
 // The control ids are in the vocabulary either way.
 Json video_config(const VideoSize& size, bool controls) {
-  const std::int64_t first = 256 + static_cast<std::int64_t>(kClipSpecials.size());
+  const std::int64_t first = 256 + std::ssize(kClipSpecials);
   Json map = Json::object();
   for (std::size_t i = 0; i < kClipSpecials.size(); ++i) map[kClipSpecials[i]] = 256 + i;
   for (std::int64_t code = 0; code < size.codes; ++code) {
@@ -381,12 +382,12 @@ std::string visible_byte(int byte) {
     char32_t next = 256;
     for (int b = 0; b < 256; ++b) {
       const bool plain = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
-      table[static_cast<std::size_t>(b)] = plain ? static_cast<char32_t>(b) : next++;
+      nth(table, b) = plain ? static_cast<char32_t>(b) : next++;
     }
     return table;
   }();
   std::string out;
-  append_utf8(out, kTable[static_cast<std::size_t>(byte)]);
+  append_utf8(out, nth(kTable, byte));
   return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include "apps/lab/scene/wording.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 namespace {
@@ -55,13 +56,13 @@ std::string related(const Scene& scene, const Choices& choices) {
 std::string yes_no(bool truth) { return truth ? "yes" : "no"; }
 
 int count_if(const Scene& scene, const std::function<bool(const Solid&)>& test) {
-  return static_cast<int>(std::count_if(scene.solids.begin(), scene.solids.end(), test));
+  return narrow<int>(std::count_if(scene.solids.begin(), scene.solids.end(), test));
 }
 
 // "is there a red sphere?": half the time about a solid that is there, else about a random pair,
 // answered by what the scene holds.
 QuestionAnswer is_there(const Scene& scene, const Choices& choices) {
-  const Solid& present = scene.solids[choices.below(static_cast<int>(scene.solids.size()), 10)];
+  const Solid& present = scene.solids[choices.below(narrow<int>(scene.solids.size()), 10)];
   const bool about_present = choices.below(2, 11) == 0;
   const SolidColour colour =
       about_present ? present.colour : static_cast<SolidColour>(choices.below(kSolidColours, 12));
@@ -143,7 +144,7 @@ class WordReader {
 
   int need_one_of(std::span<const std::string_view> words) {
     for (std::size_t i = 0; i < words.size(); ++i) {
-      if (accept(words[i])) return static_cast<int>(i);
+      if (accept(words[i])) return narrow<int>(i);
     }
     std::string expected = "one of";
     for (const std::string_view word : words) expected += " " + std::string(word);
@@ -215,8 +216,7 @@ std::vector<QuestionAnswer> scene_questions(const Scene& scene) {
   expects(!scene.solids.empty() && scene.solids.size() <= kMaxSolids, "1 to 4 solids");
   const Choices choices(scene.seed);
   std::vector<QuestionAnswer> list;
-  list.push_back(
-      {"how many solids are there?", number_word(static_cast<int>(scene.solids.size()))});
+  list.push_back({"how many solids are there?", number_word(narrow<int>(scene.solids.size()))});
   list.push_back(about_one(scene, choices));
   list.push_back(is_there(scene, choices));
   if (choices.below(2, 50) == 0) {

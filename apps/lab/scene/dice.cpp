@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -26,7 +27,7 @@ Solid draw_known(Dice& dice) {
 
 Solid draw_held_out(Dice& dice) {
   const auto combinations = holdout_combinations();
-  const HoldoutCombination& drawn = combinations[dice.below(static_cast<int>(combinations.size()))];
+  const HoldoutCombination& drawn = combinations[dice.below(narrow<int>(combinations.size()))];
   Solid solid;
   solid.kind = drawn.kind;
   solid.colour = drawn.colour;
@@ -40,7 +41,7 @@ Solid draw_held_out(Dice& dice) {
 std::uint64_t drawn_seed(DrawnKind kind, std::uint64_t seed, SceneSplit split,
                          std::uint64_t index) {
   const PhiloxBlock block =
-      philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+      philox4x32({low_bits<std::uint32_t>(index), low_bits<std::uint32_t>(index >> 32),
                   static_cast<std::uint32_t>(Purpose::kScene),
                   static_cast<std::uint32_t>(kind) + static_cast<std::uint32_t>(split)},
                  philox_key(seed, 0));
@@ -50,9 +51,9 @@ std::uint64_t drawn_seed(DrawnKind kind, std::uint64_t seed, SceneSplit split,
 std::vector<Solid> draw_solids(Dice& dice, SceneSplit split, int count) {
   const int held_out = split == SceneSplit::kHoldout ? dice.below(count) : -1;
   std::vector<Solid> solids;
-  while (static_cast<int>(solids.size()) < count) {
+  while (narrow<int>(solids.size()) < count) {
     const Solid solid =
-        static_cast<int>(solids.size()) == held_out ? draw_held_out(dice) : draw_known(dice);
+        narrow<int>(solids.size()) == held_out ? draw_held_out(dice) : draw_known(dice);
     const bool again = std::any_of(solids.begin(), solids.end(),
                                    [&](const Solid& other) { return same_look(solid, other); });
     if (!again) solids.push_back(solid);
@@ -62,8 +63,8 @@ std::vector<Solid> draw_solids(Dice& dice, SceneSplit split, int count) {
 
 bool inside_frame(const Solid& solid, const world::Camera& view) {
   const world::Measures measures = world::measures_of(solid.kind, solid.size);
-  const float x = static_cast<float>(solid.x);
-  const float front = static_cast<float>(solid.z) - measures.ground_radius;
+  const float x = to_float(solid.x);
+  const float front = to_float(solid.z) - measures.ground_radius;
   const float left = world::project(view, {x - measures.ground_radius, 0.0f, front}).u;
   const float right = world::project(view, {x + measures.ground_radius, 0.0f, front}).u;
   return left >= -kFrame && right <= kFrame;

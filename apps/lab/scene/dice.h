@@ -7,6 +7,7 @@
 
 #include "apps/lab/scene/geometry.h"
 #include "apps/lab/scene/scene.h"
+#include "engine/core/index.h"
 #include "engine/core/philox.h"
 
 namespace tessera {
@@ -18,13 +19,13 @@ class Dice {
 
   // Uniform in [0, count), count <= 2^16: the bias is below 2^-16.
   int below(int count) {
-    return static_cast<int>(std::uint64_t{next()} * static_cast<std::uint64_t>(count) >> 32);
+    return narrow<int>(std::uint64_t{next()} * narrow<std::uint64_t>(count) >> 32);
   }
 
   // A multiple of 1/100 in [-limit, limit].
   double place(float limit) {
-    const int steps = static_cast<int>(limit * 100.0f + 0.5f);
-    return static_cast<double>(below(2 * steps + 1) - steps) / 100.0;
+    const int steps = truncate<int>(limit * 100.0f + 0.5f);
+    return (below(2 * steps + 1) - steps) / 100.0;
   }
 
  private:

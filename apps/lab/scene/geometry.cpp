@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
+
 namespace tessera::world {
 
 Measures measures_of(SolidKind kind, SolidSize size) {
@@ -48,9 +50,7 @@ Projected project(const Camera& view, Vec point) {
 
 float screen_x(const Solid& solid) {
   const Measures measures = measures_of(solid.kind, solid.size);
-  return project(camera(),
-                 {static_cast<float>(solid.x), 0.5f * measures.height, static_cast<float>(solid.z)})
-      .u;
+  return project(camera(), {to_float(solid.x), 0.5f * measures.height, to_float(solid.z)}).u;
 }
 
 void order_left_to_right(std::vector<Solid>* solids) {

@@ -4,6 +4,7 @@
 
 #include "apps/lab/scene/render_posed.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 namespace {
@@ -42,9 +43,9 @@ Rect bounds_of(const std::array<Vec, 8>& points, const Camera& view, int size) {
     low_v = std::min(low_v, at.v);
     high_v = std::max(high_v, at.v);
   }
-  const float half = 0.5f * static_cast<float>(size);
+  const float half = 0.5f * to_float(size);
   const auto pixel = [&](float coordinate) {
-    return static_cast<int>(std::floor(std::clamp((1.0f + coordinate) * half, -2.0f, half * 3)));
+    return truncate<int>(std::floor(std::clamp((1.0f + coordinate) * half, -2.0f, half * 3)));
   };
   return {std::max(0, pixel(low_u) - 1), std::max(0, pixel(-high_v) - 1),
           std::min(size, pixel(high_u) + 2), std::min(size, pixel(-low_v) + 2)};
@@ -63,14 +64,14 @@ Rect shadow_bounds(const PosedSolid& solid, const Camera& view, int size) {
 
 // Ray through the image point (x, y) in pixels from the top left corner.
 Vec ray_through(const Camera& view, float x, float y, int size) {
-  const float scale = 2.0f * world::kTanHalfView / static_cast<float>(size);
+  const float scale = 2.0f * world::kTanHalfView / to_float(size);
   const float u = x * scale - world::kTanHalfView;
   const float v = world::kTanHalfView - y * scale;
   return view.forward + view.right * u + view.up * v;
 }
 
 std::uint8_t to_byte(float linear) {
-  return static_cast<std::uint8_t>(std::sqrt(std::clamp(linear, 0.0f, 1.0f)) * 255.0f + 0.5f);
+  return truncate<std::uint8_t>(std::sqrt(std::clamp(linear, 0.0f, 1.0f)) * 255.0f + 0.5f);
 }
 
 struct Masks {
@@ -99,8 +100,8 @@ void generate_pixel(const PosedScene& posed, const Camera& view, int size, int x
                  std::uint8_t* rgb) {
   Vec sum;
   for (int sample = 0; sample < 4; ++sample) {
-    const float at_x = static_cast<float>(x) + ((sample & 1) != 0 ? 0.75f : 0.25f);
-    const float at_y = static_cast<float>(y) + ((sample & 2) != 0 ? 0.75f : 0.25f);
+    const float at_x = to_float(x) + ((sample & 1) != 0 ? 0.75f : 0.25f);
+    const float at_y = to_float(y) + ((sample & 2) != 0 ? 0.75f : 0.25f);
     const Vec light = world::radiance(posed, view.eye, ray_through(view, at_x, at_y, size),
                                       masks.seen, masks.shading);
     // Clamped before the mean, so that edges against a highlight stay smooth.
@@ -122,7 +123,7 @@ SceneImage render_posed(const PosedScene& posed, const Camera& view, int size) {
     shade[i] = shadow_bounds(posed.solids[i], view, size);
   }
   SceneImage image{size, size, {}};
-  image.rgb.resize(static_cast<std::size_t>(size) * size * 3);
+  image.rgb.resize(to_size(size) * size * 3);
   std::vector<Masks> masks(size);
   std::uint8_t* out = image.rgb.data();
   for (int y = 0; y < size; ++y) {
@@ -139,30 +140,29 @@ SceneImage render_scene(const Scene& scene, int size) {
 std::vector<SceneImage> render_scenes(std::span<const Scene> scenes, int size, ThreadPool& pool) {
   check_size(size);
   std::vector<SceneImage> images(scenes.size());
-  pool.parallel_for(static_cast<std::int64_t>(scenes.size()), 1,
-                    [&](std::int64_t begin, std::int64_t end, int) {
-                      for (std::int64_t i = begin; i < end; ++i) {
-                        images[i] = render_scene(scenes[i], size);
-                      }
-                    });
+  pool.parallel_for(std::ssize(scenes), 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      images[i] = render_scene(scenes[i], size);
+    }
+  });
   return images;
 }
 
 SceneImage contact_sheet(std::span<const SceneImage> images, int columns, int gap) {
   expects(!images.empty() && columns >= 1 && gap >= 0, "contact sheet of at least one image");
-  const int across = std::min(columns, static_cast<int>(images.size()));
-  const int down = (static_cast<int>(images.size()) + across - 1) / across;
+  const int across = std::min(columns, narrow<int>(images.size()));
+  const int down = (narrow<int>(images.size()) + across - 1) / across;
   const int cell_width = images[0].width + gap;
   const int cell_height = images[0].height + gap;
   SceneImage sheet{across * cell_width + gap, down * cell_height + gap, {}};
-  sheet.rgb.assign(static_cast<std::size_t>(sheet.width) * sheet.height * 3, 225);
+  sheet.rgb.assign(to_size(sheet.width) * sheet.height * 3, 225);
   for (std::size_t i = 0; i < images.size(); ++i) {
     const SceneImage& image = images[i];
     expects(image.width == images[0].width && image.height == images[0].height,
             "contact sheet images share one size");
     const std::size_t left = gap + (i % across) * cell_width;
     const std::size_t top = gap + (i / across) * cell_height;
-    const std::size_t row_bytes = static_cast<std::size_t>(image.width) * 3;
+    const std::size_t row_bytes = to_size(image.width) * 3;
     for (int y = 0; y < image.height; ++y) {
       std::copy_n(image.rgb.begin() + y * row_bytes, row_bytes,
                   sheet.rgb.begin() + ((top + y) * sheet.width + left) * 3);
@@ -188,8 +188,7 @@ void for_each_centre(const PosedScene& posed, const Camera& view, int size, Visi
                         [&](const Rect& rect) { return rect.covers(x, y); })) {
           continue;
         }
-        const Vec ray =
-            ray_through(view, static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f, size);
+        const Vec ray = ray_through(view, to_float(x) + 0.5f, to_float(y) + 0.5f, size);
         SolidMask under = 0;
         int nearest = -1;
         float distance = 0.0f;
@@ -204,7 +203,7 @@ void for_each_centre(const PosedScene& posed, const Camera& view, int size, Visi
             distance = hit.distance;
           }
         }
-        if (under != 0) visit(static_cast<std::size_t>(y) * size + x, under, nearest);
+        if (under != 0) visit(to_size(y) * size + x, under, nearest);
       }
     }
   }
@@ -217,7 +216,7 @@ SolidView view_alone(const PosedScene& posed, const Camera& view, int size) {
   expects(posed.count == 1, "one solid alone");
   SolidView out{{}, {}, world::project(view, posed.solids[0].base).depth};
   for_each_centre(posed, view, size, [&](std::size_t pixel, SolidMask, int) {
-    const auto at = static_cast<std::int32_t>(pixel);
+    const auto at = narrow<std::int32_t>(pixel);
     out.pixels.push_back(at);
     out.rgb.resize(out.rgb.size() + 3);
     generate_pixel(posed, view, size, at % size, at / size, {1, 1}, &out.rgb[out.rgb.size() - 3]);
@@ -227,10 +226,10 @@ SolidView view_alone(const PosedScene& posed, const Camera& view, int size) {
 
 std::vector<std::uint8_t> id_buffer(const Scene& scene, int size) {
   check_size(size);
-  std::vector<std::uint8_t> ids(static_cast<std::size_t>(size) * size, 0);
+  std::vector<std::uint8_t> ids(to_size(size) * size, 0);
   for_each_centre(world::pose(scene), world::camera(), size,
                   [&](std::size_t pixel, SolidMask, int nearest) {
-                    ids[pixel] = static_cast<std::uint8_t>(nearest + 1);
+                    ids[pixel] = low_bits<std::uint8_t>(nearest + 1);
                   });
   return ids;
 }
@@ -244,12 +243,12 @@ std::vector<double> shares_posed(const PosedScene& posed, const Camera& view, in
   std::array<int, kMaxSolids> alone{};
   std::array<int, kMaxSolids> in_sight{};
   for_each_centre(posed, view, size, [&](std::size_t, SolidMask under, int nearest) {
-    for (int i = 0; i < kMaxSolids; ++i) alone[i] += static_cast<int>(under >> i & 1u);
+    for (int i = 0; i < kMaxSolids; ++i) alone[i] += narrow<int>(under >> i & 1u);
     ++in_sight[nearest];
   });
   std::vector<double> shares;
   for (int i = 0; i < posed.count; ++i) {
-    shares.push_back(alone[i] > 0 ? static_cast<double>(in_sight[i]) / alone[i] : 0.0);
+    shares.push_back(alone[i] > 0 ? to_double(in_sight[i]) / alone[i] : 0.0);
   }
   return shares;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 namespace {
@@ -39,14 +40,12 @@ std::span<const std::string_view> material_names() { return kMaterialNames; }
 std::span<const std::string_view> floor_names() { return kFloorNames; }
 std::span<const std::string_view> split_names() { return kSplitNames; }
 
-std::string_view name_of(SolidKind kind) { return kKindNames[static_cast<int>(kind)]; }
-std::string_view name_of(SolidColour colour) { return kColourNames[static_cast<int>(colour)]; }
-std::string_view name_of(SolidSize size) { return kSizeNames[static_cast<int>(size)]; }
-std::string_view name_of(SolidMaterial material) {
-  return kMaterialNames[static_cast<int>(material)];
-}
-std::string_view name_of(FloorKind floor) { return kFloorNames[static_cast<int>(floor)]; }
-std::string_view name_of(SceneSplit split) { return kSplitNames[static_cast<int>(split)]; }
+std::string_view name_of(SolidKind kind) { return nth(kKindNames, kind); }
+std::string_view name_of(SolidColour colour) { return nth(kColourNames, colour); }
+std::string_view name_of(SolidSize size) { return nth(kSizeNames, size); }
+std::string_view name_of(SolidMaterial material) { return nth(kMaterialNames, material); }
+std::string_view name_of(FloorKind floor) { return nth(kFloorNames, floor); }
+std::string_view name_of(SceneSplit split) { return nth(kSplitNames, split); }
 
 SceneSplit parse_split(std::string_view text, std::string_view where) {
   const auto found = std::find(kSplitNames.begin(), kSplitNames.end(), text);

@@ -9,6 +9,7 @@
 
 #include "apps/lab/scene/video_set.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/thread_pool.h"
 
 namespace tessera {
@@ -70,10 +71,10 @@ Options parse_options(int argc, char** argv) {
     if (flag == "--start") options.set.start = whole_number(flag, value, 0, kMax);
     if (flag == "--count") options.set.count = whole_number(flag, value, 0, kMax);
     if (flag == "--size") {
-      options.set.size = static_cast<int>(whole_number(flag, value, kMinSceneSide, kMaxSceneSide));
+      options.set.size = narrow<int>(whole_number(flag, value, kMinSceneSide, kMaxSceneSide));
     }
-    if (flag == "--frames") options.frames = static_cast<int>(whole_number(flag, value, 1, 16));
-    if (flag == "--threads") options.threads = static_cast<int>(whole_number(flag, value, 1, 256));
+    if (flag == "--frames") options.frames = narrow<int>(whole_number(flag, value, 1, 16));
+    if (flag == "--threads") options.threads = narrow<int>(whole_number(flag, value, 1, 256));
   }
   return options;
 }

@@ -5,6 +5,7 @@
 #include "apps/lab/scene/geometry.h"
 #include "apps/lab/scene/scene.h"
 #include "apps/lab/scene/scene_value.h"
+#include "engine/core/index.h"
 #include "engine/core/json.h"
 
 namespace tessera {
@@ -18,7 +19,7 @@ std::uint64_t read_seed(const JsonReader& reader) {
   std::uint64_t seed = 0;
   for (const char digit : digits) {
     if (digit < '0' || digit > '9' || __builtin_mul_overflow(seed, std::uint64_t{10}, &seed) ||
-        __builtin_add_overflow(seed, static_cast<std::uint64_t>(digit - '0'), &seed)) {
+        __builtin_add_overflow(seed, narrow<std::uint64_t>(digit - '0'), &seed)) {
       reader.fail("seed", kExpected, "\"" + digits + "\"");
     }
   }

@@ -8,6 +8,7 @@
 
 #include "apps/lab/scene/scene_set.h"
 #include "engine/core/function_ref.h"
+#include "engine/core/index.h"
 #include "engine/core/thread_pool.h"
 
 namespace tessera {
@@ -24,12 +25,11 @@ void for_each_record(const SceneSetRequest& request, ThreadPool& pool, Make make
   for (std::uint64_t done = 0; done < request.count; done += kChunk) {
     const std::uint64_t first = request.start + done;
     records.assign(std::min(kChunk, request.count - done), Record{});
-    pool.parallel_for(static_cast<std::int64_t>(records.size()), 1,
-                      [&](std::int64_t begin, std::int64_t end, int) {
-                        for (std::int64_t i = begin; i < end; ++i) {
-                          records[i] = make(first + static_cast<std::uint64_t>(i));
-                        }
-                      });
+    pool.parallel_for(std::ssize(records), 1, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        records[i] = make(first + narrow<std::uint64_t>(i));
+      }
+    });
     for (const Record& record : records) sink(record);
   }
 }

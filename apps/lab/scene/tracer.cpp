@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
 #include "engine/core/philox.h"
 
 namespace tessera::world {
@@ -45,10 +46,10 @@ Vec sky(Vec unit) {
 }
 
 Vec floor_albedo(const PosedScene& scene, float x, float z) {
-  const int cell_x = static_cast<int>(std::floor(x * (1.0f / kCell)));
-  const int cell_z = static_cast<int>(std::floor(z * (1.0f / kCell)));
-  const unsigned row = static_cast<unsigned>(cell_z) % kNoiseCells;
-  const unsigned column = static_cast<unsigned>(cell_x) % kNoiseCells;
+  const int cell_x = truncate<int>(std::floor(x * (1.0f / kCell)));
+  const int cell_z = truncate<int>(std::floor(z * (1.0f / kCell)));
+  const unsigned row = low_bits<unsigned>(cell_z) % kNoiseCells;
+  const unsigned column = low_bits<unsigned>(cell_x) % kNoiseCells;
   const float noise = scene.noise[row * kNoiseCells + column];
   switch (scene.floor) {
     case FloorKind::kGray:
@@ -313,16 +314,16 @@ bool intersect(const PosedSolid& solid, Vec origin, Vec direction, Hit* hit) {
 
 PosedScene pose(const Scene& scene) {
   PosedScene posed;
-  posed.count = static_cast<int>(scene.solids.size());
+  posed.count = narrow<int>(scene.solids.size());
   posed.floor = scene.floor;
   for (int i = 0; i < posed.count; ++i) {
     const Solid& solid = scene.solids[i];
     posed.solids[i] = {solid.kind,
                        measures_of(solid.kind, solid.size),
-                       {static_cast<float>(solid.x), 0.0f, static_cast<float>(solid.z)},
+                       {to_float(solid.x), 0.0f, to_float(solid.z)},
                        kCubeCos,
                        kCubeSin,
-                       kAlbedo[static_cast<int>(solid.colour)],
+                       nth(kAlbedo, solid.colour),
                        solid.material == SolidMaterial::kShiny};
   }
   const auto key = philox_key(scene.seed, 1);

@@ -3,9 +3,10 @@
 
 #include <array>
 
-#include "apps/lab/scene/video_pose.h"
 #include "apps/lab/scene/render_posed.h"
+#include "apps/lab/scene/video_pose.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 namespace {
@@ -23,12 +24,12 @@ constexpr float kSpinCos = 0.98078528f, kSpinSin = 0.19509032f;  // 11.25 degree
 
 // The parabola of a thrown ball.
 float bounce_height(int frame) {
-  const float part = static_cast<float>(frame % kBounceFrames) / kBounceFrames;
+  const float part = to_float(frame % kBounceFrames) / kBounceFrames;
   return 4.0f * kBounceHeight * part * (1.0f - part);
 }
 
-std::string_view name_of(Motion motion) { return kMotionNames[static_cast<int>(motion)]; }
-std::string_view name_of(CameraMotion motion) { return kCameraNames[static_cast<int>(motion)]; }
+std::string_view name_of(Motion motion) { return nth(kMotionNames, motion); }
+std::string_view name_of(CameraMotion motion) { return nth(kCameraNames, motion); }
 std::span<const std::string_view> motion_names() { return kMotionNames; }
 std::span<const std::string_view> camera_motion_names() { return kCameraNames; }
 
@@ -39,8 +40,8 @@ Scene scene_at(const Video& video, int frame) {
   // Whole hundredths, so that the places of any frame are as exact as those of a scene.
   const auto moved = [&](double from, int direction) {
     const double hundredths = from * 100.0;
-    const int whole = static_cast<int>(hundredths + (hundredths < 0.0 ? -0.5 : 0.5));
-    return static_cast<double>(whole + direction * kStep * frame) / 100.0;
+    const int whole = truncate<int>(hundredths + (hundredths < 0.0 ? -0.5 : 0.5));
+    return (whole + direction * kStep * frame) / 100.0;
   };
   for (std::size_t i = 0; i < scene.solids.size(); ++i) {
     Solid& solid = scene.solids[i];
@@ -88,10 +89,9 @@ SolidView render_video_solid(const Video& video, int frame, std::size_t solid, i
 }
 
 ImagePoint video_point(const Video& video, int frame, double x, double height, double z, int size) {
-  const world::Projected at =
-      world::project(world::video_camera(video, frame),
-                     {static_cast<float>(x), static_cast<float>(height), static_cast<float>(z)});
-  const float half = 0.5f * static_cast<float>(size);
+  const world::Projected at = world::project(world::video_camera(video, frame),
+                                             {to_float(x), to_float(height), to_float(z)});
+  const float half = 0.5f * to_float(size);
   return {(1.0f + at.u) * half, (1.0f - at.v) * half};
 }
 

@@ -5,6 +5,7 @@
 #include "apps/lab/scene/video.h"
 #include "apps/lab/scene/wording.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 namespace {
@@ -18,7 +19,7 @@ std::vector<std::string> described(const Video& video) {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < video.motions.size(); ++i) {
     parts.push_back(describe(video.scene.solids[i]) + " " +
-                    std::string(kPhrases[static_cast<int>(video.motions[i])]));
+                    std::string(nth(kPhrases, video.motions[i])));
   }
   return parts;
 }

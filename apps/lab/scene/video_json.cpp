@@ -3,9 +3,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "apps/lab/scene/video.h"
 #include "apps/lab/scene/geometry.h"
 #include "apps/lab/scene/scene_value.h"
+#include "apps/lab/scene/video.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 namespace {
@@ -92,7 +93,7 @@ Video video_from_json(std::string_view text, std::string_view file) {
   video.scene = scene_of(reader.object("scene"));
   video.motions = read_motions(reader, video.scene);
   video.camera = read_word<CameraMotion>(reader, "camera", camera_motion_names());
-  video.frames = static_cast<int>(reader.integer("frames", 1, kMaxSceneFrames));
+  video.frames = narrow<int>(reader.integer("frames", 1, kMaxSceneFrames));
   refuse_meetings(video, reader);
   order(&video);
   return video;

@@ -1,4 +1,5 @@
 #include "apps/lab/scene/wording.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -24,7 +25,7 @@ std::string floor_phrase(FloorKind floor) {
 }
 
 std::string counted(FloorKind floor, const std::vector<std::string>& solids) {
-  const int count = static_cast<int>(solids.size());
+  const int count = narrow<int>(solids.size());
   return number_word(count) + (count == 1 ? " solid " : " solids ") + floor_phrase(floor) + ": " +
          join_list(solids);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/lab/scene/scene.h"
+#include "engine/core/index.h"
 #include "engine/core/philox.h"
 
 namespace tessera {
@@ -18,7 +19,7 @@ class Choices {
   int below(int count, std::uint32_t about) const {
     const PhiloxBlock block =
         philox4x32({about, 0, static_cast<std::uint32_t>(Purpose::kScene), 0}, key_);
-    return static_cast<int>(std::uint64_t{block[0]} * static_cast<std::uint64_t>(count) >> 32);
+    return narrow<int>(std::uint64_t{block[0]} * narrow<std::uint64_t>(count) >> 32);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -18,7 +19,7 @@ SceneAttributes attributes_of(const Scene& scene) {
 std::string_view name_of(Mark mark) {
   static constexpr std::string_view kNames[kMarks] = {"count", "floor",    "kind",  "colour",
                                                       "size",  "material", "order", "scene"};
-  return kNames[static_cast<std::size_t>(mark)];
+  return nth(kNames, mark);
 }
 
 namespace {
@@ -30,7 +31,7 @@ double share(const SceneAttributes& seen, const SceneAttributes& truth, Same sam
   for (std::size_t i = 0; i < std::min(seen.solids.size(), truth.solids.size()); ++i) {
     right += same(seen.solids[i], truth.solids[i]) ? 1 : 0;
   }
-  return static_cast<double>(right) / static_cast<double>(truth.solids.size());
+  return to_double(right) / to_double(truth.solids.size());
 }
 
 }  // namespace
@@ -42,9 +43,7 @@ Marks score_scene(const SceneAttributes& seen, const SceneAttributes& truth) {
     return [field](const Attributes& a, const Attributes& b) { return a.*field == b.*field; };
   };
   Marks marks;
-  const auto set = [&](Mark mark, double value) {
-    marks.value[static_cast<std::size_t>(mark)] = value;
-  };
+  const auto set = [&](Mark mark, double value) { nth(marks.value, mark) = value; };
   set(Mark::kCount, seen.solids.size() == truth.solids.size() ? 1.0 : 0.0);
   set(Mark::kFloor, seen.floor == truth.floor ? 1.0 : 0.0);
   set(Mark::kKind, share(seen, truth, same(&Attributes::kind)));
@@ -65,7 +64,7 @@ Marks score_scene(const SceneAttributes& seen, const SceneAttributes& truth) {
 Marks score_seen(const std::optional<SceneAttributes>& seen, const SceneAttributes& truth) {
   if (seen) return score_scene(*seen, truth);
   Marks nothing;
-  nothing.value[static_cast<std::size_t>(Mark::kOrder)] = kNotAsked;
+  nth(nothing.value, Mark::kOrder) = kNotAsked;
   return nothing;
 }
 

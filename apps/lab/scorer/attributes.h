@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/lab/scene/scene.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -41,7 +42,7 @@ inline constexpr double kNotAsked = -1.0;
 // order. Scene: everything right.
 struct Marks {
   std::array<double, kMarks> value{};
-  double operator[](Mark mark) const { return value[static_cast<std::size_t>(mark)]; }
+  double operator[](Mark mark) const { return nth(value, mark); }
 };
 Marks score_scene(const SceneAttributes& seen, const SceneAttributes& truth);
 

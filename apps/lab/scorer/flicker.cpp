@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -15,10 +17,10 @@ std::vector<std::uint8_t> grown(const std::vector<std::uint8_t>& mask, int size)
   std::vector<std::uint8_t> out(mask.size());
   for (int y = 0; y < size; ++y) {
     for (int x = 0; x < size; ++x) {
-      if (mask[static_cast<std::size_t>(y * size + x)] == 0) continue;
+      if (nth(mask, y * size + x) == 0) continue;
       for (int v = std::max(0, y - kAround); v <= std::min(size - 1, y + kAround); ++v) {
         for (int u = std::max(0, x - kAround); u <= std::min(size - 1, x + kAround); ++u) {
-          out[static_cast<std::size_t>(v * size + u)] = 1;
+          nth(out, v * size + u) = 1;
         }
       }
     }
@@ -60,11 +62,11 @@ bool BareTable::bare_cell(int begin, int end, int row, int column, int rows, int
 }
 
 double pixel_flicker(std::span<const Image> frames, const BareTable& table) {
-  expects(frames.size() == static_cast<std::size_t>(table.frames()), "the frames of the video");
+  expects(frames.size() == to_size(table.frames()), "the frames of the video");
   std::int64_t sum = 0, count = 0;
   for (int frame = table.first(); frame + 1 < table.frames(); ++frame) {
-    const Image& now = frames[static_cast<std::size_t>(frame)];
-    const Image& next = frames[static_cast<std::size_t>(frame) + 1];
+    const Image& now = nth(frames, frame);
+    const Image& next = frames[to_size(frame) + 1];
     for (int y = 0; y < table.size(); ++y) {
       for (int x = 0; x < table.size(); ++x) {
         if (!table.bare(frame, x, y) || !table.bare(frame + 1, x, y)) continue;
@@ -73,26 +75,26 @@ double pixel_flicker(std::span<const Image> frames, const BareTable& table) {
       }
     }
   }
-  return count == 0 ? kNotAsked : static_cast<double>(sum) / static_cast<double>(count);
+  return count == 0 ? kNotAsked : to_double(sum) / to_double(count);
 }
 
 double code_flicker(const CodeGrids& grids, const BareTable& table) {
-  const auto cells = static_cast<std::size_t>(grids.rows) * static_cast<std::size_t>(grids.columns);
+  const auto cells = to_size(grids.rows) * to_size(grids.columns);
   expects(cells > 0 && grids.codes.size() % cells == 0 && grids.grid_frames > 0, "whole grids");
   std::int64_t changed = 0, count = 0;
   for (std::size_t grid = 0; (grid + 2) * cells <= grids.codes.size(); ++grid) {
-    const int begin = static_cast<int>(grid) * grids.grid_frames;
+    const int begin = narrow<int>(grid) * grids.grid_frames;
     const int end = begin + 2 * grids.grid_frames;
     if (begin < table.first() || end > table.frames()) continue;
     for (std::size_t cell = 0; cell < cells; ++cell) {
-      const int row = static_cast<int>(cell) / grids.columns;
-      const int column = static_cast<int>(cell) % grids.columns;
+      const int row = narrow<int>(cell) / grids.columns;
+      const int column = narrow<int>(cell) % grids.columns;
       if (!table.bare_cell(begin, end, row, column, grids.rows, grids.columns)) continue;
       changed += grids.codes[grid * cells + cell] != grids.codes[(grid + 1) * cells + cell] ? 1 : 0;
       ++count;
     }
   }
-  return count == 0 ? kNotAsked : static_cast<double>(changed) / static_cast<double>(count);
+  return count == 0 ? kNotAsked : to_double(changed) / to_double(count);
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 
 #include "apps/lab/scorer/attributes.h"
 #include "apps/lab/scorer/motion_reader.h"
+#include "engine/core/index.h"
 #include "vision/image/image.h"
 
 namespace tessera {
@@ -22,12 +23,11 @@ class BareTable {
   static std::optional<BareTable> of(const Video& heard, const SeenVideo& seen, int size);
 
   int first() const { return first_; }
-  int frames() const { return first_ + static_cast<int>(covered_.size()); }
+  int frames() const { return first_ + narrow<int>(covered_.size()); }
   int size() const { return size_; }
   // In a frame from first() on.
   bool bare(int frame, int x, int y) const {
-    return covered_[static_cast<std::size_t>(frame - first_)]
-                   [static_cast<std::size_t>(y * size_ + x)] == 0;
+    return nth(nth(covered_, frame - first_), y * size_ + x) == 0;
   }
   // In all frames of [begin, end), over the whole rectangle of a cell of a rows x columns grid.
   bool bare_cell(int begin, int end, int row, int column, int rows, int columns) const;

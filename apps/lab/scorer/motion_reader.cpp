@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -62,26 +64,25 @@ struct MotionReader::Stage {
   std::vector<std::vector<float>> depth;         // [frames][pixels]
 
   Fit fit(int frame, const SolidView& view, std::int32_t shift) const {
-    const auto t = static_cast<std::size_t>(frame);
+    const auto t = to_size(frame);
     const std::uint8_t* rgb = frames[t].rgb.data();
     Fit out;
     for (std::size_t i = 0; i < view.pixels.size(); ++i) {
       const std::int32_t at = view.pixels[i] - shift;
-      if (at < 0 || depth[t][static_cast<std::size_t>(at)] < view.depth) continue;
-      const std::int32_t before = error[t][static_cast<std::size_t>(at)];
+      if (at < 0 || nth(depth[t], at) < view.depth) continue;
+      const std::int32_t before = nth(error[t], at);
       out.wrong += before;
-      out.gain += before - error_of(rgb + static_cast<std::ptrdiff_t>(at) * 3, &view.rgb[i * 3]);
+      out.gain += before - error_of(rgb + std::ptrdiff_t{at} * 3, &view.rgb[i * 3]);
     }
     return out;
   }
   void draw(int frame, const SolidView& view, std::int32_t shift) {
-    const auto t = static_cast<std::size_t>(frame);
+    const auto t = to_size(frame);
     for (std::size_t i = 0; i < view.pixels.size(); ++i) {
       const std::int32_t at = view.pixels[i] - shift;
-      if (at < 0 || depth[t][static_cast<std::size_t>(at)] < view.depth) continue;
-      depth[t][static_cast<std::size_t>(at)] = view.depth;
-      error[t][static_cast<std::size_t>(at)] =
-          error_of(frames[t].rgb.data() + static_cast<std::ptrdiff_t>(at) * 3, &view.rgb[i * 3]);
+      if (at < 0 || nth(depth[t], at) < view.depth) continue;
+      nth(depth[t], at) = view.depth;
+      nth(error[t], at) = error_of(frames[t].rgb.data() + std::ptrdiff_t{at} * 3, &view.rgb[i * 3]);
     }
   }
 };
@@ -118,7 +119,7 @@ MotionReader::MotionReader(const Video& heard, int size, int first, ThreadPool& 
 
 MotionReader::Stage MotionReader::empty_stage(std::span<const Image> frames) const {
   Stage stage{frames, {}, {}};
-  const auto pixels = static_cast<std::size_t>(size_) * static_cast<std::size_t>(size_);
+  const auto pixels = to_size(size_) * to_size(size_);
   for (std::size_t t = 0; t < frames.size(); ++t) {
     stage.error.emplace_back(pixels);
     for (std::size_t i = 0; i < pixels; ++i) {
@@ -137,13 +138,12 @@ SeenSolid MotionReader::find(const Stage& stage, std::size_t solid) const {
     return LatticePlace{at % SolidViews::kColumns, at / SolidViews::kColumns};
   };
   const auto index_of = [](int frame, LatticePlace place) {
-    return static_cast<std::size_t>(frame * kPlaces + place.row * SolidViews::kColumns +
-                                    place.column);
+    return to_size(frame * kPlaces + place.row * SolidViews::kColumns + place.column);
   };
   // At rest and lifted by a bounce, for every frame and place.
-  std::vector<Fit> rest(static_cast<std::size_t>(count * kPlaces)), lifted(rest.size());
+  std::vector<Fit> rest(to_size(count * kPlaces)), lifted(rest.size());
   pool_.parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    for (int t = static_cast<int>(begin); t < end; ++t) {
+    for (int t = narrow<int>(begin); t < end; ++t) {
       const int frame = first_ + t;
       for (int at = 0; at < kPlaces; ++at) {
         const LatticePlace place = place_of(at);
@@ -187,7 +187,7 @@ SeenSolid MotionReader::find(const Stage& stage, std::size_t solid) const {
   }
   SeenSolid out{.motion = best.path.motion};
   if (best.fit.wrong > 0) {
-    out.explained = static_cast<double>(best.fit.gain) / static_cast<double>(best.fit.wrong);
+    out.explained = to_double(best.fit.gain) / to_double(best.fit.wrong);
   }
   out.found = out.explained >= kMinExplained;
   for (int t = 0; t < count; ++t) out.places.push_back(best.path.at(best.start, t));
@@ -197,7 +197,7 @@ SeenSolid MotionReader::find(const Stage& stage, std::size_t solid) const {
 void MotionReader::draw(Stage& stage, std::size_t solid, const SeenSolid& seen) const {
   const SolidViews& views = views_[solid];
   for (int frame = first_; frame < heard_.frames; ++frame) {
-    const LatticePlace place = seen.places[static_cast<std::size_t>(frame - first_)];
+    const LatticePlace place = nth(seen.places, frame - first_);
     if (seen.motion == Motion::kSpin) {
       stage.draw(frame, views.spinning(frame, place), 0);
     } else {
@@ -208,7 +208,7 @@ void MotionReader::draw(Stage& stage, std::size_t solid, const SeenSolid& seen) 
 }
 
 SeenVideo MotionReader::read(std::span<const Image> frames) const {
-  expects(frames.size() == static_cast<std::size_t>(heard_.frames), "the frames of the video");
+  expects(frames.size() == to_size(heard_.frames), "the frames of the video");
   for (const Image& frame : frames) {
     expects(frame.width == size_ && frame.height == size_, "frames of the reader's size");
   }
@@ -248,7 +248,7 @@ SceneImage render_seen(const Video& heard, const SeenVideo& seen, int frame, int
             .frames = heard.frames};
   for (std::size_t i = 0; i < seen.solids.size(); ++i) {
     const SeenSolid& solid = seen.solids[i];
-    const LatticePlace place = solid.places[static_cast<std::size_t>(frame - seen.first)];
+    const LatticePlace place = nth(solid.places, frame - seen.first);
     video.scene.solids.push_back(heard.scene.solids[i]);
     video.scene.solids.back().x = SolidViews::x_of(place);
     video.scene.solids.back().z = SolidViews::z_of(place);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/checked_weight.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 
@@ -73,7 +74,7 @@ Tensor scorer_input(const Image& image, std::int64_t side) {
         for (std::int64_t i = 0; i < block * block; ++i) {
           sum += image.at(x * block + i % block, y * block + i / block)[channel];
         }
-        const float mean = static_cast<float>(sum) / static_cast<float>(block * block);
+        const float mean = to_float(sum) / to_float(block * block);
         out.f32()[(y * side + x) * 3 + channel] = mean / 127.5f - 1.0f;
       }
     }
@@ -93,8 +94,8 @@ ScorerConfig parse_scorer_config(std::string_view json, const std::string& file)
   config.base_channels = reader.integer("base_channels", 32, 512);
   config.multipliers = reader.integers("channel_multiplier", 1, 16, 6);
   config.res_blocks = reader.integer("num_res_blocks", 1, 8);
-  config.norm.groups = static_cast<int>(reader.integer_or("norm_groups", 32, 1, 32));
-  config.norm.eps = static_cast<float>(reader.number_or("norm_eps", 1e-6, 1e-9, 1e-2));
+  config.norm.groups = narrow<int>(reader.integer_or("norm_groups", 32, 1, 32));
+  config.norm.eps = to_float(reader.number_or("norm_eps", 1e-6, 1e-9, 1e-2));
   if (config.multipliers.empty()) reader.fail("channel_multiplier", "1 to 6 numbers", "none");
   if (config.base_channels % config.norm.groups != 0) {
     reader.fail("base_channels", "a multiple of norm_groups", std::to_string(config.base_channels));
@@ -119,8 +120,8 @@ std::vector<ConvStep> scorer_steps(const ScorerConfig& config) {
   std::vector<ConvStep> steps;
   int width = 3;
   const auto add = [&](ConvStepKind kind, std::string name, std::int64_t out) {
-    steps.push_back({kind, std::move(name), width, static_cast<int>(out)});
-    width = static_cast<int>(out);
+    steps.push_back({kind, std::move(name), width, narrow<int>(out)});
+    width = narrow<int>(out);
   };
   add(ConvStepKind::kConv3, "conv_in", config.base_channels);
   const std::size_t levels = config.multipliers.size();
@@ -171,7 +172,7 @@ Scorer::Scorer(Backend& backend, const ScorerConfig& config, const Checkpoint& c
 }
 
 std::vector<float> Scorer::features(const Image& image) const {
-  const auto side = static_cast<int>(config_.image_size);
+  const auto side = narrow<int>(config_.image_size);
   const Tensor host = scorer_input(image, config_.image_size);
   Tensor input = backend_.allocate(DType::kF32, host.shape());
   backend_.upload(host.view(), input.view());
@@ -184,7 +185,7 @@ std::vector<float> Scorer::features(const Image& image) const {
   const std::int64_t rows = map.shape[0];
   const std::int64_t columns = map.shape[1];
   const std::int64_t channels = map.shape[2];
-  std::vector<float> pooled(static_cast<std::size_t>(channels * columns));
+  std::vector<float> pooled(to_size(channels * columns));
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t x = 0; x < columns; ++x) {
       float sum = 0.0f;
@@ -192,7 +193,7 @@ std::vector<float> Scorer::features(const Image& image) const {
         const float v = normed.f32()[(y * columns + x) * channels + c];
         sum += v / (1.0f + std::exp(-v));
       }
-      pooled[static_cast<std::size_t>(c * columns + x)] = sum / static_cast<float>(rows);
+      nth(pooled, c * columns + x) = sum / to_float(rows);
     }
   }
   return pooled;
@@ -203,7 +204,7 @@ std::vector<float> Scorer::logits(const Image& image) const {
   std::vector<float> out;
   for (const Head& head : heads_) {
     for (std::int64_t row = 0; row < head.bias.shape()[0]; ++row) {
-      const float* weight = head.weight.f32() + row * static_cast<std::int64_t>(x.size());
+      const float* weight = head.weight.f32() + row * std::ssize(x);
       float sum = head.bias.f32()[row];
       for (std::size_t i = 0; i < x.size(); ++i) sum += weight[i] * x[i];
       out.push_back(sum);
@@ -217,12 +218,12 @@ SceneAttributes Scorer::read(const Image& image) const {
   std::size_t at = 0;
   std::size_t head = 0;
   const auto next = [&] {
-    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto begin = values.begin() + to_index(at);
     const auto end = begin + config_.heads[head++].classes;
-    at = static_cast<std::size_t>(end - values.begin());
+    at = to_size(end - values.begin());
     return std::max_element(begin, end) - begin;
   };
-  const auto count = static_cast<std::size_t>(next() + 1);
+  const auto count = to_size(next() + 1);
   SceneAttributes seen{.floor = static_cast<FloorKind>(next()), .solids = {}};
   for (std::size_t slot = 0; slot < count; ++slot) {
     SolidAttributes solid;

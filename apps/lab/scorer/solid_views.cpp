@@ -4,6 +4,7 @@
 
 #include "apps/lab/scene/geometry.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -15,21 +16,20 @@ SolidViews::SolidViews(const Video& heard, std::size_t solid, int size, ThreadPo
             .camera = heard.camera,
             .frames = heard.frames};
   const Solid& look = alone_.scene.solids[0];
-  height_ = 0.5 * static_cast<double>(world::measures_of(look.kind, look.size).height);
+  height_ = 0.5 * world::measures_of(look.kind, look.size).height;
   const int cameras = moving_camera_ ? heard.frames : 1;
-  views_.resize(static_cast<std::size_t>(cameras) * kPlaces);
-  pool.parallel_for(
-      static_cast<std::int64_t>(views_.size()), 16, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const int frame = static_cast<int>(i) / kPlaces, at = static_cast<int>(i) % kPlaces;
-          const LatticePlace place{at % kColumns, at / kColumns};
-          const ImagePoint middle =
-              video_point(alone_, frame, x_of(place), height_, z_of(place), size_);
-          const auto side = static_cast<float>(size_);
-          if (middle.x < 0 || middle.y < 0 || middle.x >= side || middle.y >= side) continue;
-          views_[static_cast<std::size_t>(i)] = render_video_solid(standing(place), frame, 0, size_);
-        }
-      });
+  views_.resize(to_size(cameras) * kPlaces);
+  pool.parallel_for(std::ssize(views_), 16, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const int frame = narrow<int>(i) / kPlaces, at = narrow<int>(i) % kPlaces;
+      const LatticePlace place{at % kColumns, at / kColumns};
+      const ImagePoint middle =
+          video_point(alone_, frame, x_of(place), height_, z_of(place), size_);
+      const auto side = to_float(size_);
+      if (middle.x < 0 || middle.y < 0 || middle.x >= side || middle.y >= side) continue;
+      nth(views_, i) = render_video_solid(standing(place), frame, 0, size_);
+    }
+  });
 }
 
 Video SolidViews::standing(LatticePlace place) const {
@@ -40,10 +40,10 @@ Video SolidViews::standing(LatticePlace place) const {
 }
 
 int SolidViews::lift(int frame, LatticePlace place) const {
-  const double up = static_cast<double>(bounce_height(frame));
+  const double up = bounce_height(frame);
   const double x = x_of(place), z = z_of(place);
-  return static_cast<int>(std::lround(video_point(alone_, frame, x, height_, z, size_).y -
-                                      video_point(alone_, frame, x, height_ + up, z, size_).y));
+  return narrow<int>(std::lround(video_point(alone_, frame, x, height_, z, size_).y -
+                                 video_point(alone_, frame, x, height_ + up, z, size_).y));
 }
 
 SolidView SolidViews::spinning(int frame, LatticePlace place) const {

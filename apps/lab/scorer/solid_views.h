@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/lab/scene/video.h"
+#include "engine/core/index.h"
 #include "engine/core/thread_pool.h"
 
 namespace tessera {
@@ -34,8 +35,8 @@ class SolidViews {
 
   // At rest at a place of the table; no pixels where its middle is out of the image.
   const SolidView& at(int frame, LatticePlace place) const {
-    const auto first = moving_camera_ ? static_cast<std::size_t>(frame) * kPlaces : 0;
-    return views_[first + static_cast<std::size_t>(place.row * kColumns + place.column)];
+    const auto first = moving_camera_ ? to_size(frame) * kPlaces : 0;
+    return views_[first + to_size(place.row * kColumns + place.column)];
   }
   // By how many pixels' rows a bounce has lifted it there.
   int lift(int frame, LatticePlace place) const;

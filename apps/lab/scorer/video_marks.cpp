@@ -4,12 +4,13 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 namespace {
 
-double& at(Marks& marks, Mark mark) { return marks.value[static_cast<std::size_t>(mark)]; }
+double& at(Marks& marks, Mark mark) { return nth(marks.value, mark); }
 
 double sum_of(const Marks& marks) {
   double sum = 0.0;
@@ -33,10 +34,10 @@ Marks score_any_order(const std::optional<SceneAttributes>& seen, const SceneAtt
 
 Marks score_frames(std::span<const std::optional<SceneAttributes>> seen,
                    const SceneAttributes& truth, int first) {
-  expects(first >= 0 && static_cast<std::size_t>(first) < seen.size(), "a frame of the video");
+  expects(first >= 0 && to_size(first) < seen.size(), "a frame of the video");
   Marks mean;
   std::array<int, kMarks> asked{};
-  for (std::size_t frame = static_cast<std::size_t>(first); frame < seen.size(); ++frame) {
+  for (std::size_t frame = to_size(first); frame < seen.size(); ++frame) {
     const Marks marks =
         frame == 0 ? score_seen(seen[0], truth) : score_any_order(seen[frame], truth);
     for (std::size_t i = 0; i < kMarks; ++i) {
@@ -52,8 +53,8 @@ Marks score_frames(std::span<const std::optional<SceneAttributes>> seen,
 }
 
 Marks score_agreement(std::span<const std::optional<SceneAttributes>> seen, int first) {
-  expects(first >= 0 && static_cast<std::size_t>(first) < seen.size(), "a frame of the video");
-  const std::optional<SceneAttributes>& from = seen[static_cast<std::size_t>(first)];
+  expects(first >= 0 && to_size(first) < seen.size(), "a frame of the video");
+  const std::optional<SceneAttributes>& from = nth(seen, first);
   if (from && !from->solids.empty()) return score_any_order(seen.back(), *from);
   Marks nothing;
   at(nothing, Mark::kOrder) = kNotAsked;
@@ -64,13 +65,13 @@ MotionMarks score_motions(const SeenVideo& seen, std::span<const Motion> truth) 
   expects(seen.solids.size() == truth.size() && !truth.empty(), "a motion for each solid");
   MotionMarks out;
   std::array<int, kMotions> asked{};
-  const auto count = static_cast<double>(truth.size());
+  const auto count = to_double(truth.size());
   for (std::size_t i = 0; i < truth.size(); ++i) {
     const bool right = seen.solids[i].found && seen.solids[i].motion == truth[i];
     out.right += right ? 1.0 / count : 0.0;
     out.found += seen.solids[i].found ? 1.0 / count : 0.0;
-    out.by_motion[static_cast<std::size_t>(truth[i])] += right ? 1.0 : 0.0;
-    ++asked[static_cast<std::size_t>(truth[i])];
+    nth(out.by_motion, truth[i]) += right ? 1.0 : 0.0;
+    ++nth(asked, truth[i]);
   }
   for (std::size_t i = 0; i < kMotions; ++i) {
     if (asked[i] == 0) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 PixelCheck check_pixels(const Image& screen, const Image& image, const Placement& placed,
@@ -16,12 +18,12 @@ PixelCheck check_pixels(const Image& screen, const Image& image, const Placement
   }
   for (std::int64_t y = 0; y < image.height; ++y) {
     for (std::int64_t x = 0; x < image.width; ++x) {
-      const double left = placed.left + static_cast<double>(x) * placed.zoom;
-      const double top = placed.top + static_cast<double>(y) * placed.zoom;
+      const double left = placed.left + to_double(x) * placed.zoom;
+      const double top = placed.top + to_double(y) * placed.zoom;
       const bool whole = left >= video.left && left + placed.zoom <= video.right && top >= video.top &&
                          top + placed.zoom <= video.bottom;
-      const auto at_x = static_cast<std::int64_t>(left + placed.zoom / 2);
-      const auto at_y = static_cast<std::int64_t>(top + placed.zoom / 2);
+      const auto at_x = truncate<std::int64_t>(left + placed.zoom / 2);
+      const auto at_y = truncate<std::int64_t>(top + placed.zoom / 2);
       if (!whole || at_x >= screen.width || at_y >= screen.height || at_x < 0 || at_y < 0) continue;
       ++out.compared;
       if (std::equal(image.at(x, y), image.at(x, y) + 3, screen.at(at_x, at_y))) continue;
@@ -40,8 +42,8 @@ std::vector<Colour> cell_colours(const Image& screen, const Placement& placed, s
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) {
       const Rect cell = cell_rect(placed, rows, columns, {row, column});
-      const auto x = static_cast<std::int64_t>((cell.left + cell.right) / 2);
-      const auto y = static_cast<std::int64_t>((cell.top + cell.bottom) / 2);
+      const auto x = truncate<std::int64_t>((cell.left + cell.right) / 2);
+      const auto y = truncate<std::int64_t>((cell.top + cell.bottom) / 2);
       if (x < 0 || y < 0 || x >= screen.width || y >= screen.height) continue;
       const std::uint8_t* rgb = screen.at(x, y);
       out.push_back({rgb[0], rgb[1], rgb[2]});
@@ -80,8 +82,8 @@ HeatCheck check_heat_map(const std::vector<Colour>& colours, const TokenGrid& gr
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
-  const auto last = static_cast<double>(values.size() - 1);
-  return values[static_cast<std::size_t>(std::lround(share * last))];
+  const auto last = to_double(values.size() - 1);
+  return nth(values, std::lround(share * last));
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 
 #include "apps/lab/viewer/screen_check.h"
 #include "apps/studio/event.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "engine/sampling/sampling_settings.h"
@@ -210,7 +211,7 @@ bool SelfTest::run_line(const ScriptLine& line, const Snapshot& snapshot, Window
     case Order::kSaveCaption:
       return captions(line, snapshot);
     case Order::kFrames:
-      settle_ = static_cast<int>(line.numbers.front());
+      settle_ = truncate<int>(line.numbers.front());
       return true;
     default:
       return wait(line, snapshot);
@@ -232,7 +233,7 @@ bool SelfTest::set_field(const ScriptLine& line) {
       state.negative_on = true;
       break;
     case Order::kSeed:
-      settings.seed = static_cast<std::uint64_t>(line.numbers.front());
+      settings.seed = truncate<std::uint64_t>(line.numbers.front());
       break;
     case Order::kSeedMode:
       state.seed_mode = line.words[0] == "locked"     ? SeedMode::kLocked
@@ -248,7 +249,7 @@ bool SelfTest::set_field(const ScriptLine& line) {
       }
       break;
     case Order::kCount:
-      state.count = static_cast<std::int64_t>(line.numbers.front());
+      state.count = truncate<std::int64_t>(line.numbers.front());
       break;
     case Order::kPrune:
       state.prune_method = line.words[0] == "none" ? "" : line.words[0];
@@ -268,7 +269,7 @@ bool SelfTest::change_view(const ScriptLine& line, Window& window) {
       state.theme = line.words[0] == "dark" ? ThemeName::kDark : ThemeName::kLight;
       return true;
     case Order::kSize:
-      window.resize(static_cast<int>(line.numbers[0]), static_cast<int>(line.numbers[1]));
+      window.resize(truncate<int>(line.numbers[0]), truncate<int>(line.numbers[1]));
       return true;
     case Order::kSplit:
       state.split = std::min(1.0, line.numbers[0]);
@@ -280,7 +281,7 @@ bool SelfTest::change_view(const ScriptLine& line, Window& window) {
       state.overlay = *overlay_of(line.words[0]);
       return true;
     case Order::kStrength:
-      state.overlay_strength = static_cast<float>(std::min(1.0, line.numbers[0]));
+      state.overlay_strength = to_float(std::min(1.0, line.numbers[0]));
       return true;
     case Order::kView:
       state.mode = line.words[0] == "compare" ? StageMode::kCompare : StageMode::kImage;
@@ -296,8 +297,8 @@ bool SelfTest::change_view(const ScriptLine& line, Window& window) {
       state.view.centre_y = std::min(1.0, line.numbers[1]);
       return true;
     case Order::kToken:
-      state.cursor = CellPosition{static_cast<std::int64_t>(line.numbers[0]),
-                                  static_cast<std::int64_t>(line.numbers[1])};
+      state.cursor = CellPosition{truncate<std::int64_t>(line.numbers[0]),
+                                  truncate<std::int64_t>(line.numbers[1])};
       return true;
     case Order::kTab:
       state.tab = line.words[0] == "captions" ? SideTab::kCaptions : SideTab::kDetails;

@@ -5,6 +5,7 @@
 
 #include "apps/lab/viewer/screen_check.h"
 #include "apps/lab/viewer/selftest.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/sampling/sampling_settings.h"
 #include "vision/image/png.h"
@@ -101,9 +102,9 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
     const std::string& found = viewer_.state().settings.prompt;
     return {found == line.text, line.text, found};
   }
-  if (what == "gallery") return at_least(static_cast<double>(snapshot.gallery.size()));
+  if (what == "gallery") return at_least(to_double(snapshot.gallery.size()));
   if (what == "models") {
-    return at_least(static_cast<double>(
+    return at_least(to_double(
         std::count_if(snapshot.models.begin(), snapshot.models.end(), [](const FoundModel& one) {
           return one.problem.empty() && !one.draft && !one.videos && one.width > 0;
         })));
@@ -123,7 +124,7 @@ SelfTest::Verdict SelfTest::check_generation(const ScriptLine& line, const Snaps
   const std::string& what = line.words.front();
   const double wanted = line.numbers.empty() ? 0 : line.numbers.front();
   if (what == "paintings") {
-    const auto found = static_cast<double>(snapshot.generations.size());
+    const auto found = to_double(snapshot.generations.size());
     return {found == wanted, count_text(wanted), count_text(found)};
   }
   const Generation* one = newest(snapshot);
@@ -135,18 +136,17 @@ SelfTest::Verdict SelfTest::check_generation(const ScriptLine& line, const Snaps
             failed ? found + ": " + format_error(one->error) : found};
   }
   if (what == "rows_growing") {
-    return {static_cast<double>(growth_.longest()) >= wanted && growth_.shrinks() == 0 &&
-                growth_.stale() == 0,
-            "rows grow in each of at least " + count_text(wanted) +
-                " successive frames, and the screen shows them",
-            "in " + std::to_string(growth_.longest()) + " successive frames, " +
-                std::to_string(growth_.exact_in_longest()) +
-                " of them compared; the image grew in " + std::to_string(growth_.image_growths()) +
-                "; " + std::to_string(growth_.shrinks()) + " with fewer rows, " +
-                std::to_string(growth_.stale()) + " with other pixels"};
+    return {
+        to_double(growth_.longest()) >= wanted && growth_.shrinks() == 0 && growth_.stale() == 0,
+        "rows grow in each of at least " + count_text(wanted) +
+            " successive frames, and the screen shows them",
+        "in " + std::to_string(growth_.longest()) + " successive frames, " +
+            std::to_string(growth_.exact_in_longest()) + " of them compared; the image grew in " +
+            std::to_string(growth_.image_growths()) + "; " + std::to_string(growth_.shrinks()) +
+            " with fewer rows, " + std::to_string(growth_.stale()) + " with other pixels"};
   }
   if (what == "stop_passes") {
-    const auto found = static_cast<double>(one->passes_after_stop);
+    const auto found = to_double(one->passes_after_stop);
     return {found >= 0 && found <= wanted, "0 to " + count_text(wanted), count_text(found)};
   }
   expects(what == "preview_share", "every expectation is checked somewhere");
@@ -199,15 +199,14 @@ SelfTest::Verdict SelfTest::check_heat(const Snapshot& snapshot, const Window& w
   if (!of_tokens(state.overlay) || state.overlay_strength < 1) {
     return {false, expected,
             "overlay " + std::string(overlay_name(state.overlay)) + " at strength " +
-                number_text(static_cast<double>(state.overlay_strength), 2) +
-                ": no colour can be told"};
+                number_text(double{state.overlay_strength}, 2) + ": no colour can be told"};
   }
   const Generation& one = *shown.generation;
   const auto colours =
       cell_colours(window.read_pixels(), *state.report.image, one.grid_rows, one.grid_columns);
   if (colours.size() != one.marks->size()) return {false, expected, "tokens are out of sight"};
   const HeatCheck check = check_heat_map(colours, tokens_of(one), state.overlay);
-  return {static_cast<double>(check.kinds) > more_than && check.wrong == 0, expected,
+  return {to_double(check.kinds) > more_than && check.wrong == 0, expected,
           std::to_string(check.kinds) + " colours, " + std::to_string(check.wrong) +
               " tokens of another one"};
 }
@@ -242,7 +241,7 @@ SelfTest::Verdict SelfTest::check_difference(const Snapshot& snapshot, const Win
   bool black = true;
   for (std::size_t i = 0; i < want.rgb.size() && i < b.image->rgb.size(); ++i) {
     const int apart = 4 * std::abs(a.image->rgb[i] - b.image->rgb[i]);
-    want.rgb[i] = static_cast<std::uint8_t>(std::min(apart, 255));
+    want.rgb[i] = low_bits<std::uint8_t>(std::min(apart, 255));
     black = black && apart == 0;
   }
   const PixelCheck check =
@@ -302,13 +301,10 @@ SelfTest::Verdict SelfTest::check_caption(const ScriptLine& line, const Snapshot
   std::int64_t darker = 0, looked = 0;
   for (std::int64_t y = 0; y < shown.image->height; ++y) {
     for (std::int64_t x = 0; x < shown.image->width; ++x) {
-      const auto token = visual_token_at(
-          one.tiles, (static_cast<double>(x) + 0.5) / static_cast<double>(placed.width),
-          (static_cast<double>(y) + 0.5) / static_cast<double>(placed.height));
-      const auto at_x =
-          static_cast<std::int64_t>(placed.left + (static_cast<double>(x) + 0.5) * placed.zoom);
-      const auto at_y =
-          static_cast<std::int64_t>(placed.top + (static_cast<double>(y) + 0.5) * placed.zoom);
+      const auto token = visual_token_at(one.tiles, (to_double(x) + 0.5) / to_double(placed.width),
+                                         (to_double(y) + 0.5) / to_double(placed.height));
+      const auto at_x = truncate<std::int64_t>(placed.left + (to_double(x) + 0.5) * placed.zoom);
+      const auto at_y = truncate<std::int64_t>(placed.top + (to_double(y) + 0.5) * placed.zoom);
       if (!token || token->kept || at_x < 0 || at_y < 0 || at_x >= screen.width ||
           at_y >= screen.height) {
         continue;

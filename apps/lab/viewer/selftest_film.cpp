@@ -4,6 +4,7 @@
 
 #include "apps/lab/viewer/screen_check.h"
 #include "apps/lab/viewer/selftest.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "video/frame_reader.h"
 
@@ -70,7 +71,7 @@ bool SelfTest::use_film(const ScriptLine& line, const Snapshot& snapshot) {
       act(Action::kFilmClose, state, snapshot, post_);
       return true;
     default:
-      return post_(FilmSeekCommand{static_cast<std::int64_t>(line.numbers.front())});
+      return post_(FilmSeekCommand{truncate<std::int64_t>(line.numbers.front())});
   }
 }
 
@@ -106,14 +107,14 @@ SelfTest::Verdict SelfTest::check_film(const ScriptLine& line, const Snapshot& s
   }
   const double wanted = line.numbers.front();
   if (what == "film_played") {
-    return {static_cast<double>(film_shown_) >= wanted && film_wrong_ == 0,
+    return {to_double(film_shown_) >= wanted && film_wrong_ == 0,
             "at least " + number_text(wanted, 0) + " frames, each on the screen",
             std::to_string(film_shown_) + " frames, " + std::to_string(film_wrong_) +
                 " with other pixels"};
   }
   if (!snapshot.film) return {false, "an open video", "none"};
   if (what == "film_frame") {
-    return check_film_frame(*snapshot.film, static_cast<std::int64_t>(wanted), window);
+    return check_film_frame(*snapshot.film, truncate<std::int64_t>(wanted), window);
   }
   expects(what == "film_strip", "every expectation is checked somewhere");
   return check_film_strip(*snapshot.film, wanted, window);
@@ -148,14 +149,14 @@ SelfTest::Verdict SelfTest::check_film_strip(const Film& film, double at_least,
   if (!strip) return {false, expected, "no strip is drawn"};
   const Image screen = window.read_pixels();
   std::vector<Colour> colours;
-  const auto y = static_cast<std::int64_t>((strip->top + strip->bottom) / 2);
-  for (auto x = static_cast<std::int64_t>(strip->left) + 2; x < strip->right - 2; x += 3) {
+  const auto y = truncate<std::int64_t>((strip->top + strip->bottom) / 2);
+  for (auto x = truncate<std::int64_t>(strip->left) + 2; x < strip->right - 2; x += 3) {
     if (x < 0 || y < 0 || x >= screen.width || y >= screen.height) continue;
     const std::uint8_t* rgb = screen.at(x, y);
     colours.push_back({rgb[0], rgb[1], rgb[2]});
   }
   const std::int64_t kinds = distinct(colours);
-  return {static_cast<double>(there) >= at_least && kinds > there, expected,
+  return {to_double(there) >= at_least && kinds > there, expected,
           std::to_string(there) + " images, " + std::to_string(kinds) + " colours across them"};
 }
 

@@ -3,6 +3,7 @@
 
 #include "apps/lab/viewer/selftest.h"
 #include "apps/studio/event.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -39,7 +40,7 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
     case Order::kWaitRows: {
       const Generation* one = snapshot.running();
       if (one == nullptr && !snapshot.generations.empty()) one = &snapshot.generations.back();
-      here = one != nullptr && static_cast<double>(one->rows_done) >= count;
+      here = one != nullptr && to_double(one->rows_done) >= count;
 
       found = "fewer rows";
       break;
@@ -53,7 +54,7 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
       for (const GalleryEntry& one : snapshot.gallery) {
         read += one.thumbnail != nullptr || !one.problem.empty() ? 1 : 0;
       }
-      here = static_cast<double>(read) >= count;
+      here = to_double(read) >= count;
       found = std::to_string(read) + " images";
       break;
     }
@@ -100,7 +101,7 @@ bool SelfTest::stop_after_rows(const ScriptLine& line, const Snapshot& snapshot)
     return true;
   }
   const bool due = running != nullptr && running->state == GenerateState::kGeneration &&
-                   static_cast<double>(running->rows_done) >= line.numbers.front();
+                   to_double(running->rows_done) >= line.numbers.front();
   if (!due) return wait(line, snapshot);
   act(Action::kStop, viewer_.state(), snapshot, post_);
   stop_posted_ = true;
@@ -109,7 +110,7 @@ bool SelfTest::stop_after_rows(const ScriptLine& line, const Snapshot& snapshot)
 
 bool SelfTest::use_gallery(const ScriptLine& line, const Snapshot& snapshot) {
   if (stop_posted_) return wait(line, snapshot);
-  const auto index = static_cast<std::size_t>(line.numbers.front());
+  const auto index = truncate<std::size_t>(line.numbers.front());
   if (index >= snapshot.gallery.size()) {
     fail(line, "picture " + std::to_string(index) + " of the gallery",
          std::to_string(snapshot.gallery.size()) + " images");

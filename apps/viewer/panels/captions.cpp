@@ -7,6 +7,7 @@
 #include "apps/runtime/caption_settings.h"
 #include "apps/studio/event.h"
 #include "apps/viewer/panels/panels.h"
+#include "engine/core/index.h"
 #include "vision/pruning/registry.h"
 
 namespace tessera {
@@ -49,8 +50,8 @@ void prune_fields(Ui& ui) {
   if (state.prune_method.empty()) return;
   ImGui::SameLine();
   ImGui::SetNextItemWidth(-1);
-  auto percent = static_cast<float>(state.prune_rate * 100);
-  const auto bound = [](double share) { return static_cast<float>(100 * share); };
+  auto percent = to_float(state.prune_rate * 100);
+  const auto bound = [](double share) { return to_float(100 * share); };
   if (ImGui::SliderFloat("##rate", &percent, bound(setting::kPruneRate.low),
                          bound(setting::kPruneRate.high), "%.0f %% fewer")) {
     state.prune_rate = clamped(setting::kPruneRate, percent / 100);
@@ -142,10 +143,10 @@ void list(Ui& ui, float high) {
   ImGui::BeginChild("list", ImVec2(0, high), false, ImGuiWindowFlags_NavFlattened);
   const auto& all = ui.snapshot.captions;
   ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(all.size()));
+  clipper.Begin(narrow<int>(all.size()));
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      list_row(ui, all[all.size() - 1 - static_cast<std::size_t>(i)]);
+      list_row(ui, all[all.size() - 1 - to_size(i)]);
     }
   }
   ImGui::EndChild();
@@ -236,7 +237,7 @@ void captions_panel(Ui& ui) {
     return;
   }
   const float room = ImGui::GetContentRegionAvail().y;
-  const auto rows = static_cast<float>(std::max<std::size_t>(ui.snapshot.captions.size(), 1));
+  const auto rows = to_float(std::max<std::size_t>(ui.snapshot.captions.size(), 1));
   list(ui, std::min(room * 0.4f, (rows + 0.5f) * ImGui::GetTextLineHeightWithSpacing()));
   caption_failure(ui);
   if (!state.caption_chosen.empty()) editor(ui);

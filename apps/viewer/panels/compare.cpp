@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/viewer/panels/panels.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -26,11 +27,11 @@ void side_label(const Ui& ui, const char* name, const std::string& title, const 
   const std::string text = std::string(name) + "  " + title;
   const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size());
   const float pad = em() * 0.4f;
-  const auto left = static_cast<float>(at_right ? visible.right - size.x - 3 * pad : visible.left + pad);
-  const auto top = static_cast<float>(visible.top) + pad;
+  const auto left = to_float(at_right ? visible.right - size.x - 3 * pad : visible.left + pad);
+  const auto top = to_float(visible.top) + pad;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.PushClipRect(ImVec2(static_cast<float>(visible.left), static_cast<float>(visible.top)),
-                    ImVec2(static_cast<float>(visible.right), static_cast<float>(visible.bottom)), true);
+  list.PushClipRect(ImVec2(to_float(visible.left), to_float(visible.top)),
+                    ImVec2(to_float(visible.right), to_float(visible.bottom)), true);
   list.AddRectFilled(ImVec2(left, top), ImVec2(left + size.x + 2 * pad, top + size.y + pad),
                      IM_COL32(0, 0, 0, 170), em() * 0.3f);
   list.AddText(ImVec2(left + pad, top + pad / 2), IM_COL32_WHITE, text.data(),
@@ -77,19 +78,18 @@ void draw_difference(Ui& ui, const StageImage& a, const StageImage& b, const Rec
 // The handle of the slider is its own item, so that mouse and keyboard reach it.
 void slider(Ui& ui, const Rect& area, double at) {
   const float grip = em() * 0.8f;
-  ImGui::SetCursorScreenPos(
-      ImVec2(static_cast<float>(at) - grip / 2, static_cast<float>(area.top)));
-  ImGui::InvisibleButton("split", ImVec2(grip, static_cast<float>(area.height())));
+  ImGui::SetCursorScreenPos(ImVec2(to_float(at) - grip / 2, to_float(area.top)));
+  ImGui::InvisibleButton("split", ImVec2(grip, to_float(area.height())));
   const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
   if (hot) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
   if (dragged()) {
     ui.state.split = std::clamp((ImGui::GetIO().MousePos.x - area.left) / area.width(), 0.0, 1.0);
   }
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const auto x = static_cast<float>(at);
-  const auto middle = static_cast<float>((area.top + area.bottom) / 2);
-  list.AddRectFilled(ImVec2(x - 1, static_cast<float>(area.top)),
-                     ImVec2(x + 1, static_cast<float>(area.bottom)), IM_COL32_WHITE);
+  const auto x = to_float(at);
+  const auto middle = to_float((area.top + area.bottom) / 2);
+  list.AddRectFilled(ImVec2(x - 1, to_float(area.top)), ImVec2(x + 1, to_float(area.bottom)),
+                     IM_COL32_WHITE);
   list.AddCircleFilled(ImVec2(x, middle), em() * (hot ? 0.6f : 0.5f), IM_COL32_WHITE);
   list.AddCircle(ImVec2(x, middle), em() * (hot ? 0.6f : 0.5f), IM_COL32(0, 0, 0, 160));
 }
@@ -120,8 +120,7 @@ void compare_view(Ui& ui, const Rect& area) {
                          "press A, show another and press B.");
     return;
   }
-  ImGui::InvisibleButton(
-      "picture", ImVec2(static_cast<float>(area.width()), static_cast<float>(area.height())));
+  ImGui::InvisibleButton("picture", ImVec2(to_float(area.width()), to_float(area.height())));
   ImGui::SetItemAllowOverlap();
   if (ui.state.difference && a.image != nullptr && b.image != nullptr) {
     draw_difference(ui, a, b, area);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/viewer/panels/panels.h"
+#include "engine/core/index.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -77,12 +78,11 @@ void accepted_plot(const Generation& one) {
   const std::int32_t most = *std::max_element(counts.begin(), counts.end());
   heading("Tokens by pass, at most " + std::to_string(most));
   const auto value = [](void* data, int index) {
-    return static_cast<float>(
-        (*static_cast<const std::vector<std::int32_t>*>(data))[static_cast<std::size_t>(index)]);
+    return to_float(nth((*static_cast<const std::vector<std::int32_t>*>(data)), index));
   };
   auto* data = const_cast<std::vector<std::int32_t>*>(&counts);  // the callback only reads it
-  ImGui::PlotHistogram("##passes", value, data, static_cast<int>(counts.size()), 0, nullptr, 0,
-                       static_cast<float>(std::max(most, 1)),
+  ImGui::PlotHistogram("##passes", value, data, narrow<int>(counts.size()), 0, nullptr, 0,
+                       to_float(std::max(most, 1)),
                        ImVec2(ImGui::GetContentRegionAvail().x, em() * 4.5f));
 }
 
@@ -112,8 +112,8 @@ void legend(Ui& ui, const Generation& one) {
   for (int i = 0; i < kSteps; ++i) {
     const Colour colour = heat_colour((i + 0.5) / kSteps);
     const float step = width / kSteps;
-    list.AddRectFilled(ImVec2(at.x + step * static_cast<float>(i), at.y),
-                       ImVec2(at.x + step * static_cast<float>(i + 1), at.y + high),
+    list.AddRectFilled(ImVec2(at.x + step * to_float(i), at.y),
+                       ImVec2(at.x + step * to_float(i + 1), at.y + high),
                        IM_COL32(colour.red, colour.green, colour.blue, 255));
   }
   ImGui::Dummy(ImVec2(width, high));

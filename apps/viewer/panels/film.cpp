@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "apps/viewer/panels/panels.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -14,9 +15,7 @@ namespace {
 constexpr float kStripHeight = 3.4f, kLineHeight = 1.2f;  // in units of the font size
 constexpr float kMinImage = 9;                        // that the strip leaves to the image
 
-ImVec2 film_point(double x, double y) {
-  return ImVec2(static_cast<float>(x), static_cast<float>(y));
-}
+ImVec2 film_point(double x, double y) { return ImVec2(to_float(x), to_float(y)); }
 
 bool strip_fits(float room) {
   return room > em() * (kMinImage + kStripHeight + kLineHeight) + 2 * ImGui::GetFrameHeight();
@@ -28,8 +27,7 @@ double x_of(const Film& film, const Rect& line, double seconds) {
 }
 
 double time_of(const Film& film, std::int64_t frame) {
-  return (
-      *film.times)[static_cast<std::size_t>(std::clamp<std::int64_t>(frame, 0, film.frames() - 1))];
+  return nth((*film.times), std::clamp<std::int64_t>(frame, 0, film.frames() - 1));
 }
 
 std::int64_t frame_under(const Film& film, const Rect& line, double x) {
@@ -39,14 +37,14 @@ std::int64_t frame_under(const Film& film, const Rect& line, double x) {
 // The part of an image that fills a cell of this shape.
 void draw_filling(ImTextureID texture, const Image& image, const Rect& cell) {
   ImVec2 low(0, 0), high(1, 1);
-  const auto decoded_image = static_cast<double>(image.width) / static_cast<double>(image.height);
+  const auto decoded_image = to_double(image.width) / to_double(image.height);
   const double shape = cell.width() / cell.height();
   if (decoded_image > shape) {
-    const auto cut = static_cast<float>((1 - shape / decoded_image) / 2);
+    const auto cut = to_float((1 - shape / decoded_image) / 2);
     low.x = cut;
     high.x = 1 - cut;
   } else {
-    const auto cut = static_cast<float>((1 - decoded_image / shape) / 2);
+    const auto cut = to_float((1 - decoded_image / shape) / 2);
     low.y = cut;
     high.y = 1 - cut;
   }
@@ -56,7 +54,7 @@ void draw_filling(ImTextureID texture, const Image& image, const Rect& cell) {
 
 // As many cells as are about the shape of a frame, at most as many as there are small images.
 std::size_t cells_of(const Film& film, const Rect& strip) {
-  const double shape = static_cast<double>(film.width) / static_cast<double>(film.height);
+  const double shape = to_double(film.width) / to_double(film.height);
   const double wide = std::max(strip.height() * std::clamp(shape, 0.4, 2.5), 8.0);
   const auto fit = static_cast<std::size_t>(std::max(1.0, std::round(strip.width() / wide)));
   return std::min(fit, std::max<std::size_t>(film.strip.size(), 1));
@@ -79,8 +77,7 @@ void draw_strip(Ui& ui, const Film& film, const Rect& strip) {
   const std::size_t cells = cells_of(film, strip);
   for (std::size_t i = 0; i < cells && !film.strip.empty(); ++i) {
     const auto edge = [&](std::size_t at) {
-      return std::round(strip.left +
-                        strip.width() * static_cast<double>(at) / static_cast<double>(cells));
+      return std::round(strip.left + strip.width() * to_double(at) / to_double(cells));
     };
     // The small image in the middle of what the cell stands for.
     const std::size_t from = (2 * i + 1) * film.strip.size() / (2 * cells);
@@ -93,7 +90,7 @@ void draw_line(const Ui& ui, const Film& film, const Rect& line, bool hot) {
   const double middle = std::round((line.top + line.bottom) / 2);
   const float thick = std::round(em() * 0.22f);
   const auto bar = [&](double from, double to, ImU32 colour) {
-    const double half = static_cast<double>(thick) / 2;
+    const double half = double{thick} / 2;
     list.AddRectFilled(film_point(from, middle - half), film_point(to, middle + half), colour,
                        thick / 2);
   };
@@ -292,7 +289,7 @@ void film_facts(const Film& film) {
   if (film.frames() > 0) {
     fact("Frames", std::to_string(film.frames()));
     fact("Length", clock_text(film.seconds));
-    fact("Rate", number_text(static_cast<double>(film.frames()) / film.seconds, 2) + " a second");
+    fact("Rate", number_text(to_double(film.frames()) / film.seconds, 2) + " a second");
     fact("Kept", bytes_text(film.kept_bytes) + " of decoded frames");
   }
   for (const std::string& note : film.notes) fact("Note", note);

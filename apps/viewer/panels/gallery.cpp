@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "apps/viewer/panels/panels.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -22,7 +23,7 @@ void folder_line(Ui& ui) {
   const auto& all = ui.snapshot.gallery;
   const auto videos =
       std::count_if(all.begin(), all.end(), [](const auto& one) { return one.video; });
-  const auto shown = static_cast<std::ptrdiff_t>(all.size()) - videos;
+  const auto shown = std::ssize(all) - videos;
   std::string count = std::to_string(shown) + (shown == 1 ? " image" : " images");
   if (videos > 0) count += ", " + std::to_string(videos) + (videos == 1 ? " video" : " videos");
   if (ui.snapshot.gallery_left_out > 0) {
@@ -87,8 +88,8 @@ void draw_thumbnail(Ui& ui, const GalleryEntry& entry, ImVec2 low, float side) {
     centred("...", ui.colours().dim);
     return;
   }
-  const auto wide = static_cast<float>(entry.thumbnail->width);
-  const auto tall = static_cast<float>(entry.thumbnail->height);
+  const auto wide = to_float(entry.thumbnail->width);
+  const auto tall = to_float(entry.thumbnail->height);
   const float zoom = side / std::max(wide, tall);
   const ImVec2 from(low.x + std::round((side - wide * zoom) / 2),
                     low.y + std::round((side - tall * zoom) / 2));
@@ -139,9 +140,9 @@ void gallery_panel(Ui& ui) {
   ImGui::BeginChild("cells", ImVec2(0, 0), false, ImGuiWindowFlags_NavFlattened);
   const float gap = em() * 0.45f, room = ImGui::GetContentRegionAvail().x - em() * 0.3f;
   const float side = std::clamp(ImGui::GetContentRegionAvail().y - em() * 0.5f, em() * 4,
-                                static_cast<float>(kThumbnailSide) * em() / 16);
+                                to_float(kThumbnailSide) * em() / 16);
   const int columns = std::max(1, static_cast<int>((room + gap) / (side + gap)));
-  const int rows = (static_cast<int>(entries.size()) + columns - 1) / columns;
+  const int rows = (narrow<int>(entries.size()) + columns - 1) / columns;
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
   ImGuiListClipper clipper;
   clipper.Begin(rows, side + gap);
@@ -149,7 +150,7 @@ void gallery_panel(Ui& ui) {
     for (int row = clipper.DisplayStart; row < clipper.DisplayEnd; ++row) {
       ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 3);
       for (int column = 0; column < columns; ++column) {
-        const auto index = static_cast<std::size_t>(row * columns + column);
+        const auto index = to_size(row * columns + column);
         if (index >= entries.size()) break;
         if (column > 0) ImGui::SameLine(0, gap);
         cell(ui, entries[index], side);

@@ -1,10 +1,12 @@
 // An image on the screen: pixels, token overlays, visual tokens, pixel values, what lies under the
 // mouse. Shared by the single image and both sides of a comparison.
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
 #include <cstdio>
 
 #include "apps/viewer/panels/panels.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -12,7 +14,7 @@ namespace {
 
 constexpr double kValuesZoom = 48;
 
-ImVec2 point(double x, double y) { return ImVec2(static_cast<float>(x), static_cast<float>(y)); }
+ImVec2 point(double x, double y) { return ImVec2(to_float(x), to_float(y)); }
 
 ImU32 screen_colour(const Colour& colour, float alpha) {
   return IM_COL32(colour.red, colour.green, colour.blue, static_cast<int>(alpha * 255));
@@ -30,7 +32,7 @@ void draw_marks(Ui& ui, const Generation& generation, const Placement& placed, c
   ImDrawList& list = *ImGui::GetWindowDrawList();
   for (std::int64_t row = 0; row < generation.grid_rows; ++row) {
     for (std::int64_t column = 0; column < generation.grid_columns; ++column) {
-      const auto& mark = grid.marks[static_cast<std::size_t>(row * generation.grid_columns + column)];
+      const auto& mark = nth(grid.marks, row * generation.grid_columns + column);
       const Rect cell = cell_rect(placed, generation.grid_rows, generation.grid_columns, {row, column});
       if (mark.id < 0 || !meets(cell, visible)) continue;
       const Colour colour = heat_colour(range.share(overlay_value(grid, mark, overlay)));
@@ -48,12 +50,12 @@ void draw_tiles(const CaptionEntry& caption, const Placement& placed, const Rect
     part.left = whole.left + tile.left * whole.width();
     part.top = whole.top + tile.top * whole.height();
     part.zoom = 1;
-    part.width = static_cast<std::int64_t>(std::llround(tile.width * whole.width()));
-    part.height = static_cast<std::int64_t>(std::llround(tile.height * whole.height()));
+    part.width = std::llround(tile.width * whole.width());
+    part.height = std::llround(tile.height * whole.height());
     for (std::int64_t i = 0; i < tile.rows * tile.columns; ++i) {
       const Rect cell =
           cell_rect(part, tile.rows, tile.columns, {i / tile.columns, i % tile.columns});
-      const auto at = static_cast<std::size_t>(i);
+      const auto at = to_size(i);
       if (at >= tile.kept.size() || !meets(cell, visible)) continue;
       const ImVec2 low = point(cell.left, cell.top), high = point(cell.right, cell.bottom);
       if (tile.kept[at] == 0) {
@@ -73,12 +75,12 @@ void draw_values(const Image& image, const Placement& placed, const Rect& visibl
   const auto first = [zoom](double low, double start) {
     return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor((low - start) / zoom)));
   };
-  const float size = static_cast<float>(std::min(zoom / 4.2, static_cast<double>(em())));
+  const float size = to_float(std::min(zoom / 4.2, double{em()}));
   for (std::int64_t y = first(visible.top, placed.top); y < image.height; ++y) {
-    const double top = placed.top + static_cast<double>(y) * zoom;
+    const double top = placed.top + to_double(y) * zoom;
     if (top >= visible.bottom) break;
     for (std::int64_t x = first(visible.left, placed.left); x < image.width; ++x) {
-      const double left = placed.left + static_cast<double>(x) * zoom;
+      const double left = placed.left + to_double(x) * zoom;
       if (left >= visible.right) break;
       const std::uint8_t* rgb = image.at(x, y);
       const int light = (299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2]) / 1000;
@@ -86,8 +88,8 @@ void draw_values(const Image& image, const Placement& placed, const Rect& visibl
       char text[32];
       const int length = std::snprintf(text, sizeof text, "%d\n%d\n%d", rgb[0], rgb[1], rgb[2]);
       list.AddText(ImGui::GetFont(), size,
-                   point(left + zoom * 0.12, top + (zoom - 3 * static_cast<double>(size)) / 2), ink,
-                   text, text + length);
+                   point(left + zoom * 0.12, top + (zoom - 3 * double{size}) / 2), ink, text,
+                   text + length);
     }
   }
 }
@@ -147,15 +149,13 @@ std::vector<std::string> described_spot(const UiState& state, const StageImage& 
     if (const auto pixel = pixel_at(shown, mouse.x, mouse.y)) {
       const std::uint8_t* rgb = decoded_image.image->at(pixel->x, pixel->y);
       char text[80];
-      std::snprintf(text, sizeof text, "pixel %lld, %lld: %d %d %d",
-                    static_cast<long long>(pixel->x), static_cast<long long>(pixel->y), rgb[0],
-                    rgb[1], rgb[2]);
+      std::snprintf(text, sizeof text, "pixel %" PRId64 ", %" PRId64 ": %d %d %d", pixel->x,
+                    pixel->y, rgb[0], rgb[1], rgb[2]);
       lines.emplace_back(text);
       if (decoded_image.caption != nullptr) {
-        const auto visual = visual_token_at(
-            decoded_image.caption->tiles,
-            (static_cast<double>(pixel->x) + 0.5) / static_cast<double>(shown.width),
-            (static_cast<double>(pixel->y) + 0.5) / static_cast<double>(shown.height));
+        const auto visual = visual_token_at(decoded_image.caption->tiles,
+                                            (to_double(pixel->x) + 0.5) / to_double(shown.width),
+                                            (to_double(pixel->y) + 0.5) / to_double(shown.height));
         if (visual) lines.push_back(describe_visual_token(*visual));
       }
       if (generation != nullptr) {
@@ -164,7 +164,7 @@ std::vector<std::string> described_spot(const UiState& state, const StageImage& 
     }
   }
   if (cell && generation != nullptr && generation->marks != nullptr) {
-    const auto at = static_cast<std::size_t>(cell->row * generation->grid_columns + cell->column);
+    const auto at = to_size(cell->row * generation->grid_columns + cell->column);
     if (within(*generation, *cell) && at < generation->marks->size()) {
       lines.push_back(
           describe_token(tokens_of(*generation), (*generation->marks)[at], cell->row, cell->column));

@@ -1,5 +1,6 @@
 // What was generated, is being generated and waits, newest first.
 #include "apps/viewer/panels/panels.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -15,10 +16,10 @@ std::string second_line(const Generation& one) {
 }
 
 void progress(const Generation& one, float width) {
-  const double whole = static_cast<double>(one.grid_rows * one.grid_columns);
-  double done = whole > 0 ? static_cast<double>(one.facts.tokens) / whole : 0;
-  if (one.frames > 0) done = static_cast<double>(one.frames_done) / static_cast<double>(one.frames);
-  ImGui::ProgressBar(static_cast<float>(done), ImVec2(width, em() * 0.3f), "");
+  const double whole = to_double(one.grid_rows * one.grid_columns);
+  double done = whole > 0 ? to_double(one.facts.tokens) / whole : 0;
+  if (one.frames > 0) done = to_double(one.frames_done) / to_double(one.frames);
+  ImGui::ProgressBar(to_float(done), ImVec2(width, em() * 0.3f), "");
 }
 
 void row(Ui& ui, const Generation& one, std::uint64_t& dropped) {
@@ -73,11 +74,11 @@ void queue_panel(Ui& ui) {
   }
   ImGui::BeginChild("rows", ImVec2(0, 0), false, ImGuiWindowFlags_NavFlattened);
   ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(all.size()));
+  clipper.Begin(narrow<int>(all.size()));
   std::uint64_t dropped = 0;
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      row(ui, all[all.size() - 1 - static_cast<std::size_t>(i)], dropped);
+      row(ui, all[all.size() - 1 - to_size(i)], dropped);
     }
   }
   // Which may shorten the list at once.

@@ -6,6 +6,7 @@
 
 #include "apps/runtime/output_settings.h"
 #include "apps/viewer/panels/panels.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -100,7 +101,7 @@ std::string guarantee_text(const DecodeMethod& method) {
 
 std::string label_of(const Setting& row) {
   std::string out(row.shown_word());
-  out.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(out.front())));
+  out.front() = char_of(std::toupper(byte_of(out.front())));
   return out;
 }
 
@@ -196,7 +197,7 @@ void frames_field(Ui& ui) {
   const FoundModel* model = chosen_model(ui);
   if (model == nullptr || !model->videos) return;
   label(label_of(setting::kFrames));
-  auto frames = static_cast<double>(ui.state.settings.frames);
+  auto frames = to_double(ui.state.settings.frames);
   const bool own = frames == 0;
   bool given = !own;
   if (ImGui::Checkbox("Another length than the model's", &given)) {
@@ -218,7 +219,7 @@ void size_fields(Ui& ui) {
   }
   if (own) {
     label("Pixels");
-    int sides[2] = {static_cast<int>(settings.width), static_cast<int>(settings.height)};
+    int sides[2] = {narrow<int>(settings.width), narrow<int>(settings.height)};
     if (ImGui::InputInt2("##size", sides)) {
       settings.width = static_cast<std::int64_t>(clamped(setting::kWidth, sides[0]));
       settings.height = static_cast<std::int64_t>(clamped(setting::kHeight, sides[1]));
@@ -251,7 +252,7 @@ void seed_fields(Ui& ui) {
   int mode = static_cast<int>(state.seed_mode);
   if (ImGui::Combo("##mode", &mode, kModes, 3)) state.seed_mode = static_cast<SeedMode>(mode);
   label("Images");
-  int count = static_cast<int>(state.count);
+  int count = narrow<int>(state.count);
   if (ImGui::InputInt("##count", &count)) {
     state.count = std::clamp<std::int64_t>(count, 1, kMaxCount);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/core/index.h"
 #include "engine/ops/attention.h"
 
 namespace tessera::cpu {
@@ -39,7 +40,7 @@ Cut cut_segment(const AttentionSegment& segment, const Heads& heads) {
 
 const void* head_start(const ConstTensorView& cache, std::int64_t kv_head, std::int64_t dim) {
   return static_cast<const std::byte*>(cache.data) +
-         static_cast<std::size_t>(kv_head * dim) * dtype_size(cache.dtype);
+         to_size(kv_head * dim) * dtype_size(cache.dtype);
 }
 
 void run_task(const AttentionArgs& args, const AttentionSegment& segment, const Heads& heads,
@@ -50,8 +51,8 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
   const std::int64_t first_head = heads.kv_heads * group / cut.head_groups;
   const std::int64_t first = cut.rows * tile / cut.row_tiles;
   AttentionTask task;
-  task.heads = static_cast<int>(heads.kv_heads * (group + 1) / cut.head_groups - first_head);
-  task.rows = static_cast<int>(cut.rows * (tile + 1) / cut.row_tiles - first);
+  task.heads = narrow<int>(heads.kv_heads * (group + 1) / cut.head_groups - first_head);
+  task.rows = narrow<int>(cut.rows * (tile + 1) / cut.row_tiles - first);
   for (int head = 0; head < task.heads; ++head) {
     for (int i = 0; i < task.rows; ++i) {
       const std::int64_t row = (first + i) / heads.group;
@@ -85,8 +86,7 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
   if (args.log_sum.empty()) return;
   for (int entry = 0; entry < task.heads * task.rows; ++entry) {
     const std::int64_t at = (task.out[entry] - args.out.f32()) / heads.dim;  // row * heads + head
-    args.log_sum.f32()[at] = static_cast<float>(static_cast<double>(peak[entry]) +
-                                                std::log(static_cast<double>(total[entry])));
+    args.log_sum.f32()[at] = to_float(peak[entry] + std::log(double{total[entry]}));
   }
 }
 
@@ -94,10 +94,10 @@ void attention(CpuBackend& cpu, const AttentionArgs& args) {
   if (args.segments.empty()) return;
   ThreadPool& pool = cpu.threads();
   const std::int64_t kv_heads = args.segments[0].keys.shape[1];
-  const auto segments = static_cast<std::int64_t>(args.segments.size());
+  const auto segments = std::ssize(args.segments);
   const Heads heads{args.q.shape[1], kv_heads, args.q.shape[1] / kv_heads, args.q.shape[2],
                     pool.threads() == 1 ? 1 : divide_up(3 * pool.threads(), segments)};
-  cpu.ensure_scratch(static_cast<std::size_t>(attention_scratch_floats(heads.dim)));
+  cpu.ensure_scratch(to_size(attention_scratch_floats(heads.dim)));
   std::int64_t tasks = 0;
   for (const AttentionSegment& segment : args.segments)
     tasks += cut_segment(segment, heads).tasks();
@@ -119,8 +119,7 @@ void attention(CpuBackend& cpu, const AttentionArgs& args) {
 
 std::size_t CpuBackend::attention_scratch_bytes(std::int64_t, std::int64_t,
                                                 std::int64_t head_dim) const {
-  return static_cast<std::size_t>(attention_scratch_floats(head_dim) * pool_.threads()) *
-         sizeof(float);
+  return to_size(attention_scratch_floats(head_dim) * pool_.threads()) * sizeof(float);
 }
 
 void add_attention_ops(OpTable& table) { table.add<attention>(); }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/core/index.h"
 #include "engine/ops/codebook.h"
 
 namespace tessera::cpu {
@@ -22,7 +23,7 @@ void nearest_code(CpuBackend& cpu, const NearestCodeArgs& op) {
         const float* e = op.codebook.f32() + code * width;
         double distance = 0.0;  // |x - e|^2 = |x|^2 + |e|^2 - 2 x.e, exact to the last bits
         for (std::int64_t i = 0; i < width; ++i) {
-          const double gap = static_cast<double>(x[i]) - static_cast<double>(e[i]);
+          const double gap = double{x[i]} - double{e[i]};
           distance += gap * gap;
         }
         if (distance < best) {
@@ -30,7 +31,7 @@ void nearest_code(CpuBackend& cpu, const NearestCodeArgs& op) {
           index = code;
         }
       }
-      op.ids[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(index);
+      nth(op.ids, row) = static_cast<std::int32_t>(index);
     }
   });
 }

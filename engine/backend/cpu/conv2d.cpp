@@ -8,6 +8,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/panel_storage.h"
+#include "engine/core/index.h"
 #include "engine/ops/conv2d.h"
 
 namespace tessera::cpu {
@@ -52,8 +53,7 @@ Geometry plan(const Conv2dArgs& args, int threads) {
   g.strip_rows = std::max<std::int64_t>(1, std::min(fitting, fair));
   g.strips = divide_up(g.out_rows, g.strip_rows);
   g.groups = std::clamp<std::int64_t>(divide_up(2 * threads, g.strips), 1, divide_up(g.panels, 2));
-  g.strip_floats =
-      g.direct ? 0 : static_cast<std::size_t>(g.input_rows(args, g.strip_rows) * row_floats);
+  g.strip_floats = g.direct ? 0 : to_size(g.input_rows(args, g.strip_rows) * row_floats);
   return g;
 }
 
@@ -69,16 +69,16 @@ void fill_strip(const Conv2dArgs& args, const Geometry& g, const Kernels& kernel
     float* to = strip + r * row_floats;
     const std::int64_t y = first + r - args.pad_top;
     if (y < 0 || y >= args.in.shape[0] * args.upsample) {
-      std::memset(to, 0, static_cast<std::size_t>(row_floats) * sizeof(float));
+      std::memset(to, 0, to_size(row_floats) * sizeof(float));
       continue;
     }
-    const auto pad_left = static_cast<std::size_t>(args.pad_left * channels);
-    const auto pad_right = static_cast<std::size_t>(args.pad_right * channels);
+    const auto pad_left = to_size(args.pad_left * channels);
+    const auto pad_right = to_size(args.pad_right * channels);
     std::memset(to, 0, pad_left * sizeof(float));
     std::memset(to + row_floats - pad_right, 0, pad_right * sizeof(float));
     float* pixels = to + pad_left;
     if (args.upsample == 2 && r > 0 && y % 2 != 0) {
-      std::memcpy(to, to - row_floats, static_cast<std::size_t>(row_floats) * sizeof(float));
+      std::memcpy(to, to - row_floats, to_size(row_floats) * sizeof(float));
       continue;
     }
     const float* from = args.in.f32() + y / args.upsample * width * channels;
@@ -91,7 +91,7 @@ void fill_strip(const Conv2dArgs& args, const Geometry& g, const Kernels& kernel
     float* half = pixels + width * channels;
     kernels.affine(from, scale, shift, args.swish, half, channels, width);
     for (std::int64_t x = 0; x < width; ++x) {
-      const auto bytes = static_cast<std::size_t>(channels) * sizeof(float);
+      const auto bytes = to_size(channels) * sizeof(float);
       std::memmove(pixels + 2 * x * channels, half + x * channels, bytes);
       std::memcpy(pixels + (2 * x + 1) * channels, pixels + 2 * x * channels, bytes);
     }
@@ -120,13 +120,12 @@ void multiply_block(const Conv2dArgs& args, const Geometry& g, const Kernels& ke
   for (std::int64_t panel = strip.panel; panel < strip.panel + strip.panels; panel += width) {
     const std::int64_t panels = std::min(width, strip.panel + strip.panels - panel);
     const std::byte* const stored = static_cast<const std::byte*>(weight.packed.view().data) +
-                                    static_cast<std::size_t>(panel) * storage.bytes(inputs) +
-                                    storage.bytes(block);
+                                    to_size(panel) * storage.bytes(inputs) + storage.bytes(block);
     tile.b = stored;
     tile.b_stride = storage.type->blocks(inputs) * kLanes;
     if (storage.expand != nullptr) {
       for (std::int64_t p = 0; p < panels; ++p) {
-        storage.expand(kernels, stored + static_cast<std::size_t>(p) * storage.bytes(inputs),
+        storage.expand(kernels, stored + to_size(p) * storage.bytes(inputs),
                        expanded + p * kPanelFloats, count);
       }
       tile.b = expanded;
@@ -142,7 +141,7 @@ void multiply_block(const Conv2dArgs& args, const Geometry& g, const Kernels& ke
         const std::int64_t end = g.out_columns * (t + 1) / tiles;
         tile.a = in + begin * tile.a_stride;
         tile.out = out + begin * weight.c_out;
-        kernels.tile_f32(tile, static_cast<int>(end - begin), static_cast<int>(panels));
+        kernels.tile_f32(tile, narrow<int>(end - begin), narrow<int>(panels));
       }
     }
   }
@@ -160,13 +159,13 @@ void multiply_strip(const Conv2dArgs& args, const Geometry& g, const Kernels& ke
   tile.run_offsets = offsets.data();
   tile.first = !args.accumulate;
   for (std::int64_t tap = 0; tap < taps; tap += taps_at_once) {
-    tile.runs = static_cast<int>(std::min(taps_at_once, taps - tap));
+    tile.runs = narrow<int>(std::min(taps_at_once, taps - tap));
     for (std::int64_t c = 0; c < weight.c_in; c += kBlock) {
       tile.run_length = std::min<std::int64_t>(kBlock, weight.c_in - c);
       for (int run = 0; run < tile.runs; ++run) {
         const std::int64_t y = (tap + run) / weight.kw;
         const std::int64_t x = (tap + run) % weight.kw;
-        offsets[static_cast<std::size_t>(run)] = (y * g.in_columns + x) * weight.c_in + c;
+        nth(offsets, run) = (y * g.in_columns + x) * weight.c_in + c;
       }
       multiply_block(args, g, kernels, strip, tile, tap * weight.c_in + c, expanded);
       tile.first = false;
@@ -212,8 +211,7 @@ void conv2d(CpuBackend& cpu, const Conv2dArgs& args) {
 std::size_t CpuBackend::conv_scratch_bytes(const Conv2dArgs& args) const {
   const int workers = pool_.threads();
   const Geometry g = plan(args, workers);
-  return (g.strip_floats + 2 * kPanelFloats + 64) * sizeof(float) *
-         static_cast<std::size_t>(workers);
+  return (g.strip_floats + 2 * kPanelFloats + 64) * sizeof(float) * to_size(workers);
 }
 
 void add_conv2d_ops(OpTable& table) { table.add<conv2d>(); }

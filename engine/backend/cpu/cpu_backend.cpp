@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "engine/backend/factories.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -16,7 +17,7 @@ namespace {
 constexpr std::size_t kInitialScratchFloats = std::size_t{80} << 10;
 
 Buffer allocate_scratch(std::size_t floats_per_worker, int workers) {
-  return allocate_host(floats_per_worker * sizeof(float) * static_cast<std::size_t>(workers));
+  return allocate_host(floats_per_worker * sizeof(float) * to_size(workers));
 }
 }  // namespace
 
@@ -52,12 +53,12 @@ void CpuBackend::ensure_scratch(std::size_t floats_per_worker) {
 }
 
 void CpuBackend::reserve_scratch(std::size_t bytes) {
-  const auto workers = static_cast<std::size_t>(pool_.threads());
+  const auto workers = to_size(pool_.threads());
   ensure_scratch((bytes / sizeof(float) + workers - 1) / workers);
 }
 
 float* CpuBackend::scratch(int worker) {
-  return static_cast<float*>(scratch_.get()) + static_cast<std::size_t>(worker) * scratch_floats_;
+  return static_cast<float*>(scratch_.get()) + to_size(worker) * scratch_floats_;
 }
 
 namespace {

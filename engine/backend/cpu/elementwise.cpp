@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/core/index.h"
 
 namespace tessera::cpu {
 
@@ -68,7 +69,7 @@ void combine_rows(CpuBackend&, const CombineRowsArgs& op) {
   const std::int64_t width = op.x.shape[1];
   std::fill_n(op.out.f32(), op.out.shape.elements(), 0.0f);
   for (std::size_t i = 0; i < op.to.size(); ++i) {
-    const float* from = op.x.f32() + static_cast<std::int64_t>(i) * width;
+    const float* from = op.x.f32() + to_index(i) * width;
     float* sum = op.out.f32() + op.to[i] * width;
     for (std::int64_t c = 0; c < width; ++c) sum[c] += op.weight[i] * from[c];
   }
@@ -78,7 +79,7 @@ void store_rows(CpuBackend&, const StoreRowsArgs& op) {
   const std::int64_t width = op.cache.shape[1] * op.cache.shape[2];
   const StorageType& storage = storage_of(op.cache.dtype);
   for (std::size_t i = 0; i < op.slots.size(); ++i) {
-    storage.write(op.rows.f32() + static_cast<std::int64_t>(i) * op.row_stride, width,
+    storage.write(op.rows.f32() + to_index(i) * op.row_stride, width,
                   static_cast<std::byte*>(op.cache.data) + storage.bytes(op.slots[i], width));
   }
 }
@@ -100,7 +101,7 @@ void modulate(CpuBackend& cpu, const ModulateArgs& args) {
   const std::int64_t coarse = args.gain.shape[1];
   const std::int64_t down = args.in.shape[0] / args.gain.shape[0];
   const std::int64_t across = width / coarse;
-  const auto count = static_cast<std::size_t>(channels);
+  const auto count = to_size(channels);
   cpu.threads().parallel_for(args.in.shape[0], 1, [&](std::int64_t row, std::int64_t end, int) {
     std::vector<float> joined(2 * count);
     float* scale = joined.data();

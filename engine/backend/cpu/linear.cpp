@@ -6,6 +6,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/panel_storage.h"
+#include "engine/core/index.h"
 #include "engine/ops/linear.h"
 
 namespace tessera::cpu {
@@ -28,8 +29,7 @@ struct Product {
 
 const std::byte* panel_block(const Product& product, std::int64_t panel, std::int64_t k) {
   return static_cast<const std::byte*>(product.weight.packed.view().data) +
-         static_cast<std::size_t>(panel) * product.storage.bytes(product.weight.k) +
-         product.storage.bytes(k);
+         to_size(panel) * product.storage.bytes(product.weight.k) + product.storage.bytes(k);
 }
 
 // Block [k, k + inputs) of `rows` rows against panels [panel, panel + panels). `a` points at the
@@ -71,7 +71,7 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
     const std::int64_t end = rows * (tile + 1) / tiles;
     args.a = a + begin * a_stride;
     args.out = product.out + (row + begin) * weight.n + panel * kLanes;
-    run(args, static_cast<int>(end - begin), static_cast<int>(panels));
+    run(args, narrow<int>(end - begin), narrow<int>(panels));
   }
 }
 
@@ -100,8 +100,7 @@ void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, 
   const std::int64_t width = product.kernels.tile_panels[largest_tile(product.kernels, rows)];
   float* copy = scratch + 2 * kBlock * kLanes;
   for (std::int64_t k = 0; k < k_all; k += kBlock) {
-    const auto bytes =
-        static_cast<std::size_t>(std::min<std::int64_t>(kBlock, k_all - k)) * sizeof(float);
+    const auto bytes = to_size(std::min<std::int64_t>(kBlock, k_all - k)) * sizeof(float);
     for (std::int64_t r = 0; r < rows; ++r) {
       std::memcpy(copy + r * kRowPitch, product.x + (row + r) * k_all + k, bytes);
     }
@@ -124,7 +123,7 @@ void linear(CpuBackend& cpu, const LinearArgs& op) {
   const std::int64_t panels = divide_up(w.n, kLanes);
   if (rows <= kStreamRows) {
     const std::int64_t width = kernels.tile_panels[largest_tile(kernels, rows)];
-    const auto panel_bytes = static_cast<std::int64_t>(product.storage.bytes(w.k));
+    const auto panel_bytes = to_index(product.storage.bytes(w.k));
     const std::int64_t chunk =
         std::max<std::int64_t>(1, kChunkBytes / (panel_bytes * width)) * width;
     pool.parallel_for(panels, chunk, [&](std::int64_t begin, std::int64_t end, int worker) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/core/index.h"
 #include "engine/ops/norm.h"
 
 namespace tessera::cpu {
@@ -47,7 +48,7 @@ void softmax_rows(CpuBackend& cpu, const SoftmaxRowsArgs& op) {
       double total = 0.0;
       for (std::int64_t i = 0; i < width; ++i) total += std::exp(in[i] - peak);
       for (std::int64_t i = 0; i < width; ++i) {
-        to[i] = static_cast<float>(std::exp(in[i] - peak) / total);
+        to[i] = to_float(std::exp(in[i] - peak) / total);
       }
     }
   });
@@ -58,11 +59,8 @@ void group_norm_coefficients(CpuBackend& cpu, const GroupNormArgs& op) {
   const std::int64_t pixels = op.x.shape[0] * op.x.shape[1];
   const std::int64_t channels = op.x.shape[2];
   const std::int64_t parts = std::min(kParts, std::max<std::int64_t>(1, op.x.shape[0]));
-  const auto floats =
-      static_cast<std::size_t>(2 * parts * channels) * (sizeof(double) / sizeof(float));
-  cpu.ensure_scratch((floats + static_cast<std::size_t>(pool.threads()) - 1) /
-                         static_cast<std::size_t>(pool.threads()) +
-                     64);
+  const auto floats = to_size(2 * parts * channels) * (sizeof(double) / sizeof(float));
+  cpu.ensure_scratch((floats + to_size(pool.threads()) - 1) / to_size(pool.threads()) + 64);
   // [parts][2][channels]: sum and sum of squares. In double the square of a float is exact.
   auto* sums = reinterpret_cast<double*>(cpu.scratch(0));
   pool.parallel_for(parts, 1, [&](std::int64_t part, std::int64_t end, int) {
@@ -82,7 +80,7 @@ void group_norm_coefficients(CpuBackend& cpu, const GroupNormArgs& op) {
     }
   });
   const std::int64_t width = channels / op.groups;
-  const double count = static_cast<double>(pixels * width);
+  const double count = to_double(pixels * width);
   for (std::int64_t group = 0; group < op.groups; ++group) {
     double sum = 0.0, squares = 0.0;
     for (std::int64_t part = 0; part < parts; ++part) {
@@ -95,11 +93,11 @@ void group_norm_coefficients(CpuBackend& cpu, const GroupNormArgs& op) {
     // Written so that NaN goes through: std::max would drop it.
     double variance = squares / count - mean * mean;
     if (variance < 0.0) variance = 0.0;
-    const double factor = 1.0 / std::sqrt(variance + static_cast<double>(op.eps));
+    const double factor = 1.0 / std::sqrt(variance + op.eps);
     for (std::int64_t c = group * width; c < (group + 1) * width; ++c) {
       const double slope = factor * op.gamma.f32()[c];
-      op.scale.f32()[c] = static_cast<float>(slope);
-      op.shift.f32()[c] = static_cast<float>(op.beta.f32()[c] - mean * slope);
+      op.scale.f32()[c] = to_float(slope);
+      op.shift.f32()[c] = to_float(op.beta.f32()[c] - mean * slope);
     }
   }
 }
@@ -111,10 +109,10 @@ void l2_normalize(CpuBackend& cpu, const L2NormalizeArgs& op) {
       const float* in = op.x.f32() + row * width;
       float* to = op.out.f32() + row * width;
       double squares = 0.0;
-      for (std::int64_t i = 0; i < width; ++i) squares += static_cast<double>(in[i]) * in[i];
+      for (std::int64_t i = 0; i < width; ++i) squares += double{in[i]} * in[i];
       double length = std::sqrt(squares);
-      if (length < static_cast<double>(op.eps)) length = static_cast<double>(op.eps);
-      for (std::int64_t i = 0; i < width; ++i) to[i] = static_cast<float>(in[i] / length);
+      if (length < op.eps) length = op.eps;
+      for (std::int64_t i = 0; i < width; ++i) to[i] = to_float(in[i] / length);
     }
   });
 }

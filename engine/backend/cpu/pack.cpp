@@ -4,6 +4,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/panel_storage.h"
+#include "engine/core/index.h"
 
 namespace tessera::cpu {
 
@@ -36,18 +37,17 @@ void pack_column(const PanelStorage& storage, const ConstTensorView* source, std
   for (std::int64_t k = 0; k < count; k += kBlock) {
     const std::int64_t some = std::min<std::int64_t>(kBlock, count - k);
     if (source != nullptr) read_numbers(*source, first + k * step, step, some, numbers.data());
-    storage.write({numbers.data(), static_cast<std::size_t>(some)}, k, column, panel);
+    storage.write({numbers.data(), to_size(some)}, k, column, panel);
   }
 }
 
 // Room for panels of so many inputs.
 Tensor allocate_panels(const PanelStorage& storage, std::int64_t panels, std::int64_t inputs) {
-  return Tensor::host(DType::kU8, {panels, static_cast<std::int64_t>(storage.bytes(inputs))});
+  return Tensor::host(DType::kU8, {panels, to_index(storage.bytes(inputs))});
 }
 
 std::byte* panel_at(Tensor& packed, std::int64_t panel) {
-  return static_cast<std::byte*>(packed.view().data) +
-         static_cast<std::size_t>(panel * packed.shape()[1]);
+  return static_cast<std::byte*>(packed.view().data) + to_size(panel * packed.shape()[1]);
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
 }
 
 std::size_t CpuBackend::packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const {
-  return static_cast<std::size_t>(divide_up(n, kLanes)) * panel_storage(storage).bytes(k);
+  return to_size(divide_up(n, kLanes)) * panel_storage(storage).bytes(k);
 }
 
 std::size_t CpuBackend::packed_conv_bytes(const Shape& kernel, DType storage) const {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/backend/cpu/kernels/kernels.h"
+#include "engine/core/index.h"
 #include "engine/core/storage.h"
 
 namespace tessera::cpu {
@@ -20,9 +21,7 @@ struct PanelStorage {
   void (*expand)(const Kernels& kernels, const void* panel, float* out, std::int64_t count);
 
   // From one input of a panel to the input `count` further on.
-  std::size_t bytes(std::int64_t count) const {
-    return type->bytes(count) * static_cast<std::size_t>(kLanes);
-  }
+  std::size_t bytes(std::int64_t count) const { return type->bytes(count) * to_size(kLanes); }
 };
 
 const PanelStorage& panel_storage(DType storage);

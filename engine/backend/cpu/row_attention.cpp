@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/core/index.h"
 #include "engine/ops/row_attention.h"
 
 namespace tessera::cpu {
@@ -37,7 +38,7 @@ struct Rows {
   double log_sum(std::int64_t row, std::int64_t head) const {
     double peak = score(row, head, 0);
     for (std::int64_t key = 1; key < keys; ++key) {
-      peak = std::max(peak, static_cast<double>(score(row, head, key)));
+      peak = std::max(peak, double{score(row, head, key)});
     }
     double total = 0.0;
     for (std::int64_t key = 0; key < keys; ++key) total += std::exp(score(row, head, key) - peak);
@@ -55,10 +56,10 @@ struct Rows {
         double sum = 0.0;
         for (std::int64_t r = row; r < row + row_step; ++r) {
           for (std::int64_t h = head; h < head + head_step; ++h) {
-            sum += static_cast<double>(std::exp(score(r, h, key) - log_sums[r * heads + h]));
+            sum += std::exp(score(r, h, key) - log_sums[r * heads + h]);
           }
         }
-        *out = static_cast<float>(sum / static_cast<double>(row_step * head_step));
+        *out = to_float(sum / to_double(row_step * head_step));
         out += keys;
       }
     }
@@ -70,11 +71,10 @@ void row_attention(CpuBackend& cpu, const RowAttentionArgs& args) {
   ThreadPool& pool = cpu.threads();
   std::vector<float> own;
   if (args.log_sum.empty()) {
-    own.resize(static_cast<std::size_t>(rows.count * rows.heads));
+    own.resize(to_size(rows.count * rows.heads));
     pool.parallel_for(rows.count * rows.heads, 1, [&](std::int64_t i, std::int64_t end, int) {
       for (; i < end; ++i) {
-        own[static_cast<std::size_t>(i)] =
-            static_cast<float>(rows.log_sum(i / rows.heads, i % rows.heads));
+        nth(own, i) = to_float(rows.log_sum(i / rows.heads, i % rows.heads));
       }
     });
   }

@@ -89,7 +89,7 @@ Cut cut_segments(const AttentionArgs& args, std::int64_t group, int entries) {
               .split_keys = static_cast<std::int32_t>(kSplitKeys),
               .aligned = on_pieces(segment.keys) && on_pieces(segment.values) ? 1 : 0};
     if (!segment.listed.empty()) {
-      tile.listed_at = static_cast<std::int64_t>(cut.listed.size());
+      tile.listed_at = std::ssize(cut.listed);
       tile.listed_from = static_cast<std::int32_t>(segment.listed_from);
       cut.listed.insert(cut.listed.end(), segment.listed.begin(), segment.listed.end());
     }
@@ -116,7 +116,7 @@ void attend_exactly(CudaBackend& backend, const AttentionArgs& args) {
   const std::int64_t kv_heads = args.segments[0].keys.shape[1], group = heads / kv_heads;
   const int entries = entries_of_tile(args, group);
   const Cut cut = cut_segments(args, group, entries);
-  const auto tiles = static_cast<std::int64_t>(cut.tiles.size());
+  const auto tiles = std::ssize(cut.tiles);
   Work work{.q = args.q.f32(),
             .out = args.out.f32(),
             .log_sum = args.log_sum.empty() ? nullptr : args.log_sum.f32(),

@@ -169,12 +169,12 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
   const int chunks = (work.dim + kChunk - 1) / kChunk;
   const int value_chunks =
       chunks - slice * kSliceChunks < kSliceChunks ? chunks - slice * kSliceChunks : kSliceChunks;
-  const std::int64_t head_at = static_cast<std::int64_t>(key_head_of_block(work)) * work.dim;
+  const std::int64_t head_at = std::int64_t{key_head_of_block(work)} * work.dim;
   Feed<T, kThreads, P::kStages> feed{
       static_cast<const T*>(tile.keys) + head_at,
       static_cast<const T*>(tile.values) + head_at,
       tile.listed_at < 0 ? nullptr : work.listed + (tile.listed_at - tile.listed_from),
-      static_cast<std::int64_t>(work.kv_heads) * work.dim,
+      std::int64_t{work.kv_heads} * work.dim,
       reinterpret_cast<T*>(scores + kEntries * kScorePitch),
       tile.listed_from,
       work.dim,

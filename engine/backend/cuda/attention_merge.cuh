@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/backend/cuda/simt.cuh"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 namespace {
@@ -80,8 +81,7 @@ __device__ inline float merged(float sum, float added, const Factors& factors) {
 
 __device__ inline void write_log_sum(const Work& work, std::int64_t at, const Running& running) {
   if (work.log_sum == nullptr) return;
-  work.log_sum[at] = static_cast<float>(static_cast<double>(running.peak) +
-                                        log(static_cast<double>(running.total)));
+  work.log_sum[at] = to_float(running.peak + log(double{running.total}));
 }
 
 // The splits that `count` entries from `first` on see, merged in order. A thread takes four
@@ -105,7 +105,7 @@ __device__ inline void merge_entries(const Work& work, const Tile& tile, int fir
     for (int d = 0; d < kDims; ++d) sum[d] = d < dims ? sums[d] : 0.0f;
 #pragma unroll 4
     for (int split = 1; split < splits; ++split) {
-      const float* added = sums + static_cast<std::int64_t>(split) * work.dim;
+      const float* added = sums + std::int64_t{split} * work.dim;
       const Factors factors = merge(running, work.peaks[place + split], work.totals[place + split]);
 #pragma unroll
       for (int d = 0; d < kDims; ++d) {

@@ -26,7 +26,7 @@ __global__ void nearest_codes(const float* z, const float* codebook, std::int64_
   __shared__ double distances[kThreads / kWarp];
   __shared__ std::int32_t places[kThreads / kWarp];
   const int thread = static_cast<int>(threadIdx.x);
-  const std::int64_t first = blockIdx.x * static_cast<std::int64_t>(kRows);
+  const std::int64_t first = blockIdx.x * std::int64_t{kRows};
   const float* x[kRows];
   Nearest best[kRows];
 #pragma unroll
@@ -42,7 +42,7 @@ __global__ void nearest_codes(const float* z, const float* codebook, std::int64_
       const double value = e[i];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const double gap = static_cast<double>(x[r][i]) - value;
+        const double gap = x[r][i] - value;
         distance[r] = fma(gap, gap, distance[r]);
       }
     }

@@ -73,7 +73,7 @@ __device__ inline void write_eight(const float (&v)[kEight], std::uint16_t* to) 
 // One thread writes eight channels of a place of the strip.
 template <typename T>
 __global__ void prepare_strip(Reading r, std::int64_t count, T* out) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const std::int64_t units = r.channels / kEight, place = i / units;
   const std::int64_t y = r.first_row + place / r.columns - r.pad_top;
@@ -135,8 +135,8 @@ __global__ void __launch_bounds__(kFloatThreads) convolve_f32(Strip s) {
   float* tiles = dynamic_shared<float>();
   const int thread = static_cast<int>(threadIdx.x);
   const int loaded = thread / 4, quarter = thread % 4 * 4;
-  const std::int64_t first_pixel = static_cast<std::int64_t>(blockIdx.x) * kTilePixels;
-  const std::int64_t first_channel = static_cast<std::int64_t>(blockIdx.y) * kTileChannels;
+  const std::int64_t first_pixel = std::int64_t{blockIdx.x} * kTilePixels;
+  const std::int64_t first_channel = std::int64_t{blockIdx.y} * kTileChannels;
   const int depth = s.kh * s.kw * s.channels;
   const std::int64_t row =
       first_channel + loaded < s.last_row ? first_channel + loaded : s.last_row;
@@ -206,8 +206,8 @@ __global__ void __launch_bounds__(kHalfThreads) convolve_bf16(Strip s) {
   std::uint16_t* tiles = dynamic_shared<std::uint16_t>();
   const int thread = static_cast<int>(threadIdx.x);
   const int loaded = thread / 4, part = thread % 4 * kEight;
-  const std::int64_t first_pixel = static_cast<std::int64_t>(blockIdx.x) * kTilePixels;
-  const std::int64_t first_channel = static_cast<std::int64_t>(blockIdx.y) * kTileChannels;
+  const std::int64_t first_pixel = std::int64_t{blockIdx.x} * kTilePixels;
+  const std::int64_t first_channel = std::int64_t{blockIdx.y} * kTileChannels;
   const int depth = s.kh * s.kw * s.channels;
   const std::uint16_t* w[2];
   const std::uint16_t* in[2];
@@ -283,14 +283,14 @@ __global__ void __launch_bounds__(kHalfThreads) convolve_bf16(Strip s) {
 }
 
 __global__ void add_bias(const float* bias, std::int64_t count, std::int64_t channels, float* out) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < count) out[i] += bias[i % channels];
 }
 
 // out = the sums of a library that rounds them, plus a bias (or none), plus what stands in out.
 __global__ void widen_sums(const std::uint16_t* sums, const float* bias, std::int64_t count,
                            std::int64_t channels, bool accumulate, float* out) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   float value = bf16_value(sums[i]);
   if (bias != nullptr) value += bias[i % channels];

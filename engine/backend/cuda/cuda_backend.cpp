@@ -6,6 +6,7 @@
 
 #include "engine/backend/cuda/packing.h"
 #include "engine/backend/factories.h"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -29,12 +30,12 @@ std::int64_t max_tickets(int multiprocessors) {
 void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
   cudaFuncAttributes has = {};
   check(cudaFuncGetAttributes(&has, kernel), name);
-  if (static_cast<std::size_t>(has.maxDynamicSharedSizeBytes) >= bytes) return;
+  if (to_size(has.maxDynamicSharedSizeBytes) >= bytes) return;
   int device = 0, most = 0;
   check(cudaGetDevice(&device), name);
   check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), name);
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             most - static_cast<int>(has.sharedSizeBytes)),
+                             most - narrow<int>(has.sharedSizeBytes)),
         name);
 }
 
@@ -54,8 +55,7 @@ CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& op
     add(ops());
   }
   recorder_.use(stream_.get());
-  const std::size_t bytes =
-      static_cast<std::size_t>(max_tickets(multiprocessors_)) * sizeof(unsigned);
+  const std::size_t bytes = to_size(max_tickets(multiprocessors_)) * sizeof(unsigned);
   tickets_ = allocate_device(bytes);
   check(cudaMemsetAsync(tickets_.get(), 0, bytes, stream_.get()), "clearing a device's counters");
 }
@@ -75,13 +75,13 @@ CudaBackend::~CudaBackend() { cudaStreamSynchronize(stream_.get()); }
 RowVerifierMaker* CudaBackend::row_verifiers() { return verifiers_.get(); }
 
 Tensor CudaBackend::allocate(DType dtype, Shape shape) {
-  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+  const std::size_t bytes = to_size(shape.elements()) * dtype_size(dtype);
   select_device(device_.index);
   return Tensor(dtype, shape, pool_of_memory_->take(bytes), device_);
 }
 
 Tensor CudaBackend::allocate_host(DType dtype, Shape shape) {
-  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+  const std::size_t bytes = to_size(shape.elements()) * dtype_size(dtype);
   select_device(device_.index);
   return Tensor(dtype, shape, pinned_pool_->take(bytes));
 }

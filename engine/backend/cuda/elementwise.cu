@@ -27,13 +27,11 @@ Launch over_elements(std::int64_t count) {
 }
 
 __device__ inline std::int64_t first_column() {
-  return static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+  return std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
 }
-__device__ inline std::int64_t column_step() {
-  return static_cast<std::int64_t>(gridDim.y) * kThreads;
-}
+__device__ inline std::int64_t column_step() { return std::int64_t{gridDim.y} * kThreads; }
 __device__ inline std::int64_t element() {
-  return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  return std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
 }
 
 // i / by, i not negative: short where both numbers are, as they are for all but huge maps.
@@ -160,7 +158,7 @@ __global__ void modulate_pixels(Modulation m) {
 void embedding(CudaBackend& backend, const EmbeddingArgs& op) {
   const std::int64_t width = op.table.shape[1];
   const std::int32_t* rows = backend.stage(op.ids);
-  const Launch shape = over_rows(static_cast<std::int64_t>(op.ids.size()), width);
+  const Launch shape = over_rows(std::ssize(op.ids), width);
   with_stored(op.table.dtype, [&](auto number) {
     using T = decltype(number);
     launch(backend, "embedding", shape, embedding_rows<T>, op.table.as<T>(), rows, width,
@@ -219,7 +217,7 @@ void combine_rows(CudaBackend& backend, const CombineRowsArgs& op) {
 void store_rows(CudaBackend& backend, const StoreRowsArgs& op) {
   const std::int64_t width = op.cache.shape[1] * op.cache.shape[2];
   const std::int64_t* places = backend.stage(op.slots);
-  const Launch shape = over_rows(static_cast<std::int64_t>(op.slots.size()), width);
+  const Launch shape = over_rows(std::ssize(op.slots), width);
   with_stored(op.cache.dtype, [&](auto number) {
     using T = decltype(number);
     launch(backend, "store rows", shape, store_each_row<T>, op.rows.f32(), op.row_stride, places,

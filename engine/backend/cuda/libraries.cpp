@@ -15,6 +15,7 @@
 
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/cuda/packing.h"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -129,8 +130,8 @@ bool CublasLt::multiply(const MatrixProduct& p) {
       p.factors == DType::kF32 && p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   Made desc(f_.desc_destroy);
   Made w(f_.layout_destroy), x(f_.layout_destroy), out(f_.layout_destroy);
-  const auto n = static_cast<std::uint64_t>(p.n), k = static_cast<std::uint64_t>(p.k);
-  const auto rows = static_cast<std::uint64_t>(p.rows);
+  const auto n = narrow<std::uint64_t>(p.n), k = narrow<std::uint64_t>(p.k);
+  const auto rows = narrow<std::uint64_t>(p.rows);
   const cublasOperation_t transposed = CUBLAS_OP_T;
   bool made = f_.desc_create(&desc.handle, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
               f_.desc_set(desc.handle, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
@@ -258,12 +259,11 @@ std::optional<Cudnn::Way> Cudnn::choose(cudnnTensorDescriptor_t in, cudnnFilterD
                                         cudnnTensorDescriptor_t out, cudnnMathType_t math) const {
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> ranking = {};
   int count = 0;
-  if (f_.algorithms(handle_, in, filter, convolution, out, static_cast<int>(ranking.size()), &count,
+  if (f_.algorithms(handle_, in, filter, convolution, out, narrow<int>(ranking.size()), &count,
                     ranking.data()) != CUDNN_STATUS_SUCCESS) {
     return std::nullopt;
   }
-  for (const cudnnConvolutionFwdAlgoPerf_t& entry :
-       std::span(ranking).first(static_cast<std::size_t>(count))) {
+  for (const cudnnConvolutionFwdAlgoPerf_t& entry : std::span(ranking).first(to_size(count))) {
     const bool staged = entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
     const bool plain = staged || entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
                        entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_GEMM;

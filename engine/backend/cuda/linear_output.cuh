@@ -73,7 +73,7 @@ __device__ inline void write_tile(const Output& o, const float* shares, const fl
     const float factor = factors != nullptr ? factors[i / LocalRows] : 1.0f;
     const float sum = __fmul_rn(sum_shares<Slices, Columns * kPitch>(share), factor);
     if (o.partial != nullptr) {
-      o.partial[(static_cast<std::int64_t>(split) * o.rows + column) * o.n + row] = sum;
+      o.partial[(std::int64_t{split} * o.rows + column) * o.n + row] = sum;
     } else if (o.up == 0) {
       write_output(o, row, column, sum);
     } else if (local < kHalf) {

@@ -73,8 +73,7 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
 #pragma unroll
   for (int c = 0; c < ColumnTiles; ++c) {
     const int column = first_column + c * kEight + group;
-    columns[c] =
-        x + static_cast<std::int64_t>(column < o.rows ? column : o.rows - 1) * k + t * kEight;
+    columns[c] = x + (column < o.rows ? column : o.rows - 1) * k + t * kEight;
   }
   float sums[ColumnTiles][Tiles][4] = {};
   [[maybe_unused]] float squares[Norms ? ColumnTiles : 1] = {};
@@ -85,7 +84,7 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
   for (int i = 0; i < kStages - 1; ++i) {
     const int ahead = step + i * kSlices;
     if (ahead < end) {
-      fetch_step(queue + i * kPlaces, rows, static_cast<std::int64_t>(ahead) * kStep);
+      fetch_step(queue + i * kPlaces, rows, std::int64_t{ahead} * kStep);
     }
     copy_async_commit();
   }
@@ -94,13 +93,13 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
     const int ahead = step + (kStages - 1) * kSlices;
     if (ahead < end) {
       const int free = stage == 0 ? kStages - 1 : stage - 1;
-      fetch_step(queue + free * kPlaces, rows, static_cast<std::int64_t>(ahead) * kStep);
+      fetch_step(queue + free * kPlaces, rows, std::int64_t{ahead} * kStep);
     }
     copy_async_commit();
     uint4 b[2][ColumnTiles];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int64_t input = static_cast<std::int64_t>(step) * kStep + half * (kStep / 2);
+      const std::int64_t input = std::int64_t{step} * kStep + half * (kStep / 2);
       if constexpr (Norms) {
         const EightFloats weight = eight_floats(norm.weight + t * kEight + input);
 #pragma unroll

@@ -6,6 +6,7 @@
 
 #include "engine/backend/cuda/packing.h"
 #include "engine/backend/cuda/simt.cuh"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -56,7 +57,7 @@ __device__ inline float norm_factor(const float* slices, std::int64_t k, float e
   float sum = slices[0];
 #pragma unroll
   for (int i = 1; i < kSlices; ++i) sum += slices[i * Pitch];
-  return 1.0f / sqrtf(sum / static_cast<float>(k) + eps);
+  return 1.0f / sqrtf(sum / to_float(k) + eps);
 }
 
 __device__ inline uint4 eight_bf16(const std::uint16_t* from) {
@@ -68,7 +69,7 @@ __device__ inline uint4 eight_bf16(const float* from) { return rounded(eight_flo
 template <typename T>
 __global__ void pad_rows(const float* x, std::int64_t k, std::int64_t padded, T* out) {
   begin_after_previous();
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t row = blockIdx.y;
   if (i >= padded) return;
   store_float(out + row * padded + i, i < k ? x[row * k + i] : 0.0f);
@@ -93,7 +94,7 @@ __global__ void norm_rows(const float* x, std::int64_t k, std::int64_t padded, b
   float* squares = dynamic_shared<float>();
   const std::int64_t row = blockIdx.x;
   for (int i = static_cast<int>(threadIdx.x); i < padded / kEight; i += kNormThreads) {
-    const std::int64_t first = static_cast<std::int64_t>(i) * kEight;
+    const std::int64_t first = std::int64_t{i} * kEight;
     const EightFloats v = eight_floats(x + row * k, first, k, aligned);
     const EightFloats weight = eight_floats(norm.weight, first, k, aligned);
     *reinterpret_cast<uint4*>(out + row * padded + first) =

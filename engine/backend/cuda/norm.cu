@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/core/index.h"
 #include "engine/ops/norm.h"
 
 namespace tessera::cuda {
@@ -19,7 +20,7 @@ constexpr std::int64_t kPartPixels = 32;  // at least, of a part
 // The threads of one row, kWarp or kBlock of them.
 template <int kThreads>
 __device__ inline std::int64_t row_of_thread() {
-  return static_cast<std::int64_t>(blockIdx.x) * (kBlock / kThreads) + threadIdx.x / kThreads;
+  return std::int64_t{blockIdx.x} * (kBlock / kThreads) + threadIdx.x / kThreads;
 }
 template <int kThreads>
 __device__ inline int place_in_row() {
@@ -55,7 +56,7 @@ __global__ void rms_norm_rows(const float* x, const float* weight, float eps, fl
   for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
     squares = fmaf(from[c], from[c], squares);
   }
-  const float mean = row_sum<kThreads>(squares, scratch) / static_cast<float>(width);
+  const float mean = row_sum<kThreads>(squares, scratch) / to_float(width);
   const float factor = 1.0f / sqrtf(mean + eps);
   for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
     to[c] = from[c] * factor * weight[c];
@@ -74,13 +75,13 @@ __global__ void layer_norm_rows(const float* x, const float* weight, const float
   float* to = out + row * width;
   float sum = 0.0f;
   for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) sum += from[c];
-  const float mean = row_sum<kThreads>(sum, scratch) / static_cast<float>(width);
+  const float mean = row_sum<kThreads>(sum, scratch) / to_float(width);
   float squares = 0.0f;
   for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
     const float gap = from[c] - mean;
     squares = fmaf(gap, gap, squares);
   }
-  const float variance = row_sum<kThreads>(squares, scratch) / static_cast<float>(width);
+  const float variance = row_sum<kThreads>(squares, scratch) / to_float(width);
   const float factor = 1.0f / sqrtf(variance + eps);
   for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
     to[c] = fmaf((from[c] - mean) * factor, weight[c], bias[c]);
@@ -103,7 +104,7 @@ __global__ void softmax_each_row(const float* x, float* out, std::int64_t width)
   for (std::int64_t c = threadIdx.x; c < width; c += kBlock) sum += exp(from[c] - peak);
   const double total = block_sum<kBlock>(sum, scratch);
   for (std::int64_t c = threadIdx.x; c < width; c += kBlock) {
-    to[c] = static_cast<float>(exp(from[c] - peak) / total);
+    to[c] = to_float(exp(from[c] - peak) / total);
   }
 }
 
@@ -156,15 +157,15 @@ __global__ void group_coefficients(Sums sums, std::int64_t width, double eps, co
     sum += from[0];
     squares += from[sums.channels];
   }
-  const double count = static_cast<double>(sums.pixels * width);
+  const double count = to_double(sums.pixels * width);
   const double mean = block_sum<kBlock>(sum, scratch) / count;
   double variance = block_sum<kBlock>(squares, scratch) / count - mean * mean;
   if (variance < 0.0) variance = 0.0;  // NaN goes through
   const double factor = 1.0 / sqrt(variance + eps);
   for (std::int64_t c = begin + threadIdx.x; c < begin + width; c += kBlock) {
-    const double slope = factor * static_cast<double>(gamma[c]);
-    scale[c] = static_cast<float>(slope);
-    shift[c] = static_cast<float>(fma(-mean, slope, static_cast<double>(beta[c])));
+    const double slope = factor * gamma[c];
+    scale[c] = to_float(slope);
+    shift[c] = to_float(fma(-mean, slope, double{beta[c]}));
   }
 }
 
@@ -185,7 +186,7 @@ __global__ void unit_rows(const float* x, double eps, float* out, std::int64_t r
   double length = sqrt(row_sum<kThreads>(squares, scratch));
   if (length < eps) length = eps;
   for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
-    to[c] = static_cast<float>(static_cast<double>(from[c]) / length);
+    to[c] = to_float(from[c] / length);
   }
 }
 
@@ -216,15 +217,15 @@ void group_norm_coefficients(CudaBackend& backend, const GroupNormArgs& op) {
   launch(backend, "sums of channels", {.blocks = sums.parts, .threads = kBlock, .overlaps = true},
          sum_channels, op.x.f32(), sums);
   launch(backend, "group norm", {.blocks = op.groups, .threads = kBlock, .overlaps = true},
-         group_coefficients, sums, sums.channels / op.groups, static_cast<double>(op.eps),
-         op.gamma.f32(), op.beta.f32(), op.scale.f32(), op.shift.f32());
+         group_coefficients, sums, sums.channels / op.groups, double{op.eps}, op.gamma.f32(),
+         op.beta.f32(), op.scale.f32(), op.shift.f32());
 }
 
 void l2_normalize(CudaBackend& backend, const L2NormalizeArgs& op) {
   const std::int64_t rows = op.x.shape[0], width = op.x.shape[1];
   launch(backend, "unit rows", over_rows(rows, width),
-         width <= kWarpWidth ? unit_rows<kWarp> : unit_rows<kBlock>, op.x.f32(),
-         static_cast<double>(op.eps), op.out.f32(), rows, width);
+         width <= kWarpWidth ? unit_rows<kWarp> : unit_rows<kBlock>, op.x.f32(), double{op.eps},
+         op.out.f32(), rows, width);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "engine/backend/cuda/libraries.h"
 #include "engine/backend/cuda/packing.h"
 #include "engine/core/function_ref.h"
+#include "engine/core/index.h"
 #include "engine/core/storage.h"
 
 namespace tessera::cuda {
@@ -43,7 +44,7 @@ void send_rows(CudaBackend& backend, std::int64_t rows, std::int64_t row_bytes, 
                FunctionRef<void(std::int64_t, std::byte*)> fill) {
   const std::int64_t at_once =
       std::clamp<std::int64_t>(kChunkBytes / std::max<std::int64_t>(row_bytes, 1), 1, rows);
-  const auto chunk_bytes = static_cast<std::size_t>(at_once * row_bytes);
+  const auto chunk_bytes = to_size(at_once * row_bytes);
   const Buffer pinned = allocate_pinned(2 * chunk_bytes);
   const std::array<Event, 2> sent = {make_event(), make_event()};
   std::size_t turn = 0;
@@ -54,13 +55,12 @@ void send_rows(CudaBackend& backend, std::int64_t rows, std::int64_t row_bytes, 
     backend.threads().parallel_for(count, 1, [&](std::int64_t row, std::int64_t end, int) {
       for (; row < end; ++row) {
         std::byte* out = chunk + row * row_bytes;
-        std::memset(out, 0, static_cast<std::size_t>(row_bytes));
+        std::memset(out, 0, to_size(row_bytes));
         fill(begin + row, out);
       }
     });
     check(cudaMemcpyAsync(static_cast<std::byte*>(to) + begin * row_bytes, chunk,
-                          static_cast<std::size_t>(count * row_bytes), cudaMemcpyHostToDevice,
-                          backend.stream()),
+                          to_size(count * row_bytes), cudaMemcpyHostToDevice, backend.stream()),
           "sending weights");
     check(cudaEventRecord(sent[turn].get(), backend.stream()), "sending weights");
   }
@@ -81,7 +81,7 @@ LinearWeight CudaBackend::pack_linear(std::span<const ConstTensorView> stacked, 
     weight.n += part.shape[0];
   }
   const std::int64_t rows = padded_rows(weight.n), inputs = padded_inputs(weight.k);
-  const auto row_bytes = static_cast<std::int64_t>(type.bytes(inputs));
+  const auto row_bytes = to_index(type.bytes(inputs));
   weight.packed = allocate(DType::kU8, {rows, row_bytes});
   send_rows(*this, rows, row_bytes, weight.packed.view().data,
             [&](std::int64_t row, std::byte* out) {
@@ -111,7 +111,7 @@ ConvWeight CudaBackend::pack_conv(ConstTensorView kernel, DType storage) {
   weight.kw = kernel.shape[3];
   const std::int64_t taps = weight.kh * weight.kw;
   const std::int64_t channels = padded_channels(weight.c_in);
-  const auto tap_bytes = static_cast<std::int64_t>(type.bytes(channels));
+  const auto tap_bytes = to_index(type.bytes(channels));
   weight.packed = allocate(DType::kU8, {padded_rows(weight.c_out), taps, tap_bytes});
   send_rows(*this, padded_rows(weight.c_out), taps * tap_bytes, weight.packed.view().data,
             [&](std::int64_t row, std::byte* out) {

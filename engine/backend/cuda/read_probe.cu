@@ -18,8 +18,8 @@ constexpr int kUnder = 8;  // loads of a thread at once
 
 __global__ void read_all(const float4* x, std::int64_t count, float* sums) {
   __shared__ float scratch[kThreads / kWarp + 1];
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   float sum = 0.0f;
   for (; i + (kUnder - 1) * step < count; i += kUnder * step) {
     uint4 part[kUnder];
@@ -55,8 +55,8 @@ bool cuda_read_probe(Backend& backend, ConstTensorView x, TensorView sums) {
   if (device == nullptr || !device->of_this_library()) return false;
   const std::int64_t count = x.shape.elements();
   expects(count % 4 == 0 && sums.shape.elements() >= kReadProbeSums, "numbers in fours");
-  const std::int64_t blocks = std::min<std::int64_t>(
-      kReadProbeSums, 4 * static_cast<std::int64_t>(device->multiprocessors()));
+  const std::int64_t blocks =
+      std::min<std::int64_t>(kReadProbeSums, 4 * std::int64_t{device->multiprocessors()});
   cuda::launch(*device, "reading memory", {.blocks = blocks, .threads = cuda::kThreads},
                cuda::read_all, reinterpret_cast<const float4*>(x.f32()), count / 4, sums.f32());
   return true;

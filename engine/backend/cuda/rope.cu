@@ -5,6 +5,7 @@
 
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/stored.cuh"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -35,7 +36,7 @@ __global__ void rope_rows(float* x, const float* cos, const float* sin, std::int
                           std::int64_t dim, Pairing pairing) {
   begin_after_previous();
   const std::int64_t half = dim / 2;
-  const std::int64_t place = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+  const std::int64_t place = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (place >= heads * half) return;
   const std::int64_t head = place / half;
   const std::int64_t i = place - head * half;
@@ -64,7 +65,7 @@ __device__ inline float norm_factor(const float* head, std::int64_t dim, float e
   for (std::int64_t c = threadIdx.x % kWarp; c < dim; c += kWarp) {
     squares = fmaf(head[c], head[c], squares);
   }
-  const float mean = warp_sum(squares) / static_cast<float>(dim);
+  const float mean = warp_sum(squares) / to_float(dim);
   return 1.0f / sqrtf(mean + eps);
 }
 

@@ -3,6 +3,7 @@
 #include "engine/ops/row_attention.h"
 
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -46,19 +47,19 @@ __global__ void log_sums(Rows a, float* out) {
   __syncthreads();
   double total = 0.0;
   for (std::int64_t key = warp; key < a.key_count; key += kWarps) {
-    total += exp(static_cast<double>(score(a, row, head, key)) - peak);
+    total += exp(score(a, row, head, key) - peak);
   }
   part[warp] = total;
   __syncthreads();
   if (threadIdx.x == 0) {
     total = part[0];
     for (int i = 1; i < kWarps; ++i) total += part[i];
-    out[blockIdx.x] = static_cast<float>(peak + log(total));
+    out[blockIdx.x] = to_float(peak + log(total));
   }
 }
 
 __global__ void row_weights(Rows a) {
-  const std::int64_t key = blockIdx.x * static_cast<std::int64_t>(kWarps) + threadIdx.x / kWarp;
+  const std::int64_t key = blockIdx.x * std::int64_t{kWarps} + threadIdx.x / kWarp;
   if (key >= a.key_count) return;
   const std::int64_t row_step = a.mean_rows ? a.count : 1;
   const std::int64_t head_step = a.mean_heads ? a.heads : 1;
@@ -68,11 +69,10 @@ __global__ void row_weights(Rows a) {
       double sum = 0.0;
       for (std::int64_t r = row; r < row + row_step; ++r) {
         for (std::int64_t h = head; h < head + head_step; ++h) {
-          sum += static_cast<double>(expf(score(a, r, h, key) - a.log_sum[r * a.heads + h]));
+          sum += expf(score(a, r, h, key) - a.log_sum[r * a.heads + h]);
         }
       }
-      if (threadIdx.x % kWarp == 0)
-        *out = static_cast<float>(sum / static_cast<double>(row_step * head_step));
+      if (threadIdx.x % kWarp == 0) *out = to_float(sum / to_double(row_step * head_step));
       out += a.key_count;
     }
   }

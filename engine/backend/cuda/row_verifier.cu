@@ -21,9 +21,9 @@ __global__ __launch_bounds__(kVerifyLanes, 1) void verify_rows(PassArrays pass,
   const int number = static_cast<int>(blockIdx.x);
   const VerifiedRow& row = pass.rows[number];
   const VerifiedItem& item = pass.items[row.item];
-  const float* cond = pass.logits + static_cast<std::int64_t>(row.cond) * pass.codes;
+  const float* cond = pass.logits + std::int64_t{row.cond} * pass.codes;
   const float* uncond =
-      row.uncond < 0 ? nullptr : pass.logits + static_cast<std::int64_t>(row.uncond) * pass.codes;
+      row.uncond < 0 ? nullptr : pass.logits + std::int64_t{row.uncond} * pass.codes;
   RowRecord record;
   BoundedTest bounded;
   const int broken = first_unsound_id(cond, uncond, pass.codes, s);
@@ -83,7 +83,7 @@ __device__ Spent spend(const PassArrays& pass, const VerifiedItem& item, int dra
       out.chance = chance;
       out.right = right;
     }
-    if (chance > record.strict) spent += static_cast<double>(chance - record.strict);
+    if (chance > record.strict) spent += chance - record.strict;
     if (right) continue;
     out.refused = j;
     break;
@@ -290,8 +290,7 @@ class CudaRowVerifier final : public RowVerifier, public DistributionMemory {
     return {host_counts(), item_count_};
   }
   std::span<const DrawnId> draw(std::span<const VerifiedDraw> draws, const float* guest) override {
-    expects(limits_.width > 0 && static_cast<std::int64_t>(draws.size()) <= limits_.rows,
-            "draws fit their verifier");
+    expects(limits_.width > 0 && std::ssize(draws) <= limits_.rows, "draws fit their verifier");
     const DrawArrays arrays = {.draws = backend_.stage(draws),
                                .dists = guest != nullptr ? guest : last_dists(),
                                .drawn = static_cast<DrawnId*>(drawn_.get()),
@@ -311,7 +310,7 @@ class CudaRowVerifier final : public RowVerifier, public DistributionMemory {
     launch(backend_, "keeping distributions", shape_of(dists.size()), keep_dists, arrays);
   }
   std::span<const DrawnId> race(std::span<const VerifiedDraw> draws) override {
-    expects(static_cast<std::int64_t>(draws.size()) <= limits_.rows, "draws fit their verifier");
+    expects(std::ssize(draws) <= limits_.rows, "draws fit their verifier");
     MemoryArrays arrays = memory_arrays();
     arrays.draws = backend_.stage(draws);
     launch(backend_, "drawing by kept distributions", shape_of(draws.size()), race_dists, arrays,

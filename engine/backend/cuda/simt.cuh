@@ -13,7 +13,7 @@ constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 __device__ inline float bf16_value(std::uint16_t bits) {
-  return __uint_as_float(static_cast<std::uint32_t>(bits) << 16);
+  return __uint_as_float(std::uint32_t{bits} << 16);
 }
 __device__ inline float bf16_low(std::uint32_t pair) { return __uint_as_float(pair << 16); }
 __device__ inline float bf16_high(std::uint32_t pair) {

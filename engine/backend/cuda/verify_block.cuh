@@ -110,7 +110,7 @@ struct Selected {
 };
 
 __device__ inline Word mass_in(const VerifyScratch& s, int bin) {
-  return static_cast<Word>(s.high[bin]) << 32 | s.low[bin];
+  return Word{s.high[bin]} << 32 | s.low[bin];
 }
 // In halves with a carry: devices add 32 bits of shared memory at once, 64 by trial.
 __device__ inline void add_mass(VerifyScratch& s, int bin, Word mass) {

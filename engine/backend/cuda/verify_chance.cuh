@@ -63,11 +63,11 @@ __device__ inline int race(const BlockRow& row, const BlockChance& chance,
   const int mode = likeliest(row, s);
   QuadBits bits{chance};
   int best_id = mode;
-  double best = static_cast<double>(row.logits[mode]) + gumbel_of(chance.bits(mode));
+  double best = row.logits[mode] + gumbel_of(chance.bits(mode));
   for (int first = 4 * verify_thread(); first < row.codes; first += 4 * verify_threads()) {
     for (int id = first; id < first + 4 && id < row.codes; ++id) {
       if (id == mode || !row.has(id)) continue;
-      const double own = static_cast<double>(row.logits[id]), gap = best - own;
+      const double own = row.logits[id], gap = best - own;
       if (gap > kLargestGumbel) continue;
       const std::uint32_t drawn = bits(id);
       if (gap > 0 && drawn < fewest[gumbel_step(gap)]) continue;

@@ -9,6 +9,7 @@
 #include "engine/backend/cuda/verify_block.cuh"
 #include "engine/backend/row_verifier.h"
 #include "engine/core/dist_math.h"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -31,7 +32,7 @@ struct BlockEdits {
 
 // Ids by something that orders them, the largest first, the lowest id among equals.
 __device__ inline Word ranked(std::uint32_t key, int id) {
-  return static_cast<Word>(key) << 32 | static_cast<std::uint32_t>(~id);
+  return Word{key} << 32 | static_cast<std::uint32_t>(~id);
 }
 __device__ inline int id_of(Word rank) {
   return ~static_cast<int>(static_cast<std::uint32_t>(rank));
@@ -55,10 +56,10 @@ __device__ inline float weigh(const BlockRow& row, float largest, VerifyScratch&
   for (int id = verify_thread(); id < row.codes; id += verify_threads()) {
     const float weight = row.has(id) ? fixed_exp(row.logits[id] - largest) : 0.0f;
     row.probs[id] = weight;
-    sum[0] += static_cast<double>(weight);
+    sum[0] += weight;
   }
   fold_lanes(sum, s);
-  const float total = static_cast<float>(sum[0]);
+  const float total = to_float(sum[0]);
   for (int id = verify_thread(); id < row.codes; id += verify_threads()) row.probs[id] /= total;
   return total;
 }

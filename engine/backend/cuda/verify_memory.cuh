@@ -8,6 +8,7 @@
 
 #include "engine/backend/cuda/verify_chance.cuh"
 #include "engine/core/fixed_math.h"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -23,8 +24,8 @@ struct MemoryArrays {
 
 __global__ __launch_bounds__(kVerifyLanes, 1) void keep_dists(MemoryArrays arrays) {
   const KeptDistribution& dist = arrays.kept[blockIdx.x];
-  const float* const from = arrays.dists + static_cast<std::int64_t>(dist.from) * arrays.codes;
-  float* const to = arrays.memory + static_cast<std::int64_t>(dist.to) * arrays.codes;
+  const float* const from = arrays.dists + std::int64_t{dist.from} * arrays.codes;
+  float* const to = arrays.memory + std::int64_t{dist.to} * arrays.codes;
   for (int id = verify_thread(); id < arrays.codes; id += verify_threads()) to[id] = from[id];
 }
 
@@ -33,13 +34,12 @@ __global__ __launch_bounds__(kVerifyLanes, 1) void race_dists(MemoryArrays array
   __shared__ VerifyScratch s;
   const int number = static_cast<int>(blockIdx.x);
   const VerifiedDraw& draw = arrays.draws[number];
-  const BlockRow row{arrays.logits + static_cast<std::int64_t>(number) * arrays.codes,
-                     arrays.memory + static_cast<std::int64_t>(draw.dist_row) * arrays.codes,
-                     arrays.codes};
+  const BlockRow row{arrays.logits + std::int64_t{number} * arrays.codes,
+                     arrays.memory + std::int64_t{draw.dist_row} * arrays.codes, arrays.codes};
   for (int id = verify_thread(); id < row.codes; id += verify_threads()) {
     const float p = row.probs[id];
     if (p > 0) {
-      row.logits[id] = static_cast<float>(fixed_log(static_cast<double>(p)));
+      row.logits[id] = to_float(fixed_log(double{p}));
     } else {
       row.drop(id);
     }

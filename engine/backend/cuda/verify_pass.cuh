@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "engine/backend/cuda/verify_rules.cuh"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -35,8 +36,8 @@ struct PassArrays {
 
 __device__ inline BlockRow row_of(const PassArrays& pass, int row) {
   const int keep = pass.rows[row].keep;
-  return {pass.processed + static_cast<std::int64_t>(row) * pass.codes,
-          pass.dists + pass.sides[0] + static_cast<std::int64_t>(keep < 0 ? row : keep) * pass.codes,
+  return {pass.processed + std::int64_t{row} * pass.codes,
+          pass.dists + pass.sides[0] + std::int64_t{keep < 0 ? row : keep} * pass.codes,
           pass.codes};
 }
 
@@ -53,9 +54,9 @@ __device__ inline BlockTest test_of(const PassArrays& pass, int number) {
   out.draft.token = out.token = row.draft;
   const bool guest = row.kind == DraftKind::kGuest;
   if (guest) out.draft.kind = DraftKind::kRow;
-  out.draft.row = (guest ? pass.guest : pass.dists + pass.sides[1]) +
-                  static_cast<std::int64_t>(row.dist_row) * pass.codes;
-  out.draft.uniform = 1.0f / static_cast<float>(pass.codes);
+  out.draft.row =
+      (guest ? pass.guest : pass.dists + pass.sides[1]) + std::int64_t{row.dist_row} * pass.codes;
+  out.draft.uniform = 1.0f / to_float(pass.codes);
   out.depth = static_cast<std::uint32_t>(row.place);
   out.position = item.position + out.depth;
   return out;
@@ -65,20 +66,20 @@ __device__ inline BlockTest test_of(const PassArrays& pass, int number) {
 __device__ inline void put_figures(const BlockRow& row, int token, RowRecord& record,
                                    VerifyScratch& s) {
   const float own = row.probs[token];
-  const double total = static_cast<double>(row.logits[token]) - log_of_probability(own);
+  const double total = row.logits[token] - log_of_probability(own);
   double sums[3] = {0, 0, 0};
   for (int id = verify_thread(); id < row.codes; id += verify_threads()) {
     const float p = row.probs[id];
     if (!(p > 0)) continue;
-    if (comes_before(p, id, own, token)) sums[0] += static_cast<double>(p);
-    const double log_p = static_cast<double>(row.logits[id]) - total;
-    const double share = static_cast<double>(p) * log_p;
+    if (comes_before(p, id, own, token)) sums[0] += p;
+    const double log_p = row.logits[id] - total;
+    const double share = p * log_p;
     sums[1] += share;
     sums[2] += share * log_p;
   }
   fold_lanes(sums, s);
   record.token = token;
-  record.probability = static_cast<double>(own);
+  record.probability = own;
   record.above = sums[0];
   record.mean = sums[1];
   record.spread = sums[2];

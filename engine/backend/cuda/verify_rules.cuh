@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/backend/cuda/verify_chance.cuh"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -115,11 +116,11 @@ struct Grouped {
   static __device__ void add_neighbour(const VerifyNumbers& n, const BlockTest& test, int id,
                                        GroupSums& sums) {
     const float p = test.row.probs[id];
-    const double gap = static_cast<double>(p - test.row.probs[test.token]);
+    const double gap = p - test.row.probs[test.token];
     if ((gap < 0 ? -gap : gap) >= n.numbers[1]) return;
     const int width = n.whole(3);
-    const float *a = n.reals + static_cast<std::int64_t>(test.token) * width,
-                *b = n.reals + static_cast<std::int64_t>(id) * width;
+    const float *a = n.reals + std::int64_t{test.token} * width,
+                *b = n.reals + std::int64_t{id} * width;
     double distance = 0;
     for (int d = 0; d < width; ++d) distance += distance_term(a[d], b[d]);
     if (distance >= n.numbers[2]) return;
@@ -191,7 +192,7 @@ struct Relaxed {
     if (test.token >= test.row.codes) return p;
     const int neighbours = n.whole(0);
     const float bound = borrowed_bound(n.numbers[2], n.numbers[3], p);
-    const std::int32_t* nearest = n.ids[0] + static_cast<std::int64_t>(test.token) * n.whole(1);
+    const std::int32_t* nearest = n.ids[0] + std::int64_t{test.token} * n.whole(1);
     float borrowed = 0;
     bool open = true;
     for (int begin = 0; open && begin < neighbours; begin += verify_threads()) {
@@ -201,7 +202,7 @@ struct Relaxed {
       }
       __syncthreads();
       for (int i = 0; open && i < some; ++i) {
-        const float more = borrowed + static_cast<float>(s.lanes[0][i]);
+        const float more = borrowed + to_float(s.lanes[0][i]);
         open = !(more > bound);
         if (open) borrowed = more;
       }

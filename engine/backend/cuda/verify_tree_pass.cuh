@@ -54,7 +54,7 @@ __global__ __launch_bounds__(kVerifyLanes, 1) void walk_tree(PassArrays pass, Ve
     const BlockTest first = test_of(pass, item.first + at);
     const BlockSiblings test{first.row,
                              first.draft,
-                             pass.masses + static_cast<std::int64_t>(number) * pass.codes,
+                             pass.masses + std::int64_t{number} * pass.codes,
                              tried,
                              candidates_after(pass, item, at, out.sound, tried),
                              first.position};
@@ -139,8 +139,8 @@ __global__ __launch_bounds__(kVerifyLanes, 1) void draw_candidates(DrawArrays ar
   __shared__ int gone[kSiblings + 1];
   const int number = static_cast<int>(blockIdx.x);
   const VerifiedDraw& draw = arrays.draws[number];
-  const float* const dist = arrays.dists + static_cast<std::int64_t>(draw.dist_row) * arrays.codes;
-  DrawnId* const to = arrays.drawn + static_cast<std::int64_t>(number) * (arrays.width + 1);
+  const float* const dist = arrays.dists + std::int64_t{draw.dist_row} * arrays.codes;
+  DrawnId* const to = arrays.drawn + std::int64_t{number} * (arrays.width + 1);
   const bool again =
       numbers.siblings == VerifySiblings::kRecursive || numbers.siblings == VerifySiblings::kKSeq;
   int held = 0;

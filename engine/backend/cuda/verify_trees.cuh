@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engine/backend/cuda/verify_rules.cuh"
+#include "engine/core/index.h"
 
 namespace tessera::cuda {
 
@@ -189,7 +190,7 @@ __device__ inline double kseq_overlap(const BlockSiblings& test, double rho, Ver
   for (int id = verify_thread(); id < test.row.codes; id += verify_threads()) {
     const float p = test.row.probs[id];
     if (!(p > 0)) continue;
-    sum[0] += kseq_term(static_cast<double>(p), static_cast<double>(test.draft.prob(id)), rho);
+    sum[0] += kseq_term(double{p}, double{test.draft.prob(id)}, rho);
   }
   fold_lanes(sum, s);
   return sum[0];
@@ -210,7 +211,7 @@ __device__ inline BlockChoice choose_kseq(const BlockSiblings& test, const Verif
                                           VerifyScratch& s) {
   KSeqSearch search(static_cast<std::uint32_t>(test.count));
   while (search.open()) search.halve(kseq_overlap(test, search.middle(), s));
-  const auto rho = static_cast<float>(search.high);
+  const auto rho = to_float(search.high);
   BlockChoice out;
   for (int j = 0; j < test.count; ++j) {
     const int token = test.tried.tokens[j];
@@ -223,8 +224,8 @@ __device__ inline BlockChoice choose_kseq(const BlockSiblings& test, const Verif
       return out;
     }
   }
-  const double b = kseq_overlap(test, static_cast<double>(rho), s);
-  const auto share = static_cast<float>(b > 0 ? kseq_chance(b, search.count) / b : 0.0);
+  const double b = kseq_overlap(test, double{rho}, s);
+  const auto share = to_float(b > 0 ? kseq_chance(b, search.count) / b : 0.0);
   BlockResidual target = residual_of(test);
   subtract(target, KSeqTaken{test.row, test.draft, rho, share}, s);
   out.token = draw_left(test, item, s);

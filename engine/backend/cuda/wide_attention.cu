@@ -47,11 +47,10 @@ void start(CudaBackend& backend, const AttentionArgs& args, WideWork work) {
   using P = WidePlan<T, kDim, kRowTiles>;
   const std::vector<WideTile> tiles = cut_wide(args, work.group, P::kEntries);
   work.tiles = backend.stage(std::span<const WideTile>(tiles));
-  launch(backend, "attention of many rows",
-         {.blocks = static_cast<std::int64_t>(tiles.size()) * work.kv_heads,
-          .threads = kWideThreads,
-          .shared = P::kShared},
-         attend_wide<T, kDim, kRowTiles>, work);
+  launch(
+      backend, "attention of many rows",
+      {.blocks = std::ssize(tiles) * work.kv_heads, .threads = kWideThreads, .shared = P::kShared},
+      attend_wide<T, kDim, kRowTiles>, work);
 }
 
 // Tiles of twice the queries read keys half as often, where enough of them are there to leave no

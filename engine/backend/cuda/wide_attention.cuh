@@ -59,8 +59,8 @@ __device__ inline int keys_seen(const WideTile& tile, int group, int entry) {
 __device__ inline std::int64_t place_of(const WideTile& tile, const WideWork& work, int key_head,
                                         int entry) {
   const int at = tile.first + entry;
-  return static_cast<std::int64_t>(tile.row_begin + at / work.group) * work.heads +
-         key_head * work.group + at % work.group;
+  return std::int64_t{tile.row_begin + at / work.group} * work.heads + key_head * work.group +
+         at % work.group;
 }
 
 // Four numbers as kParts bf16 ones each; parts lie `apart`.
@@ -247,10 +247,10 @@ __global__ void __launch_bounds__(kWideThreads, 2) attend_wide(WideWork work) {
   std::uint16_t* const queries = dynamic_shared<std::uint16_t>();
   std::uint16_t* const ring = queries + P::kParts * P::kQueries;
   fill_queries<P, kDim>(work, tile, key_head, queries, ring);
-  const std::int64_t head_at = static_cast<std::int64_t>(key_head) * work.dim;
+  const std::int64_t head_at = std::int64_t{key_head} * work.dim;
   WideFeed<T, kDim, kKeys, kPitch> feed{static_cast<const T*>(tile.keys) + head_at,
                                         static_cast<const T*>(tile.values) + head_at,
-                                        static_cast<std::int64_t>(work.kv_heads) * work.dim,
+                                        std::int64_t{work.kv_heads} * work.dim,
                                         work.dim,
                                         most,
                                         work.by_eight,

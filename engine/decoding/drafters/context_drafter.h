@@ -4,13 +4,14 @@
 
 #include <memory>
 
-#include "engine/decoding/drafters/simple_drafters.h"
+#include "engine/core/index.h"
 #include "engine/decoding/draft_table.h"
+#include "engine/decoding/drafters/simple_drafters.h"
 
 namespace tessera {
 
 inline std::int64_t draft_table_bytes(const DecodeAids& aids) {
-  const auto codes = static_cast<std::int64_t>(aids.grammar.codes);
+  const auto codes = to_index(aids.grammar.codes);
   return 2 * codes * (codes + 2);
 }
 

@@ -1,13 +1,14 @@
 #include "engine/decoding/drafters/device_drafts.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 DeviceDrafts::DeviceDrafts(std::unique_ptr<RowVerifier> verifier, const VerifyLimits& limits,
                            std::int64_t window)
     : verifier_(std::move(verifier)), window_(window) {
-  const auto items = static_cast<std::size_t>(limits.items);
+  const auto items = to_size(limits.items);
   batch_.items.reserve(items);
-  batch_.rows.reserve(static_cast<std::size_t>(limits.rows));
+  batch_.rows.reserve(to_size(limits.rows));
   jobs_.reserve(items);
   tokens_.reserve(items);
 }
@@ -40,11 +41,10 @@ void DeviceDrafts::add(Job& job, const DistributionSettings& dist, std::int64_t 
                        std::int64_t uncond, const RowEdits& edits) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
   VerifiedItem stream = verified_item(dist, *job.random, number, 1);
-  stream.position = static_cast<std::uint32_t>(job.next_position());
+  stream.position = narrow<std::uint32_t>(job.next_position());
   batch_.items.push_back(stream);
   VerifiedRow row = verified_row(dist, number, cond, uncond);
-  row.keep = static_cast<std::int32_t>(static_cast<std::int64_t>(job.item) * window_ +
-                                       static_cast<std::int64_t>(job.window->size()));
+  row.keep = narrow<std::int32_t>(to_index(job.item) * window_ + std::ssize(*job.window));
   batch_.rows.push_back(row);
   add_edits(batch_, batch_.rows.size() - 1, edits);
   jobs_.push_back(&job);
@@ -74,15 +74,15 @@ void DeviceDrafts::add(const TreeJob<float>& job, const DistributionSettings& di
   const auto number = static_cast<std::int32_t>(batch_.items.size());
   const auto first = static_cast<std::int32_t>(batch_.rows.size());
   batch_.items.push_back({.dist = verified_dist(dist),
-                          .position = static_cast<std::uint32_t>(job.committed.size()),
+                          .position = narrow<std::uint32_t>(job.committed.size()),
                           .first = first,
-                          .rows = static_cast<std::int32_t>(job.wanted.size())});
+                          .rows = narrow<std::int32_t>(job.wanted.size())});
   for (const std::int32_t node : job.wanted) {
     VerifiedRow row = verified_row(dist, number, cond++, uncond++);
     row.place = job.tree->depth(node);
-    const auto forced = grammar.forced(job.committed.size() + static_cast<std::size_t>(row.place));
+    const auto forced = grammar.forced(job.committed.size() + to_size(row.place));
     if (forced) row.forced = *forced;
-    row.keep = static_cast<std::int32_t>(static_cast<std::int64_t>(job.item) * window_) + node;
+    row.keep = narrow<std::int32_t>(to_index(job.item) * window_) + node;
     batch_.rows.push_back(row);
     if (!forced) add_edits(batch_, batch_.rows.size() - 1, edits_of_node(node));
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 DraftPrompts::DraftPrompts(const TokenModel& model, const DraftLimits& limits, ModelPass& pass)
@@ -11,7 +13,7 @@ DraftPrompts::DraftPrompts(const TokenModel& model, const DraftLimits& limits, M
       limits_(limits),
       branches_(limits.guided ? 2 : 1),
       last_hidden_(model.backend().allocate(DType::kF32, Shape{1, model.width()})),
-      slots_(static_cast<std::size_t>(limits.items)) {
+      slots_(to_size(limits.items)) {
   wanted_.reserve(slots_.size());
 }
 
@@ -37,7 +39,7 @@ void DraftPrompts::note_rows(Slot& slot) const {
     const bool embedded = prompt.rows != nullptr;
     // None where the stream's first tokens are given.
     expects(rows <= limits_.prompt_rows, "the prompt fits the drafter's limits");
-    expects(!embedded || static_cast<std::int64_t>(prompt.positions.size()) == rows, "a position a row");
+    expects(!embedded || std::ssize(prompt.positions) == rows, "a position a row");
     expects(prompt.cuts == nullptr || (embedded && !limits_.trees),
             "embedded prompts are cut, drafts after them stand in a line");
     slot.read[i] = {.rows = rows, .next_place = prompt.first_position()};
@@ -101,7 +103,7 @@ void DraftPrompts::add_part(std::size_t number, std::size_t branch, std::int64_t
   Read& read = slots_[number].read[branch];
   const std::int64_t first = read.done, count = std::min(room, read.rows - first);
   if (count == 0 || prompt.cuts != nullptr) return;
-  const auto from = static_cast<std::size_t>(first), size = static_cast<std::size_t>(count);
+  const auto from = to_size(first), size = to_size(count);
   if (prompt.rows == nullptr) {
     pass_.add_prompt(sequence(number, branch), std::span(prompt.ids).subspan(from, size));
   } else {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/drafters/draft_stream_item.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/model/token_model.h"
@@ -27,7 +28,7 @@ class DraftPrompts {
   const DraftStreamItem& item(std::size_t slot) const { return *slots_[slot].item; }
   std::size_t branches(std::size_t slot) const { return slots_[slot].item->branches.size(); }
   std::int32_t sequence(std::size_t slot, std::size_t branch) const {
-    return static_cast<std::int32_t>(slot * branches_ + branch);
+    return narrow<std::int32_t>(slot * branches_ + branch);
   }
   // Of a branch's prompt: its rows, and the place of the first token after it.
   std::int64_t rows(std::size_t slot, std::size_t branch) const {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/drafter.h"
 #include "engine/sampling/dist.h"
 
@@ -57,8 +58,9 @@ class DraftStream {
 // shares: they agree with probability at least (1 - TV) / (1 + TV). Its distribution goes with it where
 // distributions are kept.
 inline std::int32_t append_drawn(DraftJob<float, KeyedRandom>& job, DistributionPipeline<float>& dist) {
-  const std::int32_t token = job.random->race(static_cast<std::uint32_t>(job.next_position()),
-                                              LogitRow<float>{dist.support(), dist.support_logits()});
+  const std::int32_t token =
+      job.random->race(narrow<std::uint32_t>(job.next_position()),
+                       LogitRow<float>{dist.support(), dist.support_logits()});
   if (job.window->keeps_dists()) {
     job.window->append_dense(token, dist.probabilities());
   } else {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/core/index.h"
 #include "engine/decoding/drafters/device_drafts.h"
 #include "engine/decoding/drafters/draft_prompts.h"
 #include "engine/decoding/drafters/draft_stream.h"
@@ -106,18 +107,17 @@ ModelDrafter::State::State(const TokenModel& draft_model, const DraftLimits& dra
       prompts(draft_model, draft_limits, pass),
       verifier(DeviceDrafts::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
                              draft_limits.window, draft_limits.trees)) {
-  slots.resize(static_cast<std::size_t>(limits.items));
+  slots.resize(to_size(limits.items));
   open.reserve(slots.size());
   drawn.reserve(slots.size());
   answered.reserve(slots.size());
-  heads.reserve(slots.size() * static_cast<std::size_t>(branches_of(limits)));
-  ancestors.reserve(static_cast<std::size_t>(limits.window));
+  heads.reserve(slots.size() * to_size(branches_of(limits)));
+  ancestors.reserve(to_size(limits.window));
   for (Slot& slot : slots) {
-    slot.stream.reserve(static_cast<std::size_t>(limits.tokens),
-                        static_cast<std::size_t>(max_new_rows(limits)));
+    slot.stream.reserve(to_size(limits.tokens), to_size(max_new_rows(limits)));
     if (!limits.trees) continue;
-    slot.node_row.resize(static_cast<std::size_t>(limits.window));
-    slot.asked.reserve(static_cast<std::size_t>(limits.window));
+    slot.node_row.resize(to_size(limits.window));
+    slot.asked.reserve(to_size(limits.window));
   }
 }
 
@@ -158,11 +158,10 @@ void ModelDrafter::State::run(bool fetch) {
 template <typename TokenAt>
 void ModelDrafter::State::follow(std::size_t number, std::size_t known, TokenAt token) {
   Slot& slot = slots[number];
-  const std::size_t same =
-      slot.stream.follow(known, static_cast<std::size_t>(max_new_rows(limits)), token);
+  const std::size_t same = slot.stream.follow(known, to_size(max_new_rows(limits)), token);
   for (std::size_t branch = 0; branch < prompts.branches(number); ++branch) {
     pass.cache().truncate(prompts.sequence(number, branch),
-                          prompts.rows(number, branch) + static_cast<std::int64_t>(same));
+                          prompts.rows(number, branch) + to_index(same));
   }
 }
 
@@ -170,7 +169,7 @@ void ModelDrafter::State::follow(std::size_t number, std::size_t known, TokenAt 
 void ModelDrafter::State::add_fresh(std::size_t number, bool with_logits) {
   Slot& slot = slots[number];
   const std::span<const std::int32_t> fresh = slot.stream.fresh();
-  const auto same = static_cast<std::int64_t>(slot.stream.fed() - fresh.size());
+  const auto same = to_index(slot.stream.fed() - fresh.size());
   for (std::size_t branch = 0; branch < prompts.branches(number); ++branch) {
     pass.add_line(prompts.sequence(number, branch),
                   {.position = prompts.next_place(number, branch) + same,
@@ -304,30 +303,29 @@ void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
     if (!stops_after(job.item, tree.token(node))) slot.asked.push_back(node);
   }
   if (slot.asked.empty()) return;
-  slot.logit_rows = static_cast<std::int64_t>(slot.asked.size());
+  slot.logit_rows = std::ssize(slot.asked);
   for (std::size_t branch = 0; branch < prompts.branches(job.item); ++branch) {
     const std::int64_t logit = want_logits(pass.rows(), slot.logit_rows);
     if (branch == 0) slot.first_logit = logit;
     for (const std::int32_t node : slot.asked) add_node_row(job.item, branch, tree, node);
   }
   for (const std::int32_t node : slot.asked) {
-    slot.node_row[static_cast<std::size_t>(node)] = slot.node_rows++;
+    nth(slot.node_row, node) = slot.node_rows++;
   }
 }
 
 void ModelDrafter::State::add_node_row(std::size_t number, std::size_t branch,
                                        const DraftTree<float>& tree, std::int32_t node) {
   const Slot& slot = slots[number];
-  const auto fed = static_cast<std::int64_t>(slot.stream.fed());
+  const auto fed = to_index(slot.stream.fed());
   const std::int64_t shared = prompts.rows(number, branch) + fed;
   ancestors.clear();
   for (std::int32_t a = tree.parent(node); a != 0; a = tree.parent(a)) {
-    ancestors.push_back(static_cast<std::int32_t>(shared) +
-                        slot.node_row[static_cast<std::size_t>(a)]);
+    ancestors.push_back(narrow<std::int32_t>(shared) + nth(slot.node_row, a));
   }
   std::reverse(ancestors.begin(), ancestors.end());
   const std::int32_t token = tree.token(node);
-  const auto above = static_cast<std::int64_t>(ancestors.size());
+  const auto above = std::ssize(ancestors);
   pass.add_line(prompts.sequence(number, branch),
                 {.position = prompts.next_place(number, branch) + fed + above,
                  .shared = shared,
@@ -382,10 +380,10 @@ void ModelDrafter::set_stream(std::size_t number, DraftStreamItem item) {
   State& state = *state_;
   expects(number < state.slots.size(), "a slot of the loop");
   expects(item.branches.size() == (item.dist.guided() ? 2u : 1u) &&
-              static_cast<std::int64_t>(item.branches.size()) <= branches_of(state.limits),
+              std::ssize(item.branches) <= branches_of(state.limits),
           "a branch, under guidance two, within the drafter's limits");
-  expects(static_cast<std::int64_t>(item.grammar.codes) == state.model.logit_ids() &&
-              static_cast<std::int64_t>(item.grammar.length()) <= state.limits.tokens,
+  expects(to_index(item.grammar.codes) == state.model.logit_ids() &&
+              to_index(item.grammar.length()) <= state.limits.tokens,
           "the stream fits model and limits");
   state.forget(number);
   state.slots[number].dist.emplace(item.dist, item.grammar);
@@ -476,7 +474,7 @@ std::size_t ModelDrafter::bytes(const ModelConfig& config, std::int64_t logit_id
   return ModelPass::cache_bytes(config, backend, pass) +
          ModelPass::buffer_bytes(config, logit_ids, scratch, backend, pass) +
          (on_device ? verified.bytes(/*distributions=*/false) : 0) +
-         static_cast<std::size_t>(limits.items) * DistributionPipeline<float>::buffer_bytes(logit_ids);
+         to_size(limits.items) * DistributionPipeline<float>::buffer_bytes(logit_ids);
 }
 
 }  // namespace tessera

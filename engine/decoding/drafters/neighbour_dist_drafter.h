@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/method_part.h"
 
@@ -15,8 +16,7 @@ namespace tessera {
 inline constexpr MethodPart kNeighbourDistributionPart{
     .name = "neighbour-law",
     .bytes = [](const SettingValues&, const DecodeAids& aids, std::int64_t streams) {
-      return static_cast<std::int64_t>(4 * aids.grammar.vocabulary() * (aids.grammar.columns + 2)) *
-             streams;
+      return to_index(4 * aids.grammar.vocabulary() * (aids.grammar.columns + 2)) * streams;
     }};
 
 template <typename Real, typename Random>
@@ -40,8 +40,7 @@ class NeighbourDistributionDrafter final : public SlotDrafter<Real, Random> {
   }
 
   void renew(std::size_t item) override {
-    std::fill_n(places_.begin() + static_cast<std::ptrdiff_t>(item * columns_), columns_,
-                Place::kNowhere);
+    std::fill_n(places_.begin() + to_index(item * columns_), columns_, Place::kNowhere);
   }
 
  private:
@@ -85,7 +84,7 @@ class NeighbourDistributionDrafter final : public SlotDrafter<Real, Random> {
     const std::span<const Real> dist = dist_of(number);
     const std::size_t kept = read_dist(dist, scratch);
     const LogitRow<Real> row{{scratch.ids.data(), kept}, {scratch.logits.data(), kept}};
-    job.window->append_dense(job.random->race(static_cast<std::uint32_t>(position), row), dist);
+    job.window->append_dense(job.random->race(narrow<std::uint32_t>(position), row), dist);
     return true;
   }
 
@@ -95,7 +94,7 @@ class NeighbourDistributionDrafter final : public SlotDrafter<Real, Random> {
     for (std::size_t id = 0; id < vocabulary_; ++id) {
       if (!(dist[id] > 0)) continue;
       scratch.ids[kept] = static_cast<std::int32_t>(id);
-      scratch.logits[kept++] = static_cast<Real>(fixed_log(static_cast<double>(dist[id])));
+      scratch.logits[kept++] = static_cast<Real>(fixed_log(to_double(dist[id])));
     }
     return kept;
   }

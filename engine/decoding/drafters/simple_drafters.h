@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/method_part.h"
 
@@ -26,7 +27,7 @@ class UniformDrafter final : public SlotDrafter<Real, Random> {
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {
-    const auto position = static_cast<std::uint32_t>(job.next_position());
+    const auto position = narrow<std::uint32_t>(job.next_position());
     job.window->append_uniform(job.random->race(position, LogitRow<Real>{ids_, zeros_}));
     return true;
   }

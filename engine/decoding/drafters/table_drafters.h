@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/method_part.h"
 
@@ -49,10 +50,8 @@ class LookupDrafter final : public SlotDrafter<Real, Random> {
 
 inline constexpr MethodPart kRecyclingPart{
     .name = "recycling",
-    .bytes =
-        [](const SettingValues&, const DecodeAids& aids, std::int64_t streams) {
-          return static_cast<std::int64_t>(4 * aids.grammar.codes) * streams;
-        },
+    .bytes = [](const SettingValues&, const DecodeAids& aids,
+                std::int64_t streams) { return to_index(4 * aids.grammar.codes) * streams; },
     .for_texts = true};
 
 template <typename Real, typename Random>
@@ -64,7 +63,7 @@ class RecyclingDrafter final : public SlotDrafter<Real, Random> {
   DraftSignals needs() const override { return {.likeliest = true}; }
   void start(std::size_t items) override { next_.assign(items * codes_, -1); }
   void renew(std::size_t item) override {
-    std::fill_n(next_.begin() + static_cast<std::ptrdiff_t>(item * codes_), codes_, -1);
+    std::fill_n(next_.begin() + to_index(item * codes_), codes_, -1);
   }
 
  private:
@@ -75,10 +74,10 @@ class RecyclingDrafter final : public SlotDrafter<Real, Random> {
   }
   static std::int32_t likeliest_of(const TargetRow<Real>& row) {
     const auto best = std::max_element(row.probs.begin(), row.probs.end());
-    return static_cast<std::int32_t>(best - row.probs.begin());
+    return narrow<std::int32_t>(best - row.probs.begin());
   }
   std::int32_t& entry(std::size_t item, std::int32_t code) {
-    return next_[item * codes_ + static_cast<std::size_t>(code)];
+    return next_[item * codes_ + to_size(code)];
   }
   bool fill(DraftJob<Real, Random>& job) override {
     const std::int32_t last = job.token(this->grammar().code_before(job.next_position()));

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "engine/core/index.h"
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/method_part.h"
 
@@ -69,11 +70,11 @@ class CoolRule final : public AcceptanceRule<Real, Random> {
   Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const auto omega = cool_factor<Real>(settings_.peak, settings_.decay, test.depth);
-    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    const Real p = nth(test.target.probs, test.token);
     if (omega >= 1) return verify_by_ratio(test, omega * p, random, scratch);
     const auto taken = [&](std::int32_t id) {
       const Real q = test.draft.prob(id);
-      return std::min(q, omega * test.target.probs[static_cast<std::size_t>(id)]);
+      return std::min(q, omega * nth(test.target.probs, id));
     };
     const Real q = test.draft.prob(test.token);
     Decision<Real> out;

@@ -2,6 +2,7 @@
 // target's distribution, whatever the drafts.
 #pragma once
 
+#include "engine/core/index.h"
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/method_part.h"
 
@@ -20,7 +21,7 @@ class ExactRule final : public AcceptanceRule<Real, Random> {
   }
   Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
-    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    const Real p = nth(test.target.probs, test.token);
     return verify_by_ratio(test, p, random, scratch);
   }
 };

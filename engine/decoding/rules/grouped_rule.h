@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 
+#include "engine/core/index.h"
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/code_groups.h"
 #include "engine/decoding/code_neighbours.h"
@@ -110,24 +111,23 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
       return true;
     }
     out.rule = {.name = kGroupedPart.name,
-                .numbers = {static_cast<double>(settings_.size), settings_.max_gap,
-                            settings_.max_distance}};
+                .numbers = {to_double(settings_.size), settings_.max_gap, settings_.max_distance}};
     if (settings_.size > 1) {
       out.rule.reals = neighbours_->vectors();
-      out.rule.numbers[3] = static_cast<double>(neighbours_->width());
+      out.rule.numbers[3] = to_double(neighbours_->width());
     }
     return true;
   }
   Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const std::int64_t size = settings_.size;
-    const auto x = static_cast<std::size_t>(test.token);
+    const auto x = to_size(test.token);
     Real target = test.target.probs[x], draft = test.draft.prob(test.token);
     const Real own = draft;
     if (settings_.fixed_groups) {
       for (const std::int32_t y : groups_->members(test.token)) {
         if (y == test.token) continue;
-        target += test.target.probs[static_cast<std::size_t>(y)];
+        target += nth(test.target.probs, y);
         draft += test.draft.prob(y);
       }
     } else {
@@ -141,9 +141,9 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
 
  private:
   void add(const DraftTest<Real>& test, std::int32_t y, Real& target, Real& draft) const {
-    const Real p = test.target.probs[static_cast<std::size_t>(y)];
-    const Real gap = p - test.target.probs[static_cast<std::size_t>(test.token)];
-    if (std::abs(static_cast<double>(gap)) >= settings_.max_gap) return;
+    const Real p = nth(test.target.probs, y);
+    const Real gap = p - nth(test.target.probs, test.token);
+    if (std::abs(to_double(gap)) >= settings_.max_gap) return;
     if (neighbours_->distance(test.token, y) >= settings_.max_distance) return;
     target += p;
     draft += test.draft.prob(y);
@@ -153,12 +153,12 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
   void take_side(const DraftTest<Real>& test, std::int64_t count, bool above,
                  std::span<Real> scratch, Real& target, Real& draft) const {
     if (count <= 0) return;
-    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    const Real p = nth(test.target.probs, test.token);
     // Insertion into a list of `count` nearest, kept in scratch as (gap, id) pairs.
-    const auto room = std::min(static_cast<std::size_t>(count), scratch.size() / 2);
+    const auto room = std::min(to_size(count), scratch.size() / 2);
     std::size_t held = 0;
     for (const std::int32_t y : test.target.logits.support) {
-      const Real value = test.target.probs[static_cast<std::size_t>(y)];
+      const Real value = nth(test.target.probs, y);
       const bool mine = above ? value > p || (value == p && y < test.token)
                               : value < p || (value == p && y > test.token);
       if (y == test.token || !mine) continue;
@@ -173,7 +173,7 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
       scratch[2 * at + 1] = static_cast<Real>(y);
     }
     for (std::size_t i = 0; i < held; ++i) {
-      add(test, static_cast<std::int32_t>(scratch[2 * i + 1]), target, draft);
+      add(test, truncate<std::int32_t>(scratch[2 * i + 1]), target, draft);
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "engine/core/index.h"
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/code_neighbours.h"
 #include "engine/decoding/method_part.h"
@@ -93,18 +94,17 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
     const std::int64_t listed = neighbours_->most();
     const std::int64_t read = std::min(settings_.neighbours, listed);
     out.rule = {.name = kRelaxedPart.name,
-                .numbers = {static_cast<double>(read), static_cast<double>(listed), settings_.delta,
-                            settings_.lambda},
+                .numbers = {to_double(read), to_double(listed), settings_.delta, settings_.lambda},
                 .ids = {neighbours_->table()}};
     return true;
   }
   Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
-    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    const Real p = nth(test.target.probs, test.token);
     const Real bound = borrowed_bound(settings_.delta, settings_.lambda, p);
     Real borrowed = 0;
     for (const std::int32_t y : neighbours_->nearest(test.token, settings_.neighbours)) {
-      const Real more = borrowed + test.target.probs[static_cast<std::size_t>(y)];
+      const Real more = borrowed + nth(test.target.probs, y);
       if (more > bound) break;
       borrowed = more;
     }

@@ -4,6 +4,7 @@
 // always the row itself. Keeping the older record of a draft that stayed biases the output.
 #pragma once
 
+#include "engine/core/index.h"
 #include "engine/decoding/method_part.h"
 #include "engine/decoding/redraft_policy.h"
 
@@ -59,7 +60,7 @@ class MaximalRedraft final : public RedraftPolicy<Real, Random> {
                        std::int32_t old_token, std::uint32_t position, Random& random,
                        std::span<Real> scratch) const override {
     if (old == nullptr) return fresh_.redraft(row, old, old_token, position, random, scratch);
-    const Real p = row.probs[static_cast<std::size_t>(old_token)];
+    const Real p = nth(row.probs, old_token);
     if (random.accepts({Purpose::kKeep, position}, p, old->prob(old_token))) return old_token;
     return draw_residual(
         row, {Purpose::kMove, position}, [&](std::int32_t id) { return old->prob(id); }, random,

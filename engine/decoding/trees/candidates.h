@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/core/index.h"
 #include "engine/decoding/trees/draft_tree.h"
 #include "engine/decoding/trees/sibling_rule.h"
 #include "engine/sampling/row_math.h"
@@ -20,7 +21,7 @@ struct DrawnCandidates {
   Random& random;
   std::span<Real> scratch;  // [V] at least
 
-  static std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+  static std::size_t at(std::int32_t id) { return to_size(id); }
 
   // What the distribution of a node's candidates says of one.
   static Real prob(const DraftTree<Real>& tree, std::int32_t node, std::int32_t token) {
@@ -44,11 +45,11 @@ struct DrawnCandidates {
     const Real largest = largest_of(masses.data(), masses.size());
     if (!(largest > 0)) return -1;
     if (kind == Candidates::kLikeliest) {
-      return static_cast<std::int32_t>(std::find(masses.begin(), masses.end(), largest) -
-                                       masses.begin());
+      return narrow<std::int32_t>(std::find(masses.begin(), masses.end(), largest) -
+                                  masses.begin());
     }
     const std::span<const Real> rates = masses;
-    const std::uint32_t here = position + static_cast<std::uint32_t>(tree.depth(node));
+    const std::uint32_t here = position + narrow<std::uint32_t>(tree.depth(node));
     if (kind == Candidates::kRace) return random.race(here, ids, rates);
     return random.weighted({Purpose::kSibling, here, lane}, ids, rates);
   }

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <optional>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -90,7 +92,7 @@ struct DeviceTree::OfNodes {
   OnHost host;  // for what is not on the device
 
   std::span<const DrawnId> list(std::int32_t node) const {
-    const auto width = static_cast<std::size_t>(of.parts_.settings.width);
+    const auto width = to_size(of.parts_.settings.width);
     return std::span(of.of_nodes_).subspan(at(node) * width, width);
   }
   std::int32_t next(const Tree& tree, std::int32_t node, std::uint32_t) const {
@@ -118,7 +120,7 @@ DeviceTree::DeviceTree(const DistributionSettings& dist, const VocabularyGrammar
                    random, item),
       ids_(grammar.vocabulary()) {
   if (parts.source != nullptr) {
-    of_nodes_.resize(rows * static_cast<std::size_t>(parts.settings.width));
+    of_nodes_.resize(rows * to_size(parts.settings.width));
   }
   std::iota(ids_.begin(), ids_.end(), 0);
   asked_.reserve(rows);
@@ -136,7 +138,7 @@ float DeviceTree::chance_of_first(std::int32_t node, const Verdict<float>& verdi
 VerifiedDraw DeviceTree::draw_of(std::size_t depth) const {
   return {.key = random_.key(),
           .pass = random_.pass(),
-          .position = position() + static_cast<std::uint32_t>(depth),
+          .position = position() + narrow<std::uint32_t>(depth),
           .dist_row = window_.dist_row(depth)};
 }
 
@@ -150,7 +152,7 @@ void DeviceTree::ask_for_lists(std::vector<VerifiedDraw>& draws) {
   for (std::size_t depth = 0; depth < window_.size(); ++depth) {
     if (!on_device(depth)) continue;
     VerifiedDraw draw = draw_of(depth);
-    draw.count = static_cast<std::int32_t>(parts_.settings.width);
+    draw.count = narrow<std::int32_t>(parts_.settings.width);
     draw.asked = window_.token(depth);
     draws.push_back(draw);
     asked_.push_back({kNoNode, depth});
@@ -173,7 +175,7 @@ void DeviceTree::ask_for_candidates(std::vector<VerifiedDraw>& draws) {
       draw.without = tree_.token(child);
       child = tree_.next_sibling(child);
     }
-    draw.lane = static_cast<std::int32_t>(growth_.lane_of(node, given ? 1 : 0));
+    draw.lane = narrow<std::int32_t>(growth_.lane_of(node, given ? 1 : 0));
     const std::int32_t first = child;
     for (; child != kNoNode; child = tree_.next_sibling(child)) ++draw.count;
     if (draw.count == 0) continue;
@@ -188,10 +190,10 @@ void DeviceTree::ask_for_nodes(std::vector<VerifiedDraw>& draws) {
     if (!tree_.has_dist(node) || forced_at(depth_of(node))) continue;
     draws.push_back({.key = random_.key(),
                      .pass = random_.pass(),
-                     .position = position() + static_cast<std::uint32_t>(tree_.depth(node)),
+                     .position = position() + narrow<std::uint32_t>(tree_.depth(node)),
                      .dist_row = tree_.dist(node).guest,
-                     .lane = static_cast<std::int32_t>(growth_.lane_of(node, 0)),
-                     .count = static_cast<std::int32_t>(parts_.settings.width)});
+                     .lane = narrow<std::int32_t>(growth_.lane_of(node, 0)),
+                     .count = narrow<std::int32_t>(parts_.settings.width)});
     asked_.push_back({node, depth_of(node)});
   }
 }
@@ -205,12 +207,12 @@ TreeJob<float> DeviceTree::grow() {
 }
 
 void DeviceTree::take_drawn(std::span<const DrawnId> drawn) {
-  const auto each = static_cast<std::size_t>(parts_.settings.width) + 1;
+  const auto each = to_size(parts_.settings.width) + 1;
   if (parts_.source != nullptr) {
     for (std::size_t i = 0; i < asked_.size(); ++i) {
       const auto list = drawn.subspan(i * each + 1, each - 1);
       std::copy(list.begin(), list.end(),
-                of_nodes_.begin() + static_cast<std::ptrdiff_t>(at(asked_[i].child) * (each - 1)));
+                of_nodes_.begin() + to_index(at(asked_[i].child) * (each - 1)));
     }
     return;
   }

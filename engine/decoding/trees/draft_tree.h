@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/draft_window.h"
 
 namespace tessera {
@@ -49,7 +50,7 @@ class DraftTree {
   // probs [V] are copied.
   void keep_dist(std::int32_t node, std::span<const Real> probs) {
     expects(keeps_dists_, "a tree that keeps distributions");
-    const auto to = dists_.begin() + static_cast<std::ptrdiff_t>(offset(node));
+    const auto to = dists_.begin() + to_index(offset(node));
     std::copy(probs.begin(), probs.end(), to);
     DraftDistribution<Real> dist;
     dist.kind = DistributionKind::kDense;
@@ -70,7 +71,7 @@ class DraftTree {
   // The next candidate after `parent`.
   std::int32_t add(std::int32_t parent, std::int32_t token) {
     expects(nodes_.size() < nodes_.capacity(), "nodes fit the tree");
-    const auto node = static_cast<std::int32_t>(nodes_.size());
+    const auto node = narrow<std::int32_t>(nodes_.size());
     Node entry;
     entry.token = token;
     entry.parent = parent;
@@ -94,11 +95,9 @@ class DraftTree {
     DraftDistribution<Real> dist;
   };
 
-  Node& at(std::int32_t node) { return nodes_[static_cast<std::size_t>(node)]; }
-  const Node& at(std::int32_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
-  std::size_t offset(std::int32_t node) const {
-    return static_cast<std::size_t>(node) * vocabulary_;
-  }
+  Node& at(std::int32_t node) { return nth(nodes_, node); }
+  const Node& at(std::int32_t node) const { return nth(nodes_, node); }
+  std::size_t offset(std::int32_t node) const { return to_size(node) * vocabulary_; }
 
   std::size_t vocabulary_;
   bool keeps_dists_;

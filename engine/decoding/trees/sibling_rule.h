@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "engine/core/index.h"
 #include "engine/decoding/acceptance.h"
 
 namespace tessera {
@@ -87,7 +88,7 @@ class ResidualRow {
   }
 
  private:
-  static std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+  static std::size_t at(std::int32_t id) { return to_size(id); }
 
   std::span<const std::int32_t> ids_;
   std::span<Real> masses_;

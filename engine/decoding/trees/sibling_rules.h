@@ -16,6 +16,7 @@
 #pragma once
 
 #include "engine/core/acceptance_math.h"
+#include "engine/core/index.h"
 #include "engine/core/row_tree.h"
 #include "engine/decoding/trees/sibling_rule.h"
 #include "engine/decoding/trees/tree_growth.h"
@@ -58,9 +59,8 @@ class RecursiveRule final : public SiblingRule<Real, Random> {
       const Real q = test.dist.prob(tried[j]);
       const Real chance = target.mass(tried[j]) * left, of = q * target.total();
       out.strict += chance < of ? chance / of : Real{1};
-      if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, chance,
-                         of)) {
-        out.chosen = static_cast<std::int32_t>(j);
+      if (random.accepts({Purpose::kAccept, test.position, narrow<std::uint32_t>(j)}, chance, of)) {
+        out.chosen = narrow<std::int32_t>(j);
         out.token = tried[j];
         return out;
       }
@@ -82,7 +82,7 @@ class RecursiveRule final : public SiblingRule<Real, Random> {
                            std::size_t vocabulary) {
     Real sum = 0;
     for (std::size_t id = 0; id < vocabulary; ++id) {
-      const auto token = static_cast<std::int32_t>(id);
+      const auto token = narrow<std::int32_t>(id);
       if (std::find(gone.begin(), gone.end(), token) == gone.end()) sum += dist.prob(token);
     }
     return sum;
@@ -104,19 +104,18 @@ class KSeqRule final : public SiblingRule<Real, Random> {
 
   SiblingDecision<Real> accept(const SiblingTest<Real>& test, Random& random,
                                std::span<Real> scratch) const override {
-    KSeqSearch search(static_cast<std::uint32_t>(test.candidates.size()));
+    KSeqSearch search(narrow<std::uint32_t>(test.candidates.size()));
     while (search.open()) search.halve(overlap(test, search.middle()));
     // At `high` the residual below cannot be negative.
     const auto rho = static_cast<Real>(search.high);
     SiblingDecision<Real> out;
     for (std::size_t j = 0; j < test.candidates.size(); ++j) {
       const std::int32_t token = test.candidates[j];
-      const Real chance = test.target.probs[static_cast<std::size_t>(token)];
+      const Real chance = nth(test.target.probs, token);
       const Real of = rho * test.dist.prob(token);
       out.strict += chance < of ? chance / of : Real{1};
-      if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, chance,
-                         of)) {
-        out.chosen = static_cast<std::int32_t>(j);
+      if (random.accepts({Purpose::kAccept, test.position, narrow<std::uint32_t>(j)}, chance, of)) {
+        out.chosen = narrow<std::int32_t>(j);
         out.token = token;
         return out;
       }
@@ -126,7 +125,7 @@ class KSeqRule final : public SiblingRule<Real, Random> {
     const std::size_t vocabulary = scratch.size() / 2;
     ResidualRow<Real> target(test.target, scratch.first(vocabulary));
     target.subtract([&](std::int32_t id) {
-      const Real p = test.target.probs[static_cast<std::size_t>(id)];
+      const Real p = nth(test.target.probs, id);
       return std::min(test.dist.prob(id), p / rho) * share;
     });
     out.token = target.draw(test.position, random, scratch.subspan(vocabulary));
@@ -138,9 +137,9 @@ class KSeqRule final : public SiblingRule<Real, Random> {
   static double overlap(const SiblingTest<Real>& test, double rho) {
     RowSum sum(test.target.probs.size());
     for (const std::int32_t id : test.target.logits.support) {
-      const auto place = static_cast<std::size_t>(id);
-      const auto p = static_cast<double>(test.target.probs[place]);
-      sum.add(place, kseq_term(p, static_cast<double>(test.dist.prob(id)), rho));
+      const auto place = to_size(id);
+      const auto p = to_double(test.target.probs[place]);
+      sum.add(place, kseq_term(p, to_double(test.dist.prob(id)), rho));
     }
     return sum.total();
   }
@@ -166,9 +165,9 @@ class PointsRule final : public SiblingRule<Real, Random> {
       const std::int32_t token = test.candidates[j];
       const Real mass = target.mass(token);
       out.strict += mass / target.total();
-      if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, mass,
+      if (random.accepts({Purpose::kAccept, test.position, narrow<std::uint32_t>(j)}, mass,
                          target.total())) {
-        out.chosen = static_cast<std::int32_t>(j);
+        out.chosen = narrow<std::int32_t>(j);
         out.token = token;
         return out;
       }
@@ -196,7 +195,7 @@ class EqualityRule final : public SiblingRule<Real, Random> {
     out.token = random.race(test.position, test.target.logits);
     const auto found = std::find(test.candidates.begin(), test.candidates.end(), out.token);
     if (found != test.candidates.end()) {
-      out.chosen = static_cast<std::int32_t>(found - test.candidates.begin());
+      out.chosen = narrow<std::int32_t>(found - test.candidates.begin());
     }
     out.strict = out.chosen >= 0 ? Real{1} : Real{0};
     return out;

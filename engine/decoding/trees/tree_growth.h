@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/method_part.h"
 #include "engine/decoding/trees/candidates.h"
 
@@ -120,7 +121,7 @@ class TreeGrowth {
   std::span<const std::int32_t> wanted() const { return wanted_; }
   // Of a candidate's chance: tells those of one position apart.
   std::uint32_t lane_of(std::int32_t node, std::int64_t number) const {
-    return static_cast<std::uint32_t>(node * settings_.width + number);
+    return narrow<std::uint32_t>(node * settings_.width + number);
   }
 
  private:
@@ -135,11 +136,11 @@ class TreeGrowth {
     double left = 1;   // of the distribution's mass, without the candidates so far
   };
 
-  static std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
+  static std::size_t at(std::int32_t node) { return to_size(node); }
 
   void open(std::int32_t node, bool first, double value) {
     states_[at(node)] = {.first_path = first, .value = value};
-    slots_.push_back({node, settings_.by_value ? value : -static_cast<double>(node)});
+    slots_.push_back({node, settings_.by_value ? value : -to_double(node)});
   }
   void close(std::size_t slot) {
     slots_[slot] = slots_.back();
@@ -203,7 +204,7 @@ class TreeGrowth {
       token = source.next(tree, node, lane_of(node, state.children));
     }
     if (token < 0) return close(slot);
-    const auto q = static_cast<double>(source.prob(tree, node, token));
+    const auto q = to_double(source.prob(tree, node, token));
     const double likely = state.left > 0 ? std::min(1.0, q / state.left) : 0.0;  // of those left
     const double refused = state.children == 0 ? refusal(likely) : 1 - likely;
     const std::int32_t child = tree.add(node, token);

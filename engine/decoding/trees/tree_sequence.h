@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/decoding/redraft_policy.h"
 #include "engine/decoding/token_sequence.h"
 #include "engine/decoding/trees/tree_growth.h"
@@ -65,7 +66,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
   }
 
   static std::size_t buffer_bytes(std::size_t vocabulary, std::size_t rows) {
-    return DistributionPipeline<Real>::buffer_bytes(static_cast<std::int64_t>(vocabulary)) +
+    return DistributionPipeline<Real>::buffer_bytes(to_index(vocabulary)) +
            (rows + 2) * vocabulary * sizeof(Real) + vocabulary * sizeof(std::int32_t);
   }
 
@@ -81,7 +82,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
     out.position = out.shared + at(tree_.depth(first));
     out.seen.clear();
     for (std::int32_t node = tree_.parent(first); node != kNoNode; node = tree_.parent(node)) {
-      out.seen.push_back(static_cast<std::int32_t>(out.shared) + row_of_[at(node)]);
+      out.seen.push_back(narrow<std::int32_t>(out.shared) + row_of_[at(node)]);
     }
     std::reverse(out.seen.begin(), out.seen.end());
     out.tokens.clear();
@@ -99,9 +100,8 @@ class TreeSequence : public TokenSequence<Real, Random> {
     tree_.reset(tokens_.back());
     const bool long_line = parts_.settings.by_value && parts_.source == nullptr;
     const std::size_t line = long_line ? most_ - 1 - most_ / 8 : 0;
-    growth_.begin(
-        {most_ - 1, line, static_cast<std::int32_t>(std::min(most_, this->missing())) - 1},
-        (refusals_ + 1) / (doubts_ + 2));
+    growth_.begin({most_ - 1, line, narrow<std::int32_t>(std::min(most_, this->missing())) - 1},
+                  (refusals_ + 1) / (doubts_ + 2));
     return {item_, tokens_, drafts, &window_, &random_, this->before_};
   }
 
@@ -158,7 +158,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
     for (std::size_t j = 0; j < this->rows(); ++j) {
       const std::int32_t of = order_[j];
       const std::size_t depth = depth_of(of);
-      VerifiedRow row{.place = static_cast<std::int32_t>(depth)};
+      VerifiedRow row{.place = narrow<std::int32_t>(depth)};
       if (const auto forced = forced_at(depth)) row.forced = *forced;
       VerifiedNode node{.token = tree_.token(of)};
       const std::int32_t child = tree_.first_child(of);
@@ -186,7 +186,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
 
   template <typename Integer>
   static std::size_t at(Integer i) {
-    return static_cast<std::size_t>(i);
+    return to_size(i);
   }
 
   std::size_t depth_of(std::int32_t node) const { return at(tree_.depth(node)); }
@@ -207,7 +207,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
       std::int32_t node = stack_.back();
       stack_.pop_back();
       for (; node != kNoNode; node = tree_.first_child(node)) {
-        row_of_[at(node)] = static_cast<std::int32_t>(row);
+        row_of_[at(node)] = narrow<std::int32_t>(row);
         order_[row++] = node;
         const std::int32_t next_to = node == 0 ? kNoNode : tree_.next_sibling(node);
         if (next_to != kNoNode) stack_.push_back(next_to);
@@ -277,7 +277,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
     if (forced) {
       const auto found = std::find(candidates_.begin(), candidates_.end(), *forced);
       const bool right = found != candidates_.end();
-      return {right ? static_cast<std::int32_t>(found - candidates_.begin()) : -1, *forced,
+      return {right ? narrow<std::int32_t>(found - candidates_.begin()) : -1, *forced,
               right ? Real{1} : Real{0}};
     }
     return parts_.rule->accept({row, tree_.dist(node), candidates_, this->position()}, random_,
@@ -290,7 +290,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
     const DraftDistribution<Real> old_dist = tree_.dist(from);
     const std::int32_t token = redraft_policy_->redraft(
         row, old == kNoNode ? nullptr : &old_dist, old == kNoNode ? -1 : tree_.token(old),
-        static_cast<std::uint32_t>(position), random_, scratch_);
+        narrow<std::uint32_t>(position), random_, scratch_);
     return {token, row.probs};
   }
 
@@ -299,7 +299,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
     test.accepted = verdict.next >= 0;
     test.strict = test.chance = verdict.strict;
     meters_.count_test(depth_of(node), test);
-    doubts_ += 1 - std::min(1.0, static_cast<double>(chance_of_first(node, verdict)));
+    doubts_ += 1 - std::min(1.0, to_double(chance_of_first(node, verdict)));
     refusals_ += verdict.next == row_of_[at(children_[0])] ? 0 : 1;
   }
 
@@ -323,7 +323,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
     const std::size_t brought = tokens_.size() - before;
     if (redraft_policy_->keeps() && window_.capacity() > 0) {
       while (kept < std::min(this->missing(), window_.capacity())) {
-        const auto depth = static_cast<std::int32_t>(brought + kept);
+        const auto depth = narrow<std::int32_t>(brought + kept);
         const std::int32_t from = proposer(node, depth, usable);
         if (from == kNoNode) break;
         if (kept == window_.size()) window_.resize(kept + 1);

@@ -120,6 +120,36 @@ TEST_F(VideoCaption, SubtitlesHaveNumbersAndTimes) {
   caption({"in/a.mkv", "--caption-ext", "srt", "--existing", "append"}, 2);
 }
 
+// Scenes 4 and 5 are shot like scenes 1 and 2.
+TEST_F(VideoCaption, ASceneThatLooksLikeAnEarlierOneHasItsCaption) {
+  put_video("a.mkv", {9, 10, 11, 12, 13});
+  caption({"a.mkv", "--video-frames", "2", "-o", "plain.jsonl"});
+  caption({"a.mkv", "--video-frames", "2", "--skip-similar", "-o", "x.jsonl"});
+  const Json plain = by_path(content("plain.jsonl")).at("a.mkv").at("scenes");
+  const Json whole = by_path(content("x.jsonl")).at("a.mkv");
+  const Json& scenes = whole.at("scenes");
+  ASSERT_EQ(scenes.size(), 5u);
+  std::string joined;
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(scenes[i].at("start"), plain[i].at("start"));
+    EXPECT_EQ(scenes[i].at("end"), plain[i].at("end"));
+    EXPECT_EQ(scenes[i].at("caption"), plain[i % 3].at("caption"));
+    EXPECT_EQ(scenes[i].contains("repeats"), i > 2) << i;
+    EXPECT_EQ(scenes[i].at("tokens") == 0, i > 2) << i;
+    if (i > 2) {
+      EXPECT_EQ(scenes[i].at("repeats"), i - 2);
+    }
+    joined += (i == 0 ? "" : "\n") + scenes[i].at("caption").get<std::string>();
+  }
+  EXPECT_EQ(whole.at("caption"), joined);
+  EXPECT_EQ(whole.at("frames").size(), 6u);
+  caption({"a.mkv", "--video-frames", "2", "--skip-similar", "--caption-ext", "srt"});
+  const std::vector<std::string> lines = lines_of(content("a.srt"));
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const auto& text) { return text.find(" --> ") != std::string::npos; }),
+            5);
+}
+
 TEST_F(VideoCaption, OneSceneWhereNoCutIsWanted) {
   put_video("a.mkv", {10, 10});
   caption({"a.mkv", "--scene-cut", "1", "--video-frames", "4", "--fps", "2", "-o", "x.jsonl"});

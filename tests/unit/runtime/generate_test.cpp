@@ -124,8 +124,8 @@ TEST(GenerateTask, TracesTellEveryCodeAndChangeNoByte) {
       ASSERT_TRUE(task.run(prepared, without));
       ASSERT_TRUE(task.run(prepared, with));
       EXPECT_EQ(with.calls, with.passes);
-      const auto controls = static_cast<std::size_t>(task.spec().model.image_tokens()) -
-                            with.images[0].codes.size();
+      const auto controls =
+          static_cast<std::size_t>(task.spec().model.image_tokens()) - with.images[0].codes.size();
       for (std::size_t i = 0; i < prepared.size(); ++i) {
         const GeneratedImage& image = with.images[i];
         ASSERT_EQ(image.image.rgb, without.images[i].image.rgb) << model << " " << name;
@@ -159,6 +159,22 @@ TEST(GenerateTask, SeedAndPromptMatter) {
   EXPECT_NE(collector.images[0].codes, collector.images[1].codes);
   EXPECT_NE(collector.images[0].codes, collector.images[2].codes);
   EXPECT_EQ(collector.images[0].image.rgb, collector.images[3].image.rgb);
+}
+
+// As both references of the family do.
+TEST(GenerateTask, WhiteSpaceAroundAPromptChangesNothing) {
+  Runtime runtime;
+  GenerateTask task(runtime, tiny_options());
+  const std::vector<GenerateRequest> wanted = {
+      {.prompt = "a red  cube", .seed = 1},
+      {.prompt = " \n\ta red  cube\u3000\u0085 ", .seed = 1},
+      {.prompt = "a red cube", .seed = 1}};
+  std::vector<PreparedRequest> prepared;
+  for (const auto& request : wanted) prepared.push_back(task.prepare(request));
+  Collector collector;
+  task.run(prepared, collector);
+  EXPECT_EQ(collector.images[0].codes, collector.images[1].codes);
+  EXPECT_NE(collector.images[0].codes, collector.images[2].codes) << "blanks inside stay";
 }
 
 TEST(GenerateTask, NegativePromptChangesGuidedImages) {

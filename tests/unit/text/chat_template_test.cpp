@@ -11,6 +11,8 @@
 
 #include "engine/core/error.h"
 #include "tests/support/chat_forms.h"
+#include "tests/support/temp_folder.h"
+#include "tokenizers/template/template_prompt.h"
 
 namespace tessera::chat_template_test {
 namespace {
@@ -224,6 +226,47 @@ TEST_P(ChatIds, AttacksAddNoSpecialId) {
     }
   }
   EXPECT_GE(attacked, 3) << "the joined string, encoded, would have fallen for the attacks";
+}
+
+// The template that the family publishes, read from a folder and rendered, gives the ids of the
+// family's form: with images expanded, and under attack.
+TEST_P(ChatIds, ThePublishedTemplateGivesTheIdsOfTheForm) {
+  const Case& c = GetParam();
+  const Json templates = Json::parse(std::ifstream(kGolden + "chat/templates.json"));
+  if (!templates.contains(c.form)) GTEST_SKIP() << "published as code";
+  const TempFolder folder;
+  put_file(folder / "chat_template.jinja", templates[c.form].get<std::string>());
+  const auto found = read_folder_template(folder.path());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->content, ContentForm::kParts);
+  const TextTokenizer tokenizer = tokenizer_of(c);
+  const SpecialTexts special(tokenizer);
+  const ChatForm& form = c.chat();
+  const bool own_frame = form.layout == ChatLayout::kJanus;
+  ChatForm bare = form;
+  if (!own_frame) bare.image_open = bare.image_close = {};
+  int compared = 0;
+  for (const auto& [name, turns] : conversations()) {
+    SCOPED_TRACE(name);
+    // The system sentence of Janus is written by its processor.
+    if (own_frame && turns.front().role == ChatRole::kSystem) continue;
+    for (const bool generate : {true, false}) {
+      Prompt got =
+          chat_prompt(*found, turns, generate, special, {.image = std::string(form.image)});
+      if (own_frame) {
+        const std::string system =
+            std::string(form.implied_system) + std::string(form.system_close);
+        got.insert(got.begin(), {Kind::kPlain, system});
+      }
+      const Prompt want = chat_prompt(form, turns, generate);
+      EXPECT_EQ(prompt_text(got), prompt_text(want));
+      const auto layouts = layouts_for(want);
+      EXPECT_EQ(encode_prompt(tokenizer, expand_images(bare, got, layouts)),
+                encode_prompt(tokenizer, expand_images(form, want, layouts)));
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 30);
 }
 
 const std::string kEnd = "<\uff5cend\u2581of\u2581sentence\uff5c>";

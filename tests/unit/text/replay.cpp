@@ -130,7 +130,10 @@ ReplayResult replay_folder(const std::filesystem::path& folder) {
 std::size_t encode_texts(const std::filesystem::path& folder, const std::string& name) {
   std::ifstream lines(folder / (name + ".texts.jsonl"));
   if (!lines) throw std::runtime_error("no texts");
-  const TextTokenizer tokenizer = TextTokenizer::from_file(folder / (name + std::string(kSuffix)));
+  const TextTokenizer tokenizer =
+      std::filesystem::is_directory(folder / name)
+          ? TextTokenizer::from_folder(folder / name)
+          : TextTokenizer::from_file(folder / (name + std::string(kSuffix)));
   std::ofstream out(folder / (name + ".out.jsonl"));
   std::size_t count = 0;
   for (std::string line; std::getline(lines, line); ++count) {
@@ -153,14 +156,26 @@ std::vector<std::filesystem::path> replay_folders(const std::filesystem::path& f
   return out;
 }
 
-std::vector<std::string> replay_names(const std::filesystem::path& folder) {
+namespace {
+
+std::vector<std::string> names_with(const std::filesystem::path& folder, std::string_view suffix) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name.ends_with(kSuffix)) names.push_back(name.substr(0, name.size() - kSuffix.size()));
+    if (name.ends_with(suffix)) names.push_back(name.substr(0, name.size() - suffix.size()));
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> replay_names(const std::filesystem::path& folder) {
+  return names_with(folder, kSuffix);
+}
+
+std::vector<std::string> text_names(const std::filesystem::path& folder) {
+  return names_with(folder, ".texts.jsonl");
 }
 
 }  // namespace tessera

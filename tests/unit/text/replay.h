@@ -29,12 +29,15 @@ std::vector<std::filesystem::path> replay_folders(const std::filesystem::path& f
 // JSON line {pre_tokenizer, rows} each.
 ReplayResult replay_words(const std::filesystem::path& file);
 
+// The names with NAME.texts.jsonl in `folder`, sorted.
+std::vector<std::string> text_names(const std::filesystem::path& folder);
+
 // The names in `folder`, sorted.
 std::vector<std::string> replay_names(const std::filesystem::path& folder);
 
-// Reads NAME.tokenizer.json and NAME.texts.jsonl, writes NAME.out.jsonl: for each text
-// [ids, ids without special tokens around, decoded text, decoded with special tokens]. Returns how
-// many.
+// Reads NAME.tokenizer.json, or the folder NAME, and NAME.texts.jsonl, writes NAME.out.jsonl: for
+// each text [ids, ids without special tokens around, decoded text, decoded with special tokens].
+// Returns how many.
 std::size_t encode_texts(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace tessera

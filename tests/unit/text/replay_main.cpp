@@ -1,7 +1,8 @@
 // text_tokenizer_replay FOLDER: every tokenizer of the folder, and of the folders in it,
 // against its recorded strings.
-// text_tokenizer_replay --encode FOLDER: for each tokenizer with NAME.texts.jsonl (a string a line)
-// writes NAME.out.jsonl, what the program makes of each, for a comparison elsewhere.
+// text_tokenizer_replay --encode FOLDER: for each NAME.texts.jsonl (a string a line) with its
+// tokenizer, NAME.tokenizer.json or the folder NAME, writes NAME.out.jsonl, what the program makes
+// of each, for a comparison elsewhere.
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -11,7 +12,7 @@
 namespace {
 
 int encode_all(const char* folder) {
-  for (const std::string& name : tessera::replay_names(folder)) {
+  for (const std::string& name : tessera::text_names(folder)) {
     try {
       const std::size_t count = tessera::encode_texts(folder, name);
       std::printf("%-32s %zu strings\n", name.c_str(), count);

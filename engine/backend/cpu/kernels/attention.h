@@ -8,6 +8,7 @@
 #include "engine/backend/cpu/kernels/elementwise.h"
 #include "engine/backend/cpu/kernels/kernels.h"
 #include "engine/backend/cpu/kernels/simd.h"
+#include "engine/core/index.h"
 
 namespace tessera::cpu {
 namespace {
@@ -64,7 +65,7 @@ void scores(const AttentionTask& task, int row, const T* keys, std::int64_t key,
 // processor's own prefetching follows.
 template <typename T>
 inline void prefetch_rows(const AttentionTask& task, const T* rows, int count) {
-  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t kLine = 64 / to_index(sizeof(T));
   for (int i = 0; i < count; ++i) {
     for (std::int64_t d = 0; d < task.head_dim; d += kLine) {
       __builtin_prefetch(rows + i * task.kv_stride + d, 0, 2);

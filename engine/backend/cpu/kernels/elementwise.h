@@ -4,6 +4,7 @@
 
 #include "engine/backend/cpu/kernels/kernels.h"
 #include "engine/backend/cpu/kernels/simd.h"
+#include "engine/core/index.h"
 
 namespace tessera::cpu {
 namespace {
@@ -124,7 +125,7 @@ inline void rms_norm(const float* x, const float* weight, float eps, float* out,
     const V16 v = load_some(x + i, n - i);
     squares = fma(v, v, squares);
   }
-  const float mean = reduce_add(squares) / static_cast<float>(n);
+  const float mean = reduce_add(squares) / to_float(n);
   const V16 factor = broadcast(1.0f / __builtin_sqrtf(mean + eps));
   for (std::int64_t i = 0; i < n; i += kLanes) {
     const V16 v = mul(load_some(x + i, n - i), factor);
@@ -138,13 +139,13 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, f
   V16 sum = zero();
   for (std::int64_t i = 0; i < n; i += kLanes) sum = add(sum, load_some(x + i, n - i));
   alignas(64) float means[kLanes];  // so that the lanes after the end subtract nothing
-  store(means, broadcast(reduce_add(sum) / static_cast<float>(n)));
+  store(means, broadcast(reduce_add(sum) / to_float(n)));
   V16 squares = zero();
   for (std::int64_t i = 0; i < n; i += kLanes) {
     const V16 v = sub(load_some(x + i, n - i), load_some(means, n - i));
     squares = fma(v, v, squares);
   }
-  const float variance = reduce_add(squares) / static_cast<float>(n);
+  const float variance = reduce_add(squares) / to_float(n);
   const V16 factor = broadcast(1.0f / __builtin_sqrtf(variance + eps));
   const V16 mean = load(means);
   for (std::int64_t i = 0; i < n; i += kLanes) {

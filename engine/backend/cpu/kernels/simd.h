@@ -193,7 +193,7 @@ inline V16 each_lane(F value) {
   for (int i = 0; i < 16; ++i) out.v[i] = value(i);
   return out;
 }
-inline float widen(std::uint16_t bits) { return float_of(static_cast<std::uint32_t>(bits) << 16); }
+inline float widen(std::uint16_t bits) { return float_of(std::uint32_t{bits} << 16); }
 inline float widen(float value) { return value; }
 inline V16 zero() { return V16{}; }
 inline V16 broadcast(float x) {

@@ -1,0 +1,80 @@
+#include "apps/runtime/chat_prompter.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+// Families whose processor writes the frame of an image itself; elsewhere the template does.
+bool frames_itself(const ChatForm& form) { return form.layout == ChatLayout::kJanus; }
+
+TemplateImages images_of(const ChatForm& form) {
+  TemplateImages out{.image = std::string(form.image),
+                     .video = std::string(form.video),
+                     .images_first = form.layout == ChatLayout::kImagesFirst};
+  if (!frames_itself(form)) {
+    out.open = form.image_open;
+    out.close = form.image_close;
+  }
+  return out;
+}
+
+std::vector<ChatTurn> one_image() { return {{ChatRole::kUser, {ChatPart::image(), {false, "?"}}}}; }
+
+// A template may place videos apart from images: each kind keeps its own order.
+std::vector<ImageLayout> in_order_of(const Prompt& prompt, const ChatForm& form,
+                                     const std::vector<ImageLayout>& layouts) {
+  std::vector<ImageLayout> out;
+  std::size_t next[2] = {0, 0};
+  for (const PromptSegment& segment : prompt) {
+    if (segment.kind != PromptSegment::Kind::kImage) continue;
+    const bool video = !form.video.empty() && segment.text == form.video;
+    std::size_t& at = next[video ? 1 : 0];
+    while (at < layouts.size() && layouts[at].video != video) ++at;
+    if (at < layouts.size()) out.push_back(layouts[at++]);
+  }
+  return out;
+}
+
+}  // namespace
+
+ChatPrompter::ChatPrompter(const ChatForm& form, const TextTokenizer& tokenizer,
+                           const std::filesystem::path& folder,
+                           const std::filesystem::path& template_file)
+    : form_(&form), special_(tokenizer) {
+  if (!template_file.empty()) {
+    template_ = read_template_file(template_file, folder);
+  } else if (!folder.empty()) {
+    template_ = read_folder_template(folder);
+  }
+  if (!template_) return;
+  try {
+    prompt(one_image(), true);
+  } catch (const Error& error) {
+    if (!template_->of_tokenizer || error.info().code != "E_TEMPLATE_IMAGES") throw;
+    template_.reset();
+  }
+}
+
+Prompt ChatPrompter::prompt(const std::vector<ChatTurn>& turns, bool add_generation_prompt) const {
+  if (!template_) return chat_prompt(*form_, turns, add_generation_prompt);
+  Prompt out = chat_prompt(*template_, turns, add_generation_prompt, special_, images_of(*form_));
+  if (template_->default_system && frames_itself(*form_)) {
+    const std::string system =
+        std::string(form_->implied_system) + std::string(form_->system_close);
+    out.insert(out.begin(), {PromptSegment::Kind::kPlain, system});
+  }
+  return out;
+}
+
+Prompt ChatPrompter::expanded(const std::vector<ChatTurn>& turns,
+                              std::vector<ImageLayout> layouts) const {
+  const Prompt prompt = this->prompt(turns, true);
+  if (!template_) return expand_images(*form_, prompt, layouts);
+  ChatForm form = *form_;
+  if (!frames_itself(form)) form.image_open = form.image_close = {};
+  return expand_images(form, prompt, in_order_of(prompt, form, layouts));
+}
+
+}  // namespace tessera
