@@ -11,6 +11,7 @@ file has them, so that nothing of them is stored. Images are resized by Pillow, 
 """
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -313,6 +314,17 @@ def run_one(folder):
             "greedy": tokens, "shapes": shapes}
 
 
+def by_layers(shapes):
+    """"layers.0.x": s and "layers.1.x": s as "layers.*.x": [2, s]; the rest as [0, s]."""
+    out = {}
+    for name, shape in shapes.items():
+        whole = re.sub(r"\b(layers|blocks)\.\d+\.", r"\1.*.", name, count=1)
+        out.setdefault(whole, [0, shape])
+        assert out[whole][1] == shape
+        out[whole][0] += 1 if whole != name else 0
+    return out
+
+
 FILES = ("config.json", "tokenizer.json", "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
          "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
          "chat_template.json", "chat_template.jinja")
@@ -344,7 +356,7 @@ def run(scratch):
                 row["files"][name] = key
         words = json.dumps(row["shapes"])
         key = hashlib.sha256(words.encode()).hexdigest()[:12]
-        lists[key] = row["shapes"]
+        lists[key] = by_layers(row["shapes"])
         row["shapes"] = key
         rows.append(row)
     dump = {"transformers": transformers.__version__, "texts": texts, "shapes": lists, "folders": rows}

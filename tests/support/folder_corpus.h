@@ -38,16 +38,24 @@ inline std::vector<float> folder_weight(const std::string& salt, const std::stri
   return values;
 }
 
-// A safetensors file of f32 tensors. `shapes` is an object of names and shapes.
+// A safetensors file of f32 tensors. `shapes` has a count and a shape by name; the count is of
+// layers, whose number stands in the place of '*', or 0.
 inline std::string folder_weights_file(const std::string& salt, const Json& shapes) {
   Json header = Json::object();
   std::string data;
-  for (const auto& [name, shape] : shapes.items()) {
+  const auto add = [&](const std::string& name, const Json& shape) {
     const auto values = folder_weight(salt, name, shape.get<std::vector<std::int64_t>>());
     const std::size_t begin = data.size(), bytes = values.size() * sizeof(float);
     data.resize(begin + bytes);
     std::memcpy(data.data() + begin, values.data(), bytes);
     header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
+  };
+  for (const auto& [name, entry] : shapes.items()) {
+    const int layers = entry[0].get<int>();
+    if (layers == 0) add(name, entry[1]);
+    for (int i = 0; i < layers; ++i) {
+      add(std::string(name).replace(name.find('*'), 1, std::to_string(i)), entry[1]);
+    }
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -32,7 +32,7 @@ struct FoundTemplate {
 std::optional<Json> read_config(const fs::path& path) {
   if (!file_exists(path)) return std::nullopt;
   Json json = parse_json(read_file(path, kMaxConfigBytes), path.string(),
-                         {.max_bytes = kMaxConfigBytes, .max_depth = 64});
+                         {.max_bytes = kMaxConfigBytes, .max_depth = 64, .large_integers = true});
   if (!json.is_object()) {
     refuse_template(path.string(), "E_JSON_TYPE", "$", "an object", std::string(json.type_name()));
   }

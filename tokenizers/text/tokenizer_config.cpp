@@ -29,7 +29,8 @@ struct ConfigFile {
 std::optional<ConfigFile> read_config_file(const std::filesystem::path& path) {
   if (!file_exists(path)) return std::nullopt;
   ConfigFile out{path.string(), {}};
-  out.json = parse_json(read_file(path, kMaxConfigBytes), out.name, {kMaxConfigBytes, 64});
+  out.json = parse_json(read_file(path, kMaxConfigBytes), out.name,
+                        {.max_bytes = kMaxConfigBytes, .max_depth = 64, .large_integers = true});
   if (!out.root().is_object()) out.root().fail("E_TOK_TYPE", "an object", out.root().describe());
   return out;
 }
