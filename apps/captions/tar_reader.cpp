@@ -96,7 +96,7 @@ std::string TarReader::read_bytes(std::uint64_t size) {
   while (bytes.size() < size) {
     const std::size_t done = bytes.size();
     const std::uint64_t step = std::min<std::uint64_t>(size - done, std::max(done, kStepBytes));
-    bytes.resize(done + static_cast<std::size_t>(step));
+    bytes.resize(done + step);
     const std::size_t got = source_->read(bytes.data() + done, bytes.size() - done);
     at_ += got;
     if (done + got < bytes.size()) {

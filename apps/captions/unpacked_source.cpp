@@ -13,6 +13,7 @@
 
 #include "apps/captions/text_forms.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -122,7 +123,7 @@ class UnpackedSource::Gzip final : public Stream {
 
   std::size_t some(char* data, std::size_t size) override {
     // zlib counts in unsigned int.
-    const auto room = static_cast<uInt>(std::min<std::size_t>(size, std::size_t{1} << 20));
+    const auto room = narrow<uInt>(std::min<std::size_t>(size, std::size_t{1} << 20));
     while (!over_) {
       if (status_ == Z_STREAM_END) {
         next_member();
@@ -132,7 +133,7 @@ class UnpackedSource::Gzip final : public Stream {
       const std::string_view from = input_.ahead();
       if (from.empty()) input_.fail("E_TAR_CUT", "gzip data to their end", "the end of the file");
       state_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));
-      state_.avail_in = static_cast<uInt>(from.size());
+      state_.avail_in = narrow<uInt>(from.size());
       state_.next_out = reinterpret_cast<Bytef*>(data);
       state_.avail_out = room;
       status_ = inflate(&state_, Z_NO_FLUSH);

@@ -363,7 +363,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   std::optional<SimilarImages> similar;
   if (flags.skip_similar) {
     compare_function(kFingerprintFunction);  // without it every image would fail
-    similar.emplace(static_cast<int>(*flags.skip_similar));
+    similar.emplace(narrow<int>(*flags.skip_similar));
   }
   CaptionStoreOptions place = store_options(flags, shard);
   if (similar) place.notes = [&](const Json& record) { similar->replay(record); };

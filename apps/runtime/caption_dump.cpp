@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "apps/runtime/image_prompt.h"
+#include "engine/core/index.h"
 #include "engine/ops/host_access.h"
 #include "vision/image/preprocess.h"
 
@@ -77,7 +78,7 @@ void dump_caption(const CaptionModel& model, const std::string& question,
   Tensor row = text.backend().allocate(DType::kF32, {1, text.width()});
   for (std::int64_t step = 0; step < steps; ++step) {
     float* own = logits.f32() + step * vocab;
-    tokens.push_back(static_cast<std::int32_t>(std::max_element(own, own + vocab) - own));
+    tokens.push_back(narrow<std::int32_t>(std::max_element(own, own + vocab) - own));
     if (step + 1 == steps) break;
     run.embed(tokens.back(), row.view());
     const std::int64_t at = prompt.rows.next_place + step;

@@ -60,8 +60,8 @@ void GeneratorModel::open_draft(bool wanted) {
 PreparedRequest GeneratorModel::prepare(const std::string& prompt,
                                         const std::optional<std::string>& negative,
                                         const DistributionSettings& dist, std::uint64_t seed) const {
-  check_processors(dist, static_cast<std::int64_t>(config().grammar().codes));
-  check_processors(dist, static_cast<std::int64_t>(config().grammar().codes));
+  check_processors(dist, to_index(config().grammar().codes));
+  check_processors(dist, to_index(config().grammar().codes));
   PreparedRequest out;
   out.item.dist = dist;
   out.item.seed = seed;

@@ -83,8 +83,8 @@ std::string door_names(const Setting& row) {
 }
 
 Json setting_facts(const SettingGroup& group, const Setting& row) {
-  static constexpr std::string_view kKinds[] = {"number", "integer", "switch",
-                                                "choice", "name",    "text"};
+  static constexpr std::string_view kKinds[] = {"number", "integer", "switch", "choice",
+                                                "name",   "text",    "ids"};
   Json out = {{"setting", row.name},
               {"group", group.title},
               {"kind", nth(kKinds, row.kind)},

@@ -248,7 +248,7 @@ Checkpoint Checkpoint::from_tensors(std::string label, std::map<std::string, Ten
 }
 
 void Checkpoint::add(Checkpoint other) {
-  const int first = static_cast<int>(impl_->files.size());
+  const int first = narrow<int>(impl_->files.size());
   for (auto& [name, origin] : other.impl_->origins) {
     if (const auto known = impl_->origins.find(name); known != impl_->origins.end()) {
       refuse_folder("E_CKPT_DUPLICATE", other.file_of(name), tensor_place(name),

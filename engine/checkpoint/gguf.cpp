@@ -8,6 +8,7 @@
 #include "engine/checkpoint/container.h"
 #include "engine/core/checked.h"
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -41,7 +42,7 @@ constexpr std::array<KindRow, 13> kKinds = {{{"u8", 1},
                                              {"u64", 8},
                                              {"i64", 8},
                                              {"f64", 8}}};
-const KindRow& row_of(GgufKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
+const KindRow& row_of(GgufKind kind) { return nth(kKinds, kind); }
 
 // The kind of an id that is below kKinds.size().
 GgufKind kind_of(std::uint64_t id) { return static_cast<GgufKind>(id); }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -21,7 +23,7 @@ void read_each(const void* from, std::int64_t first, std::int64_t step, std::int
 float narrowed(double value) {
   constexpr double kMost = std::numeric_limits<float>::max(), kRoundsUp = 0x1.ffffffp127;
   const double size = std::abs(value);
-  if (!(size > kMost)) return static_cast<float>(value);
+  if (!(size > kMost)) return to_float(value);
   const float out = size < kRoundsUp ? std::numeric_limits<float>::max()
                                      : std::numeric_limits<float>::infinity();
   return std::signbit(value) ? -out : out;

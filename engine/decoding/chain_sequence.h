@@ -159,7 +159,7 @@ class ChainSequence final : public TokenSequence<Real, Random> {
   void stand_before(std::size_t row, std::size_t position,
                     std::vector<std::int32_t>& out) const override {
     Base::stand_before(row, position, out);
-    out.insert(out.end(), fed_.begin(), fed_.begin() + static_cast<std::ptrdiff_t>(row));
+    out.insert(out.end(), fed_.begin(), fed_.begin() + to_index(row));
   }
 
   // What the image so far leaves of its share of the budget.

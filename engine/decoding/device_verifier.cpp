@@ -221,7 +221,7 @@ void DeviceVerifier::add(const StreamRows& rows) {
     row.uncond = narrow<std::int32_t>(cond + to_index(rows.rows));
   }
   if (sequence.processes()) {
-    add_edits_of(sequence, static_cast<std::size_t>(first), item.position);
+    add_edits_of(sequence, to_size(first), item.position);
   }
   streams_.push_back(&sequence);
 }
@@ -232,7 +232,7 @@ void DeviceVerifier::add_edits_of(LoopSequence& sequence, std::size_t first, std
   for (std::size_t number = first; number < batch_.rows.size(); ++number) {
     const VerifiedRow& row = batch_.rows[number];
     if (row.forced >= 0) continue;
-    const std::size_t place = position + static_cast<std::size_t>(row.place);
+    const std::size_t place = position + to_size(row.place);
     add_edits(batch_, number, sequence.edits_of(number - first, place));
   }
 }

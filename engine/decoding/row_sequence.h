@@ -123,8 +123,7 @@ class RowSequence final : public TokenSequence<Real, Random> {
   // Tokens of this pass are not known yet, wherever they stand.
   void stand_before(std::size_t, std::size_t position,
                     std::vector<std::int32_t>& out) const override {
-    out.insert(out.end(), fed_grid_.begin(),
-               fed_grid_.begin() + static_cast<std::ptrdiff_t>(position));
+    out.insert(out.end(), fed_grid_.begin(), fed_grid_.begin() + to_index(position));
   }
 
   static std::size_t row_count(const VocabularyGrammar& grammar) {

@@ -211,7 +211,7 @@ class TokenSequence {
   // gives: those that stood when the pass began, and drafts. -1 for one that is not known.
   virtual void stand_before(std::size_t /*row*/, std::size_t /*position*/,
                             std::vector<std::int32_t>& out) const {
-    out.insert(out.end(), tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(standing_));
+    out.insert(out.end(), tokens_.begin(), tokens_.begin() + to_index(standing_));
   }
 
   // The distribution of a position of the stream: the one that `raw`, a row of the pass, was computed

@@ -74,7 +74,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   if (row.finish != nullptr) row.finish(reader, out);
   out.title = std::string(row.title) + " " + size_label(language.model);
   out.image_id = row.image_id == kNoToken
-                     ? static_cast<std::int32_t>(spec.model.vocab)
+                     ? narrow<std::int32_t>(spec.model.vocab)
                      : read_id(reader, "image_token_id", row.image_key, row.image_id, -1);
   out.image_token = row.image_token;
   if (row.video_id >= 0) {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -70,7 +71,7 @@ std::string_view folder_file_name(FolderFile file) {
       "special_tokens_map.json",
       "added_tokens.json",
       "chat_template.json"};
-  return kNames[static_cast<std::size_t>(file)];
+  return nth(kNames, file);
 }
 
 std::string_view key_use_name(KeyUse use) {

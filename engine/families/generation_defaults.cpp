@@ -44,7 +44,7 @@ SettingValue read_value(const JsonReader& config, const LogitProcessor& key, std
   }
   if (row.kind == SettingKind::kNumber) return {config.number(key.config_key, row.low, row.high)};
   return {to_double(config.integer(key.config_key, truncate<std::int64_t>(row.low),
-                                             truncate<std::int64_t>(row.high)))};
+                                   truncate<std::int64_t>(row.high)))};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/families/language.h"
 
 namespace tessera {
@@ -157,7 +158,7 @@ ResampleFilter filter_of(const JsonReader& reader, ResampleFilter fallback) {
 Rgb colour_of(const std::array<double, 3>& mean) {
   Rgb out{};
   for (std::size_t i = 0; i < 3; ++i) {
-    out[i] = static_cast<std::uint8_t>(std::clamp(mean[i] * 255.0, 0.0, 255.0));
+    out[i] = truncate<std::uint8_t>(std::clamp(mean[i] * 255.0, 0.0, 255.0));
   }
   return out;
 }

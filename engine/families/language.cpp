@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/tensor_kinds.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -211,7 +212,7 @@ LanguageConfig parse_language(const JsonReader& text, std::span<const std::strin
   model.layers = text.integer_or("num_hidden_layers", defaults.layers, 1, kMaxLayers);
   read_heads(text, defaults, model);
   model.ffn_width = text.integer_or("intermediate_size", defaults.ffn, 1, kMaxFfn);
-  model.norm_eps = static_cast<float>(text.number_or("rms_norm_eps", defaults.eps, 1e-12, 0.1));
+  model.norm_eps = to_float(text.number_or("rms_norm_eps", defaults.eps, 1e-12, 0.1));
   read_biases(text, defaults, model);
   out.vocab = text.integer_or("vocab_size", defaults.vocab, 1, kMaxVocab);
   const std::int64_t positions =

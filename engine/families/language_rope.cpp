@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/families/language.h"
 
 namespace tessera {
@@ -70,7 +71,7 @@ void read_long(const RopeKeys& keys, std::int64_t pairs, RopeStretch& out,
                LanguageConfig& language) {
   out.kind = RopeKind::kDivided;
   const Json& list = keys.part.raw("short_factor");
-  const bool whole = list.is_array() && static_cast<std::int64_t>(list.size()) == pairs;
+  const bool whole = list.is_array() && std::ssize(list) == pairs;
   if (!whole) {
     keys.part.fail("short_factor", std::to_string(pairs) + " numbers, one a pair of a head",
                    list.is_array() ? std::to_string(list.size()) : list.type_name());
@@ -82,12 +83,10 @@ void read_long(const RopeKeys& keys, std::int64_t pairs, RopeStretch& out,
     out.divisors.push_back(number.get<double>());
   }
   out.original = std::max<std::int64_t>(keys.original(), 2);
-  const double ratio = static_cast<double>(keys.max_positions) / static_cast<double>(out.original);
+  const double ratio = to_double(keys.max_positions) / to_double(out.original);
   const double factor = keys.part.number_or("factor", ratio, 1e-6, 1e6);
   const double scale =
-      factor <= 1.0
-          ? 1.0
-          : std::sqrt(1.0 + std::log(factor) / std::log(static_cast<double>(out.original)));
+      factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(to_double(out.original)));
   out.scale = keys.part.number_or("attention_factor", scale, 1e-6, 1e6);
   if (out.original < language.max_positions) {
     language.max_positions = out.original;

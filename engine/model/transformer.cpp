@@ -310,7 +310,7 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
                              .segments = segments_of(chunk, layer, cache),
-                             .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
+                             .scale = 1.0f / std::sqrt(to_float(config_.head_dim))});
   ops::linear_add(*backend_, mixed, weights.out, bias_view(weights.out_bias), x, normed);
   arena.rewind(mark);
 }

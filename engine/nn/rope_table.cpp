@@ -13,15 +13,15 @@ namespace {
 
 // theta^(2 i / width) in f32.
 float rope_power(double theta, std::int64_t width, std::int64_t i) {
-  const float exponent = static_cast<float>(2 * i) / static_cast<float>(width);
-  return static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+  const float exponent = to_float(2 * i) / to_float(width);
+  return to_float(std::pow(theta, double{exponent}));
 }
 
 // theta^(-2 i / width) for i < count, as f32 of the f32 power (the reference computes 1 / power).
 std::vector<float> inverse_frequencies(double theta, std::int64_t width, std::int64_t count) {
   std::vector<float> out(to_size(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    out[static_cast<std::size_t>(i)] = 1.0f / rope_power(theta, width, i);
+    nth(out, i) = 1.0f / rope_power(theta, width, i);
   }
   return out;
 }
@@ -45,13 +45,13 @@ void stretch_llama3(const RopeStretch& stretch, std::vector<float>& frequencies)
 // The pair, as a fraction, that turns so many times within the original positions.
 double pair_of_turns(const RopeSpec& spec, double turns, double head_dim) {
   constexpr double kTurn = 6.283185307179586;
-  const double original = static_cast<double>(spec.stretch.original);
+  const double original = to_double(spec.stretch.original);
   return head_dim * std::log(original / (turns * kTurn)) / (2.0 * std::log(spec.theta));
 }
 
 void stretch_yarn(const RopeSpec& spec, std::int64_t head_dim, std::vector<float>& frequencies) {
   const RopeStretch& stretch = spec.stretch;
-  const auto width = static_cast<double>(head_dim);
+  const auto width = to_double(head_dim);
   double low = pair_of_turns(spec, stretch.fast, width);
   double high = pair_of_turns(spec, stretch.slow, width);
   if (stretch.whole) {
@@ -61,12 +61,11 @@ void stretch_yarn(const RopeSpec& spec, std::int64_t head_dim, std::vector<float
   low = std::max(low, 0.0);
   high = std::min(high, width - 1.0);
   if (low == high) high += 0.001;
-  const auto factor = static_cast<float>(stretch.factor);
+  const auto factor = to_float(stretch.factor);
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const float place =
-        (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float place = (to_float(i) - to_float(low)) / to_float(high - low);
     const float kept = 1.0f - std::clamp(place, 0.0f, 1.0f);
-    const float power = rope_power(spec.theta, head_dim, static_cast<std::int64_t>(i));
+    const float power = rope_power(spec.theta, head_dim, to_index(i));
     frequencies[i] = 1.0f / (factor * power) * (1.0f - kept) + frequencies[i] * kept;
   }
 }
@@ -78,7 +77,7 @@ void stretch_frequencies(const RopeSpec& spec, std::int64_t head_dim,
     case RopeKind::kPlain:
       return;
     case RopeKind::kLinear:
-      for (float& frequency : frequencies) frequency /= static_cast<float>(stretch.factor);
+      for (float& frequency : frequencies) frequency /= to_float(stretch.factor);
       return;
     case RopeKind::kLlama3:
       return stretch_llama3(stretch, frequencies);
@@ -87,8 +86,8 @@ void stretch_frequencies(const RopeSpec& spec, std::int64_t head_dim,
     case RopeKind::kDivided:
       expects(stretch.divisors.size() == frequencies.size(), "a divisor for every pair");
       for (std::size_t i = 0; i < frequencies.size(); ++i) {
-        const float power = rope_power(spec.theta, head_dim, static_cast<std::int64_t>(i));
-        frequencies[i] = 1.0f / (static_cast<float>(stretch.divisors[i]) * power);
+        const float power = rope_power(spec.theta, head_dim, to_index(i));
+        frequencies[i] = 1.0f / (to_float(stretch.divisors[i]) * power);
       }
       return;
   }
@@ -114,7 +113,7 @@ void fill_one_d(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
     }
   }
   if (spec.stretch.scale == 1.0) return;
-  const auto scale = static_cast<float>(spec.stretch.scale);
+  const auto scale = to_float(spec.stretch.scale);
   for (float& value : table.cos) value *= scale;
   for (float& value : table.sin) value *= scale;
 }
@@ -254,8 +253,8 @@ void fill_turns(Backend& backend, const RopeTable& table, std::span<const std::i
       const std::int64_t a = from[turn] * half + pair, b = to[turn] * half + pair;
       const double cos_a = cosines.f32()[a], sin_a = sines.f32()[a];
       const double cos_b = cosines.f32()[b], sin_b = sines.f32()[b];
-      *cos++ = static_cast<float>((cos_b * cos_a + sin_b * sin_a) / length);
-      *sin++ = static_cast<float>((sin_b * cos_a - cos_b * sin_a) / length);
+      *cos++ = to_float((cos_b * cos_a + sin_b * sin_a) / length);
+      *sin++ = to_float((sin_b * cos_a - cos_b * sin_a) / length);
     }
   }
 }

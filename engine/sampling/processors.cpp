@@ -18,7 +18,7 @@ bool among(Ids ids, std::int32_t id) { return std::find(ids.begin(), ids.end(), 
 // Whether what stands ends with these ids. Unknown ids are like no other.
 bool ends_with(Ids prefix, Ids ids) {
   return prefix.size() >= ids.size() &&
-         std::equal(ids.begin(), ids.end(), prefix.end() - to_index(ids.size()),
+         std::equal(ids.begin(), ids.end(), prefix.end() - std::ssize(ids),
                     [](std::int32_t a, std::int32_t b) { return a == b && a >= 0; });
 }
 
@@ -75,8 +75,7 @@ void drop_own_ngrams(const DistributionSettings& settings, const IdLists&,
 
 void drop_prompt_ngrams(const DistributionSettings& settings, const IdLists&,
                         const ProcessedPosition& at, EditList& edits) {
-  drop_ngrams(at.prefix.first(at.prompt), at.prefix,
-              to_size(settings.prompt_ngram), edits);
+  drop_ngrams(at.prefix.first(at.prompt), at.prefix, to_size(settings.prompt_ngram), edits);
 }
 
 // An id that ends the stream is no bad word by itself.
@@ -182,7 +181,7 @@ void EditList::reserve(std::size_t codes, std::size_t capacity) {
 }
 
 void EditList::begin() {
-  for (const LogitEdit& edit : edits_) place_[to_size(edit.id)] = -1;
+  for (const LogitEdit& edit : edits_) nth(place_, edit.id) = -1;
   edits_.clear();
   dropped_ = 0;
   only_ = false;
@@ -190,18 +189,18 @@ void EditList::begin() {
 
 LogitEdit* EditList::at(std::int32_t id) {
   if (id < 0 || to_size(id) >= place_.size()) return nullptr;
-  std::int32_t& place = place_[to_size(id)];
+  std::int32_t& place = nth(place_, id);
   if (place < 0) {
     place = narrow<std::int32_t>(edits_.size());
     edits_.push_back({.id = id});
   }
-  return &edits_[to_size(place)];
+  return &nth(edits_, place);
 }
 
 void EditList::drop(std::int32_t id) {
   if (id < 0 || to_size(id) >= place_.size()) return;
   // Where few ids stay, the others are dropped already.
-  if (only_ && place_[to_size(id)] < 0) return;
+  if (only_ && nth(place_, id) < 0) return;
   LogitEdit* const edit = at(id);
   dropped_ += edit->kind == EditKind::kDrop ? 0 : 1;
   edit->kind = EditKind::kDrop;
@@ -264,9 +263,8 @@ void LogitProcessors::reserve(std::size_t prompt) {
 }
 
 void LogitProcessors::begin(std::span<const std::int32_t> prompt) {
-  const bool read = std::any_of(active_.begin(), active_.end(), [](const Active& one) {
-    return one.processor->reads_prompt;
-  });
+  const bool read = std::any_of(active_.begin(), active_.end(),
+                                [](const Active& one) { return one.processor->reads_prompt; });
   if (!read) return;
   prompt_ = prompt.size();
   prefix_.assign(prompt.begin(), prompt.end());

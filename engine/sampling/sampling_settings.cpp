@@ -4,6 +4,15 @@
 
 namespace tessera {
 
+namespace {
+
+// A late row that changes nothing: neither records nor choices say it.
+bool is_idle(const Setting& row, const SettingValue& value) {
+  return row.late && value == fallback_of(row);
+}
+
+}  // namespace
+
 std::span<const BoundSetting<DistributionSettings>> DistributionSettings::rows() {
   static constexpr BoundSetting<DistributionSettings> kRows[] = {
       {&setting::kTemperature, &DistributionSettings::temperature},
@@ -57,8 +66,7 @@ DistributionSettings settle_dist(DistributionSettings preset, const SettingValue
 void write_dist(Json& object, const DistributionSettings& dist) {
   for (const BoundSetting<DistributionSettings>& bound : DistributionSettings::rows()) {
     const SettingValue value = value_of(dist, bound);
-    const bool idle = bound.row->late && value == fallback_of(*bound.row);
-    if (bound.row->doors.has(Door::kRecord) && !idle) write_setting(object, *bound.row, value);
+    if (bound.row->doors.has(Door::kRecord) && !is_idle(*bound.row, value)) write_setting(object, *bound.row, value);
   }
 }
 
@@ -75,7 +83,8 @@ DistributionSettings read_dist(const JsonReader& reader) {
 SettingValues values_of(const DistributionSettings& dist) {
   SettingValues out;
   for (const BoundSetting<DistributionSettings>& bound : DistributionSettings::rows()) {
-    out.set(*bound.row, value_of(dist, bound));
+    const SettingValue value = value_of(dist, bound);
+    if (!is_idle(*bound.row, value)) out.set(*bound.row, value);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/template/interpreter.h"
 
@@ -67,10 +68,10 @@ Value indexed(Interpreter& run, const Value& object, std::int64_t index) {
   const std::int64_t length = length_of(run.heap(), object);
   if (index < 0) index += length;
   if (index < 0 || index >= length) return run.undefined("item " + std::to_string(index));
-  if (object.is(Kind::kList)) return object.list->items[static_cast<std::size_t>(index)];
+  if (object.is(Kind::kList)) return nth(object.list->items, index);
   const MarkedText& text = object.string->text;
   std::size_t at = 0;
-  run.heap().work(static_cast<std::size_t>(index) / 8);
+  run.heap().work(to_size(index) / 8);
   for (; index > 0; --index) at += decode_utf8(text.bytes(), at).length;
   return run.heap().text(text.slice(at, at + decode_utf8(text.bytes(), at).length));
 }
@@ -109,7 +110,7 @@ Value list_method(Heap& heap, const ListObject& list, std::string_view name, con
   std::int64_t count = 0;
   for (std::size_t i = 0; i < list.items.size(); ++i) {
     if (!equal(heap, list.items[i], given.need(0))) continue;
-    if (name == "index") return Value::of(static_cast<std::int64_t>(i));
+    if (name == "index") return Value::of(to_index(i));
     ++count;
   }
   if (name == "index") trouble_type("a list that holds the value", "one that does not");
@@ -119,7 +120,7 @@ Value list_method(Heap& heap, const ListObject& list, std::string_view name, con
 Value loop_method(Heap& heap, LoopObject& loop, std::string_view name, const Call& call) {
   if (name == "cycle") {
     if (call.positional.empty()) trouble_type("items to cycle through", "none");
-    return call.positional[static_cast<std::size_t>(loop.index0) % call.positional.size()];
+    return call.positional[to_size(loop.index0) % call.positional.size()];
   }
   bool changed = !loop.has_changed || loop.changed.size() != call.positional.size();
   for (std::size_t i = 0; !changed && i < loop.changed.size(); ++i) {
@@ -323,7 +324,7 @@ Value Interpreter::loop_attribute(const LoopObject& loop, std::string_view name)
   if (name == "last") return Value::boolean(index + 1 == length);
   if (name == "depth") return number(1);
   if (name == "depth0") return number(0);
-  const auto at = static_cast<std::size_t>(index);
+  const auto at = to_size(index);
   if (name == "previtem") return index > 0 ? loop.over->items[at - 1] : undefined("loop.previtem");
   if (name == "nextitem") {
     return index + 1 < length ? loop.over->items[at + 1] : undefined("loop.nextitem");

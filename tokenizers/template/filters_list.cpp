@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/core/index.h"
 #include "tokenizers/template/interpreter.h"
 
 namespace tessera::jinja {
@@ -258,8 +259,7 @@ std::string_view name_argument(const Value& value) {
 
 // What is left of a call from argument `first` on.
 Call rest_of(const Call& call, std::size_t first) {
-  return {{call.positional.begin() + static_cast<std::ptrdiff_t>(first), call.positional.end()},
-          call.named};
+  return {{call.positional.begin() + to_index(first), call.positional.end()}, call.named};
 }
 
 void map_items(Interpreter& run, const Value& input, const Call& call, std::vector<Value>& out) {
@@ -319,8 +319,7 @@ Value filter_rejectattr(Interpreter& run, const Value& input, const Call& call) 
 Value filter_batch(Interpreter& run, const Value& input, const Call& call) {
   const Bound given(call, "batch", {"linecount", "fill_with"});
   given.need(0);
-  const auto size =
-      static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer(0, 1), 1, 100'000));
+  const auto size = to_size(std::clamp<std::int64_t>(given.integer(0, 1), 1, 100'000));
   return generator(run, [&](std::vector<Value>& out) {
     std::vector<Value> batch;
     for (const Value& item : iterate(run.heap(), input)) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/template/characters.h"
 #include "tokenizers/template/interpreter.h"
@@ -101,8 +102,8 @@ Value filter_indent(Interpreter& run, const Value& input, const Call& call) {
     margin = given[0]->string->text;
   } else {
     const std::int64_t width = std::max<std::int64_t>(given.integer(0, 4), 0);
-    heap.take(static_cast<std::size_t>(width));
-    margin.append(std::string(static_cast<std::size_t>(width), ' '), false);
+    heap.take(to_size(width));
+    margin.append(std::string(to_size(width), ' '), false);
   }
   MarkedText text = str_of(heap, input);
   text.append("\n", false);  // as Jinja does, so that a last empty line counts
@@ -133,8 +134,8 @@ JsonStyle json_style(Interpreter& run, const Bound& given) {
       style.indent = given[1]->string->text;
     } else {
       const std::int64_t width = std::max<std::int64_t>(given.integer(1, 0), 0);
-      run.heap().take(static_cast<std::size_t>(width));
-      style.indent.append(std::string(static_cast<std::size_t>(width), ' '), false);
+      run.heap().take(to_size(width));
+      style.indent.append(std::string(to_size(width), ' '), false);
     }
   }
   style.between = MarkedText(style.indented ? "," : ", ", false);
@@ -179,7 +180,7 @@ std::string trimmed(Interpreter& run, const Value& input) {
 Value whole_of(double value, const Value& fallback) {
   if (!std::isfinite(value)) return fallback;
   if (std::fabs(value) >= 9.2e18) trouble_limit("integers of 64 bits", "a larger one");
-  return Value::of(static_cast<std::int64_t>(value));
+  return Value::of(truncate<std::int64_t>(value));
 }
 
 Value filter_int(Interpreter& run, const Value& input, const Call& call) {
@@ -190,7 +191,7 @@ Value filter_int(Interpreter& run, const Value& input, const Call& call) {
   if (input.is_number()) return Value::of(as_integer(input));
   if (!input.is(Kind::kString)) return fallback;
   std::string text = trimmed(run, input);
-  const auto base = static_cast<int>(std::clamp<std::int64_t>(given.integer(1, 10), 2, 36));
+  const auto base = narrow<int>(std::clamp<std::int64_t>(given.integer(1, 10), 2, 36));
   std::erase(text, '_');
   const char* first = text.data() + (text.starts_with('+') ? 1 : 0);
   if (base == 16 && (text.starts_with("0x") || text.starts_with("0X"))) first += 2;
@@ -225,11 +226,11 @@ Value filter_abs(Interpreter&, const Value& input, const Call& call) {
 double rounded(double value, std::int64_t digits) {
   if (digits >= 0) {
     char text[700];
-    std::snprintf(text, sizeof text, "%.*f", static_cast<int>(std::min<std::int64_t>(digits, 320)),
+    std::snprintf(text, sizeof text, "%.*f", narrow<int>(std::min<std::int64_t>(digits, 320)),
                   value);
     return std::strtod(text, nullptr);
   }
-  const double scale = std::pow(10.0, static_cast<double>(-digits));
+  const double scale = std::pow(10.0, to_double(-digits));
   return std::nearbyint(value / scale) * scale;
 }
 
@@ -250,8 +251,7 @@ Value filter_round(Interpreter&, const Value& input, const Call& call) {
   }
   if (method != "ceil" && method != "floor")
     trouble_type("common, ceil or floor", "another method");
-  const double scale = std::pow(10.0, static_cast<double>(digits)),
-               value = as_double(input) * scale;
+  const double scale = std::pow(10.0, to_double(digits)), value = as_double(input) * scale;
   return Value::of((method == "ceil" ? std::ceil(value) : std::floor(value)) / scale);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/core/index.h"
 #include "tokenizers/template/interpreter.h"
 
 namespace tessera::jinja {
@@ -36,7 +37,7 @@ std::string number_text(const Value& value, FormatSpec& spec, bool& negative) {
     negative = std::signbit(number);
     number = std::fabs(number);
     if (spec.type == '%') number *= 100;
-    const auto precision = static_cast<int>(spec.precision < 0 ? 6 : spec.precision);
+    const auto precision = narrow<int>(spec.precision < 0 ? 6 : spec.precision);
     if (spec.type == '\0' && spec.precision < 0) return float_repr(number);
     const char format[] = {'%', '.', '*',
                            spec.type == '%'    ? 'f'
@@ -45,14 +46,14 @@ std::string number_text(const Value& value, FormatSpec& spec, bool& negative) {
                            0};
     char text[1024];
     const int size = std::snprintf(text, sizeof text, format, precision, number);
-    out.assign(text, static_cast<std::size_t>(std::min(size, 1023)));
+    out.assign(text, to_size(std::min(size, 1023)));
     if (spec.type == '%') out += '%';
     return out;
   }
   const std::int64_t number = as_integer(value);
   negative = number < 0;
   const std::uint64_t size =
-      negative ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+      negative ? 0 - low_bits<std::uint64_t>(number) : low_bits<std::uint64_t>(number);
   const int base = spec.type == 'x' || spec.type == 'X' ? 16
                    : spec.type == 'o'                   ? 8
                    : spec.type == 'b'                   ? 2
@@ -61,9 +62,8 @@ std::string number_text(const Value& value, FormatSpec& spec, bool& negative) {
   const auto end = std::to_chars(text, text + sizeof text, size, base);
   out.assign(text, end.ptr);
   if (spec.type == 'X')
-    std::transform(out.begin(), out.end(), out.begin(), [](char c) {
-      return c >= 'a' && c <= 'f' ? static_cast<char>(c - 'a' + 'A') : c;
-    });
+    std::transform(out.begin(), out.end(), out.begin(),
+                   [](char c) { return c >= 'a' && c <= 'f' ? char_of(c - 'a' + 'A') : c; });
   return out;
 }
 
@@ -78,7 +78,7 @@ void append_aligned(Heap& heap, MarkedText& out, const MarkedText& text, std::in
   const std::int64_t room = std::max<std::int64_t>(spec.width - length, 0);
   const char align = spec.align != '\0' ? spec.align : fallback;
   const std::int64_t left = align == '>' ? room : align == '^' ? room / 2 : 0;
-  heap.take(text.size() + static_cast<std::size_t>(room) * spec.fill.size());
+  heap.take(text.size() + to_size(room) * spec.fill.size());
   for (std::int64_t i = 0; i < left; ++i) out.append(spec.fill, false);
   out.append(text);
   for (std::int64_t i = left; i < room; ++i) out.append(spec.fill, false);
@@ -92,12 +92,12 @@ void append_formatted(Interpreter& run, MarkedText& out, const Value& value, For
     std::string digits = number_text(value, spec, negative);
     if (spec.commas) add_commas(digits);
     std::string sign = negative ? "-" : spec.sign == '+' ? "+" : spec.sign == ' ' ? " " : "";
-    const auto size = static_cast<std::int64_t>(digits.size() + sign.size());
+    const auto size = to_index(digits.size() + sign.size());
     if (spec.zero && spec.align == '\0' && size < spec.width) {
-      digits.insert(0, static_cast<std::size_t>(spec.width - size), '0');
+      digits.insert(0, to_size(spec.width - size), '0');
     }
     const MarkedText text(sign + digits, false);
-    return append_aligned(heap, out, text, static_cast<std::int64_t>(text.size()), spec, '>');
+    return append_aligned(heap, out, text, std::ssize(text), spec, '>');
   }
   if (spec.type != '\0' && spec.type != 's') {
     trouble_type("a number to format", std::string(type_name(value)));
@@ -118,7 +118,7 @@ FormatSpec parse_spec(std::string_view text) {
     return i < text.size() && (text[i] == '<' || text[i] == '>' || text[i] == '^');
   };
   const auto skip = [&](char c) { return at < text.size() && text[at] == c ? ++at > 0 : false; };
-  if (text.size() > 1 && is_align(1) && static_cast<unsigned char>(text[0]) < 0x80) {
+  if (text.size() > 1 && is_align(1) && byte_of(text[0]) < 0x80) {
     out.fill = text[0];
     out.align = text[1];
     at = 2;
@@ -151,12 +151,12 @@ Value field_value(Interpreter& run, std::string_view field, const Call& call,
     return at == digits.size() && at > 0 ? out : -1;
   };
   Value value = Value::none();
-  const std::int64_t index = name.empty() ? static_cast<std::int64_t>(automatic++) : index_of(name);
+  const std::int64_t index = name.empty() ? to_index(automatic++) : index_of(name);
   if (index >= 0) {
-    if (static_cast<std::size_t>(index) >= call.positional.size()) {
+    if (to_size(index) >= call.positional.size()) {
       trouble_type("an argument for each field", "too few");
     }
-    value = call.positional[static_cast<std::size_t>(index)];
+    value = nth(call.positional, index);
   } else {
     const auto found = std::find_if(call.named.begin(), call.named.end(),
                                     [&](const auto& named) { return named.first == name; });

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera::jinja {
 
@@ -29,7 +30,7 @@ Bound::Bound(const Call& call, std::string_view function,
   for (std::size_t i = 0; i < call.positional.size(); ++i) values_[i] = &call.positional[i];
   for (const auto& [name, value] : call.named) {
     const auto found = std::find(names.begin(), names.end(), name);
-    const auto index = static_cast<std::size_t>(found - names.begin());
+    const auto index = to_size(found - names.begin());
     if (found == names.end() || values_[index] != nullptr) {
       trouble_type("arguments of " + std::string(function) + "()",
                    "'" + std::string(name) + "', unknown or given twice");
@@ -195,7 +196,7 @@ Interpreter::Flow Interpreter::run_for(const Stmt& stmt, Scope* scope, MarkedTex
   Scope* inner = make_scope(scope);
   for (std::size_t i = 0; i < items.list->items.size(); ++i) {
     heap_.work(1);
-    loop->index0 = static_cast<std::int64_t>(i);
+    loop->index0 = to_index(i);
     // A macro of an earlier turn keeps the names it saw.
     if (inner->captured) inner = make_scope(scope);
     inner->names.clear();
@@ -312,8 +313,7 @@ void Interpreter::bind_macro(const MacroNode& macro, const Call& call, Scope* sc
   if (rest != nullptr) scope->names.emplace_back("kwargs", Value::of(rest));
   const std::size_t taken = std::min(count, call.positional.size());
   if (macro.reads_varargs) {
-    std::vector<Value> more(call.positional.begin() + static_cast<std::ptrdiff_t>(taken),
-                            call.positional.end());
+    std::vector<Value> more(call.positional.begin() + to_index(taken), call.positional.end());
     scope->names.emplace_back("varargs", heap_.list(std::move(more), ListForm::kTuple));
   } else if (taken < call.positional.size()) {
     trouble_type("macro " + macro.name + " with at most " + std::to_string(count) + " arguments",

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/template/characters.h"
 
@@ -17,8 +18,7 @@ constexpr const char* kSyntax = "E_TEMPLATE_SYNTAX";
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         static_cast<unsigned char>(c) >= 0x80;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || byte_of(c) >= 0x80;
 }
 
 bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
@@ -286,7 +286,7 @@ class Lexer {
         std::size_t digit = at + 1;
         for (; digit < end && digit < at + 4 && text_[digit] >= '0' && text_[digit] <= '7';
              ++digit) {
-          code = code * 8 + static_cast<unsigned>(text_[digit] - '0');
+          code = code * 8 + narrow<unsigned>(text_[digit] - '0');
         }
         append_utf8(out, code);
         at = digit;
@@ -331,7 +331,7 @@ std::string Source::place(std::size_t at) const {
     if (text[i] == '\n') {
       ++line;
       column = 1;
-    } else if ((static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u) {
+    } else if ((byte_of(text[i]) & 0xc0u) != 0x80u) {
       ++column;
     }
   }

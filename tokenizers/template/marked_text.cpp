@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera::jinja {
 
@@ -10,7 +11,7 @@ std::size_t MarkedText::run_of(std::size_t at) const {
   const auto found =
       std::upper_bound(runs_.begin(), runs_.end(), at,
                        [](std::size_t value, const Run& run) { return value < run.end; });
-  return static_cast<std::size_t>(found - runs_.begin());
+  return to_size(found - runs_.begin());
 }
 
 bool MarkedText::from_data(std::size_t at) const {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/template/interpreter.h"
 
@@ -22,7 +23,7 @@ namespace {
 Value integer_power(std::int64_t base, std::int64_t exponent) {
   if (exponent < 0) {
     if (base == 0) trouble_type("a divisor that is not zero", "zero");
-    return Value::of(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+    return Value::of(std::pow(to_double(base), to_double(exponent)));
   }
   if (base == 0 || base == 1) return Value::of(exponent == 0 ? std::int64_t{1} : base);
   if (base == -1) return Value::of(exponent % 2 == 0 ? std::int64_t{1} : std::int64_t{-1});
@@ -44,7 +45,7 @@ Value integer_operation(std::string_view op, std::int64_t a, std::int64_t b) {
   }
   if (op == "**") return integer_power(a, b);
   if (b == 0) trouble_type("a divisor that is not zero", "zero");
-  if (op == "/") return Value::of(static_cast<double>(a) / static_cast<double>(b));
+  if (op == "/") return Value::of(to_double(a) / to_double(b));
   if (b == -1) return op == "%" ? Value::of(std::int64_t{0}) : integer_operation("-", 0, a);
   const std::int64_t rest = a % b;
   const bool down = rest != 0 && (rest < 0) != (b < 0);
@@ -65,7 +66,7 @@ Value float_operation(std::string_view op, double a, double b) {
 
 Value repeated(Interpreter& run, const Value& object, std::int64_t count) {
   Heap& heap = run.heap();
-  const auto times = static_cast<std::size_t>(std::max<std::int64_t>(count, 0));
+  const auto times = to_size(std::max<std::int64_t>(count, 0));
   if (object.is(Kind::kString)) {
     const MarkedText& text = object.string->text;
     MarkedText out;
@@ -174,7 +175,7 @@ Value slice_value(Interpreter& run, const Value& object, const Value* start, con
   const SliceBounds at = bounds_of(length_of(heap, object), start, stop, step);
   const auto each = [&](const auto& visit) {
     for (std::int64_t i = at.start; at.step > 0 ? i < at.stop : i > at.stop;) {
-      visit(static_cast<std::size_t>(i));
+      visit(to_size(i));
       if (__builtin_add_overflow(i, at.step, &i)) break;
     }
   };
@@ -193,8 +194,7 @@ Value slice_value(Interpreter& run, const Value& object, const Value* start, con
   places.push_back(of.size());
   if (at.step == 1) {
     const std::int64_t stop_at = std::max(at.start, at.stop);
-    return heap.text(of.slice(places[static_cast<std::size_t>(at.start)],
-                              places[static_cast<std::size_t>(stop_at)]));
+    return heap.text(of.slice(nth(places, at.start), nth(places, stop_at)));
   }
   MarkedText out;
   each([&](std::size_t i) { out.append(of, places[i], places[i + 1]); });

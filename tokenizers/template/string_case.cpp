@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/template/characters.h"
 #include "tokenizers/template/interpreter.h"
@@ -118,8 +119,8 @@ Value is_cased_as(Interpreter& run, const Value& self, const Call&) {
 
 Value is_ascii(Interpreter&, const Value& self, const Call&) {
   const std::string_view text = self.string->text.bytes();
-  return Value::boolean(std::all_of(text.begin(), text.end(),
-                                    [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+  return Value::boolean(
+      std::all_of(text.begin(), text.end(), [](char c) { return byte_of(c) < 0x80; }));
 }
 
 constexpr std::array kCaseMethods = {

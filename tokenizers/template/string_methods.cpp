@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/template/characters.h"
 #include "tokenizers/template/interpreter.h"
@@ -18,8 +19,7 @@ std::size_t find_bytes(std::string_view in, std::string_view what, std::size_t f
   if (what.empty()) return from <= in.size() ? from : kNowhere;
   if (from >= in.size()) return kNowhere;
   const void* found = memmem(in.data() + from, in.size() - from, what.data(), what.size());
-  return found == nullptr ? kNowhere
-                          : static_cast<std::size_t>(static_cast<const char*>(found) - in.data());
+  return found == nullptr ? kNowhere : to_size(static_cast<const char*>(found) - in.data());
 }
 
 // Where `what` is, without overlaps, counted from the front or from the end.
@@ -110,7 +110,7 @@ Ranges words(std::string_view text, std::int64_t limit) {
     skip(true);
     if (at == text.size()) return out;
     const std::size_t begin = at;
-    if (limit >= 0 && static_cast<std::int64_t>(out.size()) == limit) {
+    if (limit >= 0 && std::ssize(out) == limit) {
       out.emplace_back(begin, text.size());
       return out;
     }
@@ -122,12 +122,12 @@ Ranges words(std::string_view text, std::int64_t limit) {
 // As split() without a separator, but counted from the end.
 Ranges words_from_end(std::string_view text, std::int64_t limit) {
   Ranges all = words(text, -1);
-  const auto count = static_cast<std::int64_t>(all.size());
+  const auto count = std::ssize(all);
   if (limit < 0 || count <= limit) return all;
-  const auto joined = static_cast<std::size_t>(count - limit);
+  const auto joined = to_size(count - limit);
   Ranges out;
   if (joined > 0) out.emplace_back(0, all[joined - 1].second);
-  out.insert(out.end(), all.begin() + static_cast<std::ptrdiff_t>(joined), all.end());
+  out.insert(out.end(), all.begin() + to_index(joined), all.end());
   return out;
 }
 
@@ -135,12 +135,12 @@ Ranges separated(Heap& heap, std::string_view text, std::string_view by, std::in
                  bool from_end) {
   if (by.empty()) trouble_type("a separator that is not empty", "''");
   std::vector<std::size_t> places = all_places(heap, text, by, from_end);
-  if (limit >= 0 && static_cast<std::size_t>(limit) < places.size()) {
-    const auto count = static_cast<std::ptrdiff_t>(limit);
+  if (limit >= 0 && to_size(limit) < places.size()) {
+    const auto count = limit;
     if (from_end)
       places.erase(places.begin(), places.end() - count);
     else
-      places.resize(static_cast<std::size_t>(limit));
+      places.resize(to_size(limit));
   }
   Ranges out;
   std::size_t begin = 0;
@@ -307,7 +307,7 @@ Value replace_text(Interpreter& run, const Value& self, const Call& call) {
 
 std::int64_t characters_in(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; });
+                       [](char c) { return (byte_of(c) & 0xc0u) != 0x80u; });
 }
 
 // The place of the first or last occurrence, in characters, or -1.
@@ -354,7 +354,7 @@ Value count_text(Interpreter& run, const Value& self, const Call& call) {
   const MarkedText part = within(run, self, given[1], given[2]);
   const std::string_view what = text_argument(given.need(0), "count").bytes();
   if (what.empty()) return Value::of(characters_in(part.bytes()) + 1);
-  return Value::of(static_cast<std::int64_t>(all_places(run.heap(), part.bytes(), what).size()));
+  return Value::of(std::ssize(all_places(run.heap(), part.bytes(), what)));
 }
 
 Value join_texts(Interpreter& run, const Value& self, const Call& call) {

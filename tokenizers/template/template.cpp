@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "tokenizers/template/interpreter.h"
 
 namespace tessera {
@@ -41,7 +42,7 @@ class DataReader {
         return Value::of(json.get<std::int64_t>());
       case Json::value_t::number_unsigned: {
         const auto number = json.get<std::uint64_t>();
-        if (number <= INT64_MAX) return Value::of(static_cast<std::int64_t>(number));
+        if (number <= INT64_MAX) return Value::of(to_index(number));
         jinja::trouble_limit("integers of 64 bits", "a larger one");
       }
       case Json::value_t::number_float:

@@ -4,6 +4,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -38,7 +40,7 @@ class ImageMarks {
   void append(char32_t code) {
     for (const unsigned shift : {18u, 12u, 6u, 0u}) {
       const unsigned bits = (code >> shift) & (shift == 18u ? 0x07u : 0x3fu);
-      mark_ += static_cast<char>(bits | (shift == 18u ? 0xf0u : 0x80u));
+      mark_ += char_of(bits | (shift == 18u ? 0xf0u : 0x80u));
     }
   }
   bool used(const std::vector<ChatTurn>& turns) const {
@@ -109,10 +111,10 @@ Prompt with_images(const Prompt& prompt, const std::string& mark, const Template
 
 SpecialTexts::SpecialTexts(const TextTokenizer& tokenizer) {
   for (std::int64_t i = 0; i < tokenizer.vocab_size(); ++i) {
-    const auto id = static_cast<std::int32_t>(i);
+    const auto id = narrow<std::int32_t>(i);
     if (!tokenizer.is_special(id) || tokenizer.token(id).empty()) continue;
     const std::string_view token = tokenizer.token(id);
-    by_first_byte_[static_cast<unsigned char>(token[0])].emplace_back(token);
+    by_first_byte_[byte_of(token[0])].emplace_back(token);
   }
   for (std::vector<std::string>& tokens : by_first_byte_) {
     std::stable_sort(tokens.begin(), tokens.end(), [](const std::string& a, const std::string& b) {
@@ -123,7 +125,7 @@ SpecialTexts::SpecialTexts(const TextTokenizer& tokenizer) {
 
 std::string_view SpecialTexts::at(std::string_view text, std::size_t at) const {
   const std::string_view rest = text.substr(at);
-  for (const std::string& token : by_first_byte_[static_cast<unsigned char>(rest[0])]) {
+  for (const std::string& token : by_first_byte_[byte_of(rest[0])]) {
     if (rest.starts_with(token)) return token;
   }
   return {};

@@ -199,7 +199,7 @@ Value make_range(Interpreter& run, const Value&, const Call& call) {
   if (step == 0) trouble_type("a step that is not zero", "zero");
   std::vector<Value> out;
   for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
-    if (static_cast<std::int64_t>(out.size()) == kMaxRange) {
+    if (std::ssize(out) == kMaxRange) {
       trouble_limit("a range of at most " + std::to_string(kMaxRange) + " numbers", "more");
     }
     run.heap().work(1);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera::jinja {
@@ -185,11 +186,11 @@ Value Value::of(const CallableObject* value) {
 }
 
 void Heap::work(std::size_t count) {
-  if (count > static_cast<std::size_t>(steps_)) {
+  if (count > to_size(steps_)) {
     steps_ = 0;
     trouble_limit("a template that ends within its steps", "one that goes on");
   }
-  steps_ -= static_cast<std::int64_t>(count);
+  steps_ -= to_index(count);
 }
 
 void Heap::take(std::size_t count) {
@@ -312,8 +313,7 @@ std::vector<Value> iterate(Heap& heap, const Value& value) {
       heap.work(list.items.size());
       heap.take(list.items.size() * sizeof(Value));
       if (list.form != ListForm::kGenerator) return list.items;
-      std::vector<Value> out(list.items.begin() + static_cast<std::ptrdiff_t>(list.next),
-                             list.items.end());
+      std::vector<Value> out(list.items.begin() + to_index(list.next), list.items.end());
       list.next = list.items.size();
       if (list.trouble != nullptr) throw Trouble(*list.trouble);
       return out;
@@ -406,14 +406,14 @@ std::int64_t length_of(Heap& heap, const Value& value) {
       const std::string_view text = value.string->text.bytes();
       heap.work(text.size() / 16);
       std::int64_t count = 0;
-      for (const char c : text) count += (static_cast<unsigned char>(c) & 0xc0u) != 0x80u ? 1 : 0;
+      for (const char c : text) count += (byte_of(c) & 0xc0u) != 0x80u ? 1 : 0;
       return count;
     }
     case Kind::kList:
       if (value.list->form == ListForm::kGenerator) break;
-      return static_cast<std::int64_t>(value.list->items.size());
+      return std::ssize(value.list->items);
     case Kind::kDict:
-      return static_cast<std::int64_t>(value.dict->entries.size());
+      return std::ssize(value.dict->entries);
     case Kind::kLoop:
       return value.loop->length();
     default:
@@ -423,7 +423,7 @@ std::int64_t length_of(Heap& heap, const Value& value) {
 }
 
 double as_double(const Value& number) {
-  return number.is(Kind::kFloat) ? number.number : static_cast<double>(as_integer(number));
+  return number.is(Kind::kFloat) ? number.number : to_double(as_integer(number));
 }
 
 std::int64_t as_integer(const Value& number) {

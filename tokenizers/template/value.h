@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "tokenizers/template/marked_text.h"
 
 namespace tessera::jinja {
@@ -105,7 +106,7 @@ struct LoopObject {
   std::int64_t index0 = 0, depth0 = 0;
   std::vector<Value> changed;  // last arguments of changed()
   bool has_changed = false;
-  std::int64_t length() const { return static_cast<std::int64_t>(over->items.size() - begin); }
+  std::int64_t length() const { return std::ssize(over->items) - to_index(begin); }
 };
 
 // A macro, the body of a call block, a function of the environment or a method with its object.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/template/characters.h"
 #include "tokenizers/template/value.h"
@@ -31,7 +32,7 @@ void append_hex(MarkedText& out, const char* prefix, unsigned code, int digits, 
 void append_repr_character(MarkedText& out, std::string_view bytes, Utf8Char c, char quote,
                            bool from_data) {
   const auto code = static_cast<unsigned>(c.code);
-  if (c.code == U'\\' || c.code == static_cast<unsigned char>(quote)) {
+  if (c.code == U'\\' || c.code == byte_of(quote)) {
     out.append("\\", from_data);
     out.append(bytes, from_data);
   } else if (c.code == U'\n' || c.code == U'\r' || c.code == U'\t') {
@@ -153,7 +154,7 @@ std::string float_repr(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific);
-  const std::string_view all(text, static_cast<std::size_t>(end.ptr - text));
+  const std::string_view all(text, to_size(end.ptr - text));
   const std::size_t mark = all.find('e');
   const int exponent = std::atoi(std::string(all.substr(mark + 1)).c_str());
   if (exponent < -4 || exponent >= 16) return std::string(all);  // "1e+16" in both languages
@@ -164,9 +165,9 @@ std::string float_repr(double value) {
     else if (c != '.')
       digits += c;
   }
-  const auto whole = static_cast<std::size_t>(std::max(exponent, -1) + 1);
+  const auto whole = to_size(std::max(exponent, -1) + 1);
   if (exponent < 0) {
-    out += "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+    out += "0." + std::string(to_size(-exponent - 1), '0') + digits;
   } else if (digits.size() <= whole) {
     out += digits + std::string(whole - digits.size(), '0') + ".0";
   } else {

@@ -54,9 +54,8 @@ AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std
 const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_t at,
                                                RegexScratch& scratch) const {
   const AddedToken* best = nullptr;
-  index_.visit_at(text, at, scratch, [&](std::size_t, std::int32_t token) {
-    best = &tokens_[static_cast<std::size_t>(token)];
-  });
+  index_.visit_at(text, at, scratch,
+                  [&](std::size_t, std::int32_t token) { best = &nth(tokens_, token); });
   return best;
 }
 

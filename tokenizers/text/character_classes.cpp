@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/unicode_tables.h"
 
@@ -33,7 +34,7 @@ utf8proc_category_t category(char32_t code) {
 
 // utf8proc is too old to know these: they join what is before them like any other mark.
 utf8proc_int32_t break_class_of(char32_t code) {
-  return static_cast<utf8proc_int32_t>(in_table("grapheme-joins", code) ? 0x301 : code);
+  return narrow<utf8proc_int32_t>(in_table("grapheme-joins", code) ? 0x301 : code);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/character_classes.h"
 
@@ -27,8 +28,7 @@ constexpr std::size_t kLongCluster = 6;
 std::optional<Charsmap> Charsmap::parse(std::string_view bytes, Fault& why) {
   const auto unit_at = [&](std::size_t at) {
     std::uint32_t out = 0;
-    for (unsigned i = 0; i < 4; ++i)
-      out |= std::uint32_t{static_cast<unsigned char>(bytes[at + i])} << 8 * i;
+    for (unsigned i = 0; i < 4; ++i) out |= std::uint32_t{byte_of(bytes[at + i])} << 8 * i;
     return out;
   };
   why = {"a trie of at most " + std::to_string(kMaxBytes) + " bytes after its size",
@@ -54,7 +54,7 @@ std::optional<std::string_view> Charsmap::replacement(std::string_view chunk) co
   if (units_.empty()) return std::nullopt;
   std::size_t node = distance(units_[0]);
   for (const char c : chunk) {
-    const auto byte = static_cast<unsigned char>(c);
+    const auto byte = byte_of(c);
     node ^= byte;
     if (byte == 0 || node >= units_.size() || label(units_[node]) != byte) return std::nullopt;
     const std::uint32_t unit = units_[node];
@@ -62,8 +62,7 @@ std::optional<std::string_view> Charsmap::replacement(std::string_view chunk) co
     if (node >= units_.size()) return std::nullopt;
     if (!has_value(unit)) continue;
     const std::size_t begin = units_[node] & 0x7fffffffU;
-    const bool inside =
-        begin < texts_.size() && (static_cast<unsigned char>(texts_[begin]) & 0xc0) != 0x80;
+    const bool inside = begin < texts_.size() && (byte_of(texts_[begin]) & 0xc0) != 0x80;
     if (!inside) return std::nullopt;
     const std::size_t end = std::min(texts_.find('\0', begin), texts_.size());
     return std::string_view(texts_).substr(begin, end - begin);
@@ -105,10 +104,9 @@ std::optional<std::string> decode_base64(std::string_view text) {
     const bool pad = i >= text.size() - padding;
     const std::size_t value = pad ? 0 : kAlphabet.find(text[i]);
     if (value == std::string_view::npos) return std::nullopt;
-    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    bits = bits << 6 | narrow<std::uint32_t>(value);
     if (i % 4 != 3) continue;
-    for (const unsigned shift : {16U, 8U, 0U})
-      out.push_back(static_cast<char>(bits >> shift & 0xff));
+    for (const unsigned shift : {16U, 8U, 0U}) out.push_back(char_of(bits >> shift & 0xff));
     bits = 0;
   }
   out.resize(out.size() - padding);
@@ -122,7 +120,7 @@ std::string encode_base64(std::string_view bytes) {
     const std::size_t count = std::min<std::size_t>(3, bytes.size() - at);
     std::uint32_t bits = 0;
     for (std::size_t i = 0; i < 3; ++i)
-      bits = bits << 8 | (i < count ? static_cast<unsigned char>(bytes[at + i]) : 0U);
+      bits = bits << 8 | (i < count ? byte_of(bytes[at + i]) : 0U);
     for (std::size_t i = 0; i < 4; ++i)
       out.push_back(i <= count ? kAlphabet[bits >> (18 - 6 * i) & 63U] : '=');
   }

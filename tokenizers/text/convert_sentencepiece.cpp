@@ -5,6 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "engine/core/index.h"
 #include "tokenizers/text/bpe.h"
 #include "tokenizers/text/charsmap.h"
 #include "tokenizers/text/model_json.h"
@@ -32,28 +33,27 @@ struct Vocabulary {
 };
 
 std::size_t piece_characters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
+  return to_size(
+      std::count_if(text.begin(), text.end(), [](char c) { return (byte_of(c) & 0xc0) != 0x80; }));
 }
 
 void add_cuts(const Vocabulary& vocabulary, std::int32_t piece,
               const std::unordered_map<std::string_view, std::int32_t>& ids,
               std::vector<ScoredMerge>& out) {
-  const std::string_view text = vocabulary.tokens[static_cast<std::size_t>(piece)];
+  const std::string_view text = nth(vocabulary.tokens, piece);
   const std::size_t first = out.size(), characters = piece_characters(text);
   std::size_t left_length = 0;
   for (std::size_t cut = 1; cut < text.size(); ++cut) {
-    if ((static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80) continue;
+    if ((byte_of(text[cut]) & 0xc0) == 0x80) continue;
     ++left_length;
     const auto left = ids.find(text.substr(0, cut));
     if (left == ids.end()) continue;
     const auto right = ids.find(text.substr(cut));
     if (right == ids.end()) continue;
-    out.push_back({vocabulary.scores[static_cast<std::size_t>(piece)], left_length,
-                   characters - left_length, left->second, right->second, piece});
+    out.push_back({nth(vocabulary.scores, piece), left_length, characters - left_length,
+                   left->second, right->second, piece});
   }
-  std::sort(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(),
+  std::sort(out.begin() + to_index(first), out.end(),
             [](const ScoredMerge& a, const ScoredMerge& b) {
               return std::pair(a.left, a.right) < std::pair(b.left, b.right);
             });
@@ -64,7 +64,7 @@ MergeTable merges_of(const Vocabulary& vocabulary, const std::string& file) {
   ids.reserve(vocabulary.tokens.size());
   std::uint64_t work = 0;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    ids.emplace(vocabulary.tokens[id], static_cast<std::int32_t>(id));
+    ids.emplace(vocabulary.tokens[id], narrow<std::int32_t>(id));
     work += std::uint64_t{vocabulary.tokens[id].size()} * vocabulary.tokens[id].size();
   }
   if (work > kMaxMergeWork) {
@@ -78,7 +78,7 @@ MergeTable merges_of(const Vocabulary& vocabulary, const std::string& file) {
   }
   std::vector<ScoredMerge> merges;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    add_cuts(vocabulary, static_cast<std::int32_t>(id), ids, merges);
+    add_cuts(vocabulary, narrow<std::int32_t>(id), ids, merges);
   std::stable_sort(merges.begin(), merges.end(), [](const ScoredMerge& a, const ScoredMerge& b) {
     return std::tie(a.score, a.left_length, a.right_length) >
            std::tie(b.score, b.left_length, b.right_length);
@@ -86,7 +86,7 @@ MergeTable merges_of(const Vocabulary& vocabulary, const std::string& file) {
   MergeTable table(merges.size());
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const ScoredMerge& merge = merges[rank];
-    table.set(merge.left, merge.right, {static_cast<std::uint32_t>(rank), merge.result});
+    table.set(merge.left, merge.right, {narrow<std::uint32_t>(rank), merge.result});
   }
   return table;
 }
@@ -111,7 +111,7 @@ std::unique_ptr<const WordModel> make_model(const SentencePieceModel& model, Voc
                  .found = in_quotes(model.unknown_piece)});
   }
   BpeOptions options;
-  options.unknown = static_cast<std::int32_t>(unknown - vocabulary.tokens.begin());
+  options.unknown = narrow<std::int32_t>(unknown - vocabulary.tokens.begin());
   options.fuse_unknown = true;
   options.byte_fallback = byte_fallback;
   return std::make_unique<BpeModel>(std::move(vocabulary.tokens), std::move(merges),

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/json_node.h"
 #include "tokenizers/text/merge_builder.h"
@@ -151,8 +152,7 @@ std::vector<AddedToken> roles_of(BytePairClass kind, const TokenizerConfig& conf
     const bool own = name == "bos_token" || name == "eos_token" || name == "unk_token" ||
                      (name == "pad_token" && kind == BytePairClass::kGpt2);
     const bool normalized = kind != BytePairClass::kQwen2 && own;
-    const auto token =
-        special_token(config, name, role.fallback[static_cast<int>(kind)], normalized);
+    const auto token = special_token(config, name, nth(role.fallback, kind), normalized);
     if (token) out.push_back(*token);
   }
   return out;
@@ -199,7 +199,7 @@ TokenizerParts convert_vocab_and_merges(const VocabAndMerges& files,
     const auto unknown = special_token(config, "unk_token", "<|endoftext|>", true);
     const auto found =
         unknown ? std::find(tokens.begin(), tokens.end(), unknown->content) : tokens.end();
-    if (found != tokens.end()) options.unknown = static_cast<std::int32_t>(found - tokens.begin());
+    if (found != tokens.end()) options.unknown = narrow<std::int32_t>(found - tokens.begin());
   }
   auto words = std::make_unique<BpeModel>(std::move(tokens), std::move(merges), std::move(options));
   Json json = components_json(kind, config);

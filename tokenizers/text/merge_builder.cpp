@@ -1,6 +1,7 @@
 // See merge_builder.h.
 #include "tokenizers/text/merge_builder.h"
 
+#include "engine/core/index.h"
 #include "tokenizers/text/model_json.h"
 
 namespace tessera {
@@ -10,7 +11,7 @@ MergeBuilder::MergeBuilder(const std::vector<std::string>& tokens, std::size_t c
     : prefix_bytes_(prefix_bytes), table_(count) {
   ids_.reserve(tokens.size());
   for (std::size_t id = 0; id < tokens.size(); ++id) {
-    if (!tokens[id].empty()) ids_.emplace(tokens[id], static_cast<std::int32_t>(id));
+    if (!tokens[id].empty()) ids_.emplace(tokens[id], narrow<std::int32_t>(id));
   }
 }
 

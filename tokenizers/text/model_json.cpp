@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/core/index.h"
 #include "tokenizers/text/bpe.h"
 #include "tokenizers/text/merge_builder.h"
 #include "tokenizers/text/tokenizer.h"
@@ -29,8 +30,7 @@ void check_token(const JsonNode& place, std::string_view token) {
 }
 
 std::size_t read_token_id(const JsonNode& node, std::size_t token_count) {
-  const auto id =
-      static_cast<std::size_t>(node.integer(0, static_cast<std::int64_t>(kMaxTokens) - 1));
+  const auto id = to_size(node.integer(0, to_index(kMaxTokens) - 1));
   if (id >= token_count) {
     node.fail("E_TOK_ID_HOLE",
               "ids below " + std::to_string(token_count) + ", the number of tokens",
@@ -119,7 +119,7 @@ std::int32_t read_unknown(const JsonNode& node, const std::vector<std::string>& 
   if (unknown.empty() || found == tokens.end()) {
     node.fail("E_TOK_UNKNOWN", "a token of the vocabulary", in_quotes(unknown));
   }
-  return static_cast<std::int32_t>(found - tokens.begin());
+  return narrow<std::int32_t>(found - tokens.begin());
 }
 
 std::unique_ptr<const WordModel> read_bpe(const JsonNode& node, std::size_t added_count) {
@@ -162,8 +162,7 @@ std::unique_ptr<const WordModel> read_unigram(const JsonNode& node) {
   UnigramOptions options{.file = node.file()};
   options.byte_fallback = node.boolean_or("byte_fallback", false);
   if (node.has("unk_id")) {
-    options.unknown = static_cast<std::int32_t>(
-        node.at("unk_id").integer(0, static_cast<std::int64_t>(tokens.size()) - 1));
+    options.unknown = narrow<std::int32_t>(node.at("unk_id").integer(0, std::ssize(tokens) - 1));
   }
   return std::make_unique<UnigramModel>(std::move(tokens), std::move(scores), std::move(options));
 }
@@ -173,9 +172,8 @@ std::unique_ptr<const WordModel> read_word_piece(const JsonNode& node, std::size
   std::vector<std::string> tokens = read_vocab(node.at("vocab"), added_count);
   WordPieceOptions options{.unknown = read_unknown(node.at("unk_token"), tokens)};
   options.prefix = read_affix(node, "continuing_subword_prefix");
-  constexpr auto kMax = static_cast<std::int64_t>(TextTokenizer::kMaxTextBytes);
-  options.max_characters =
-      static_cast<std::size_t>(node.at("max_input_chars_per_word").integer(0, kMax));
+  constexpr auto kMax = to_index(TextTokenizer::kMaxTextBytes);
+  options.max_characters = to_size(node.at("max_input_chars_per_word").integer(0, kMax));
   return std::make_unique<WordPieceModel>(std::move(tokens), std::move(options));
 }
 

@@ -119,7 +119,7 @@ struct ApplyNormalize {
   std::string operator()(const NormalizeNmt&) const { return nmt(text); }
   std::string operator()(const NormalizeByteLevel&) const {
     std::string out;
-    for (const char c : text) out += byte_letter(static_cast<unsigned char>(c));
+    for (const char c : text) out += byte_letter(byte_of(c));
     return out;
   }
   std::string operator()(const NormalizeBert& step) const { return bert(text, step); }

@@ -1,6 +1,7 @@
 // See prefix_index.h. Nodes are made level by level, so that the children of one lie together; the
 // strings that share a node are neighbours in sorted order.
 #include "tokenizers/text/prefix_index.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -15,7 +16,7 @@ struct Level {
 PrefixIndex::PrefixIndex(const std::vector<std::string>& strings) {
   entries_.reserve(strings.size());
   for (std::size_t i = 0; i < strings.size(); ++i) {
-    if (!strings[i].empty()) entries_.push_back({strings[i], static_cast<std::int32_t>(i)});
+    if (!strings[i].empty()) entries_.push_back({strings[i], narrow<std::int32_t>(i)});
   }
   std::stable_sort(entries_.begin(), entries_.end(),
                    [](const Entry& a, const Entry& b) { return a.text < b.text; });
@@ -30,21 +31,20 @@ PrefixIndex::PrefixIndex(const std::vector<std::string>& strings) {
     open.pop_back();
     std::size_t low = here.low;
     if (entries_[low].text.size() == here.depth) {
-      nodes_[here.node].entry = static_cast<std::int32_t>(low);
+      nodes_[here.node].entry = narrow<std::int32_t>(low);
       ++low;
     }
-    nodes_[here.node].first_child = static_cast<std::uint32_t>(nodes_.size());
+    nodes_[here.node].first_child = narrow<std::uint32_t>(nodes_.size());
     while (low < here.high) {
       const char byte = entries_[low].text[here.depth];
       const auto differs = [&](const Entry& entry) { return entry.text[here.depth] != byte; };
-      const auto end =
-          std::find_if(entries_.begin() + static_cast<std::ptrdiff_t>(low),
-                       entries_.begin() + static_cast<std::ptrdiff_t>(here.high), differs);
-      const auto high = static_cast<std::size_t>(end - entries_.begin());
+      const auto end = std::find_if(entries_.begin() + to_index(low),
+                                    entries_.begin() + to_index(here.high), differs);
+      const auto high = to_size(end - entries_.begin());
       ++nodes_[here.node].children;
-      bytes_.push_back(static_cast<unsigned char>(byte));
+      bytes_.push_back(byte_of(byte));
       if (high - low > 1) open.push_back({nodes_.size(), low, high, here.depth + 1});
-      nodes_.push_back({.entry = static_cast<std::int32_t>(low)});
+      nodes_.push_back({.entry = narrow<std::int32_t>(low)});
       if (high - low > 1) nodes_.back().entry = -1;
       low = high;
     }
@@ -58,7 +58,7 @@ const PrefixIndex::Node* PrefixIndex::child(const Node& node, unsigned char byte
   const auto begin = bytes_.begin() + node.first_child;
   const auto found = std::lower_bound(begin, begin + node.children, byte);
   if (found == begin + node.children || *found != byte) return nullptr;
-  return &nodes_[static_cast<std::size_t>(found - bytes_.begin())];
+  return &nth(nodes_, found - bytes_.begin());
 }
 
 }  // namespace tessera

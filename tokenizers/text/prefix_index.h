@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "tokenizers/text/regex.h"
 
 namespace tessera {
@@ -46,21 +47,21 @@ template <class Visit>
 void PrefixIndex::visit_at(std::string_view text, std::size_t at, RegexScratch& scratch,
                            Visit&& visit) const {
   if (at >= text.size() || root_.empty()) return;
-  const std::uint32_t first = root_[static_cast<unsigned char>(text[at])];
+  const std::uint32_t first = root_[byte_of(text[at])];
   if (first == 0) return;
   const Node* node = &nodes_[first];
   for (std::size_t depth = 1; node != nullptr; ++depth) {
     scratch.spend(kStepsPerNode);
     if (node->children == 0) {  // one candidate: compare what is left of it
-      const Entry& entry = entries_[static_cast<std::size_t>(node->entry)];
+      const Entry& entry = nth(entries_, node->entry);
       const std::string_view rest = text.substr(at + depth), wanted = entry.text.substr(depth);
       scratch.spend(std::min(wanted.size(), rest.size()) / 8);
       if (rest.starts_with(wanted)) visit(entry.text.size(), entry.index);
       return;
     }
-    if (node->entry >= 0) visit(depth, entries_[static_cast<std::size_t>(node->entry)].index);
+    if (node->entry >= 0) visit(depth, nth(entries_, node->entry).index);
     if (at + depth >= text.size()) return;
-    node = child(*node, static_cast<unsigned char>(text[at + depth]));
+    node = child(*node, byte_of(text[at + depth]));
   }
 }
 

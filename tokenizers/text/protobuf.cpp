@@ -4,12 +4,11 @@
 #include <bit>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
-float ProtoField::as_float() const {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value));
-}
+float ProtoField::as_float() const { return std::bit_cast<float>(low_bits<std::uint32_t>(value)); }
 
 void ProtoReader::fail(std::string expected, std::string found) const {
   throw Error({.kind = ErrorKind::kModel,
@@ -24,7 +23,7 @@ std::uint64_t ProtoReader::varint() {
   std::uint64_t out = 0;
   for (unsigned shift = 0; shift < 64; shift += 7) {
     if (at_ >= bytes_.size()) fail("a number", "the end");
-    const auto byte = static_cast<unsigned char>(bytes_[at_++]);
+    const auto byte = byte_of(bytes_[at_++]);
     out |= std::uint64_t{byte & 0x7fU} << shift;
     if ((byte & 0x80U) == 0) return out;
   }
@@ -35,12 +34,12 @@ bool ProtoReader::next(ProtoField& field) {
   if (at_ >= bytes_.size()) return false;
   const std::uint64_t key = varint();
   field = {};
-  field.number = static_cast<std::uint32_t>(key >> 3);
+  field.number = low_bits<std::uint32_t>(key >> 3);
   if (key >> 3 == 0 || key >> 3 > 0x1fffffff) fail("a field number", std::to_string(key >> 3));
   const auto fixed = [&](unsigned count) {
     if (bytes_.size() - at_ < count) fail(std::to_string(count) + " bytes", "the end");
     for (unsigned i = 0; i < count; ++i)
-      field.value |= std::uint64_t{static_cast<unsigned char>(bytes_[at_ + i])} << 8 * i;
+      field.value |= std::uint64_t{byte_of(bytes_[at_ + i])} << 8 * i;
     at_ += count;
   };
   switch (key & 7) {
@@ -57,8 +56,8 @@ bool ProtoReader::next(ProtoField& field) {
       if (length > bytes_.size() - at_)
         fail("a field that ends within its message", std::to_string(length) + " bytes");
       begin_ = at_;
-      field.bytes = bytes_.substr(at_, static_cast<std::size_t>(length));
-      at_ += static_cast<std::size_t>(length);
+      field.bytes = bytes_.substr(at_, length);
+      at_ += length;
       return true;
     }
     case 5:

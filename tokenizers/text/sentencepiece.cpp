@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/protobuf.h"
 #include "tokenizers/text/tokenizer_json.h"
@@ -78,7 +79,7 @@ void read_trainer(ProtoReader reader, const std::string& file, SentencePieceMode
     if (field.number == 35) model.byte_fallback = field.value != 0;
     // Negative numbers take all 64 bits; none of them is an id.
     if (field.number == 40)
-      model.unknown_id = field.value < kMaxTokens ? static_cast<std::int32_t>(field.value) : -1;
+      model.unknown_id = field.value < kMaxTokens ? narrow<std::int32_t>(field.value) : -1;
   }
 }
 
@@ -99,7 +100,7 @@ void check_pieces(const SentencePieceModel& model, const std::string& file) {
     fail_model(file, "E_TOK_PIECE", "piece " + std::to_string(id), "each text once",
                "\"" + model.pieces[id].text.substr(0, 60) + "\" again");
   }
-  const auto count = static_cast<std::int64_t>(model.pieces.size());
+  const auto count = std::ssize(model.pieces);
   if (model.unknown_id < 0 || model.unknown_id >= count) {
     fail_model(file, "E_TOK_UNKNOWN", "trainer_spec.unk_id", "an id below " + std::to_string(count),
                std::to_string(model.unknown_id));

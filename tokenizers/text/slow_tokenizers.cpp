@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "engine/core/index.h"
 #include "tokenizers/text/model_json.h"
 
 namespace tessera {
@@ -24,7 +25,7 @@ class AddedList {
       return old = std::move(token);
     }
     const auto id = model_.id_of(token.content);
-    token.id = id ? *id : static_cast<std::int32_t>(next_++);
+    token.id = id ? *id : narrow<std::int32_t>(next_++);
     places_.emplace(token.content, tokens_.size());
     return tokens_.emplace_back(std::move(token));
   }

@@ -185,10 +185,9 @@ std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_s
   std::size_t bytes = 0;
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= vocab_size() || (skip_special && is_special(id))) continue;
-    const std::int32_t added = parts_->added_by_id[static_cast<std::size_t>(id)];
-    tokens.emplace_back(added >= 0
-                            ? std::string_view(parts_->added[static_cast<std::size_t>(added)].shown)
-                            : parts_->model->token(id));
+    const std::int32_t added = nth(parts_->added_by_id, id);
+    tokens.emplace_back(added >= 0 ? std::string_view(nth(parts_->added, added).shown)
+                                   : parts_->model->token(id));
     bytes += tokens.back().size();
   }
   RegexScratch scratch(bytes, parts_->file);
@@ -208,8 +207,8 @@ std::optional<std::int32_t> TextTokenizer::id_of(std::string_view token) const {
 
 std::string_view TextTokenizer::token(std::int32_t id) const {
   expects(id >= 0 && id < vocab_size(), "id within the vocabulary");
-  const std::int32_t added = parts_->added_by_id[static_cast<std::size_t>(id)];
-  if (added >= 0) return parts_->added[static_cast<std::size_t>(added)].content;
+  const std::int32_t added = nth(parts_->added_by_id, id);
+  if (added >= 0) return nth(parts_->added, added).content;
   return parts_->model->token(id);
 }
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "tokenizers/text/json_node.h"
 #include "tokenizers/text/model_json.h"
@@ -122,8 +123,7 @@ void read_added_tokens(const ConfigFile& file, TokenizerConfig& config) {
     AddedToken token;
     token.content = entry.key();
     check_token(node, token.content);
-    token.id =
-        static_cast<std::int32_t>(node.integer(0, static_cast<std::int64_t>(kMaxTokens) - 1));
+    token.id = narrow<std::int32_t>(node.integer(0, to_index(kMaxTokens) - 1));
     token.special = is_special(config, token.content);
     token.normalized = !token.special;
     config.listed.push_back(std::move(token));

@@ -21,7 +21,7 @@ void read_added_token(const JsonNode& node, std::size_t token_count, TokenizerPa
   const WordModel& model = *parts.model;
   node.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
   AddedToken token;
-  token.id = static_cast<std::int32_t>(read_token_id(node.at("id"), token_count));
+  token.id = narrow<std::int32_t>(read_token_id(node.at("id"), token_count));
   token.content = node.at("content").text();
   check_token(node.at("content"), token.content);
   token.single_word = node.at("single_word").boolean();
@@ -61,8 +61,8 @@ void read_added_token(const JsonNode& node, std::size_t token_count, TokenizerPa
 
 void check_dense(const JsonNode& root, const TokenizerParts& parts) {
   for (std::size_t id = 0; id < parts.added_by_id.size(); ++id) {
-    const bool in_model = id < static_cast<std::size_t>(parts.model->size()) &&
-                          !parts.model->token(static_cast<std::int32_t>(id)).empty();
+    const bool in_model =
+        id < to_size(parts.model->size()) && !parts.model->token(narrow<std::int32_t>(id)).empty();
     if (!in_model && parts.added_by_id[id] < 0) {
       root.fail("E_TOK_ID_HOLE",
                 "a token for every id below " + std::to_string(parts.added_by_id.size()),
@@ -106,7 +106,7 @@ std::vector<std::int32_t> template_ids(const JsonNode& node, const JsonNode& spe
   }
   std::vector<std::int32_t> out;
   for (const JsonNode& id : specials.at(name).at("ids").items(kMaxSpecialIds)) {
-    const std::int64_t value = id.integer(0, static_cast<std::int64_t>(kMaxTokens) - 1);
+    const std::int64_t value = id.integer(0, to_index(kMaxTokens) - 1);
     if (value >= vocab_size) {
       id.fail("E_TOK_TEMPLATE_ID", "an id below " + std::to_string(vocab_size),
               std::to_string(value));
@@ -146,7 +146,7 @@ IdTemplate read_frame(const JsonNode& node, std::int64_t vocab_size) {
     const auto pair = node.at(key).items(2);
     if (pair.size() != 2)
       node.at(key).fail("E_TOK_TEMPLATE", "a token and its id", node.describe());
-    return static_cast<std::int32_t>(pair[1].integer(0, vocab_size - 1));
+    return narrow<std::int32_t>(pair[1].integer(0, vocab_size - 1));
   };
   return {{id_of("cls")}, {id_of("sep")}};
 }
@@ -200,13 +200,13 @@ TokenizerParts read_tokenizer_parts(const Json& json, const std::string& file,
   if (root.has("normalizer")) parts.normalizer = read_normalizer(root.at("normalizer"));
   if (root.has("pre_tokenizer")) parts.pre_tokenizer = read_pre_tokenizer(root.at("pre_tokenizer"));
   if (root.has("decoder")) parts.decoder = read_decoder(root.at("decoder"));
-  parts.added_by_id.assign(static_cast<std::size_t>(parts.model->size()), -1);
-  const std::size_t token_count = static_cast<std::size_t>(parts.model->size()) + added.size();
+  parts.added_by_id.assign(to_size(parts.model->size()), -1);
+  const std::size_t token_count = to_size(parts.model->size()) + added.size();
   for (const JsonNode& node : added) read_added_token(node, token_count, parts);
   if (!added.empty()) build_finders(root.at("added_tokens"), parts);
   check_dense(root, parts);
   if (root.has("post_processor")) {
-    const auto vocab_size = static_cast<std::int64_t>(parts.added_by_id.size());
+    const auto vocab_size = std::ssize(parts.added_by_id);
     parts.templates = read_post_processor(root.at("post_processor"), vocab_size);
   }
   return parts;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -51,8 +52,8 @@ std::vector<UnigramModel::Node> UnigramModel::best_cuts(std::string_view word,
     };
     bool single = false;
     index_.visit_at(word, at, scratch, [&](std::size_t length, std::int32_t index) {
-      const std::int32_t id = last_id_[static_cast<std::size_t>(index)];
-      offer(length, id, scores_[static_cast<std::size_t>(id)]);
+      const std::int32_t id = nth(last_id_, index);
+      offer(length, id, nth(scores_, id));
       single = single || length == character;
     });
     if (!single) offer(character, unknown_id(), unknown_score_);
@@ -66,7 +67,7 @@ void UnigramModel::append(std::string_view piece, std::vector<std::int32_t>& out
     out.push_back(*id);
     return;
   }
-  const auto byte_id = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
+  const auto byte_id = [&](char c) { return byte_ids_[byte_of(c)]; };
   if (options_.byte_fallback &&
       std::all_of(piece.begin(), piece.end(), [&](char c) { return byte_id(c) >= 0; })) {
     for (const char c : piece) out.push_back(byte_id(c));

@@ -4,12 +4,14 @@
 #include <array>
 #include <cstdio>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 WordModel::WordModel(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
   ids_.reserve(tokens_.size());
   for (std::size_t id = 0; id < tokens_.size(); ++id) {
-    if (!tokens_[id].empty()) ids_.insert_or_assign(tokens_[id], static_cast<std::int32_t>(id));
+    if (!tokens_[id].empty()) ids_.insert_or_assign(tokens_[id], narrow<std::int32_t>(id));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "tokenizers/text/regex.h"
 
 namespace tessera {
@@ -26,8 +27,8 @@ class WordModel {
 
   std::optional<std::int32_t> id_of(std::string_view token) const;
   // 0 <= id < size(); an empty string is an id the model itself does not have.
-  std::string_view token(std::int32_t id) const { return tokens_[static_cast<std::size_t>(id)]; }
-  std::int64_t size() const { return static_cast<std::int64_t>(tokens_.size()); }
+  std::string_view token(std::int32_t id) const { return nth(tokens_, id); }
+  std::int64_t size() const { return std::ssize(tokens_); }
 
  protected:
   // Of equal tokens the last one's id is found.

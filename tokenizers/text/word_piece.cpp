@@ -3,14 +3,15 @@
 
 #include <algorithm>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
 
 std::size_t character_count(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
+  return to_size(
+      std::count_if(text.begin(), text.end(), [](char c) { return (byte_of(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ bool CutFinder::add(std::span<const std::uint8_t> rgb, std::int64_t width, std::
   std::vector<float> now(kHistogramLevels * kHistogramLevels * kHistogramLevels);
   static const auto kFunction =
       reinterpret_cast<HistogramFunction>(compare_function(kHistogramFunction));
-  if (kFunction(rgb.data(), static_cast<int>(width), static_cast<int>(height), now.data()) != 0) {
+  if (kFunction(rgb.data(), narrow<int>(width), narrow<int>(height), now.data()) != 0) {
     fail_compare(kCompareModule, "a frame that it could not count");
   }
   const bool first = before_.empty();

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -23,12 +24,12 @@ void put_byte(std::string& out, std::uint8_t byte) {
 ImageFingerprint fingerprint_of(std::span<const std::uint8_t> rgb, std::int64_t width,
                                 std::int64_t height) {
   expects(width > 0 && height > 0 && width <= (1 << 20) && height <= (1 << 20) &&
-              rgb.size() == static_cast<std::size_t>(width * height * 3),
+              rgb.size() == to_size(width * height * 3),
           "a whole RGB image");
   static const auto kFunction =
       reinterpret_cast<FingerprintFunction>(compare_function(kFingerprintFunction));
   ImageFingerprint out;
-  if (kFunction(rgb.data(), static_cast<int>(width), static_cast<int>(height), &out.shape,
+  if (kFunction(rgb.data(), narrow<int>(width), narrow<int>(height), &out.shape,
                 out.colours.data()) != 0) {
     fail_compare(kCompareModule, "an image that it could not measure");
   }
@@ -45,7 +46,7 @@ std::optional<int> distance_of(const ImageFingerprint& a, const ImageFingerprint
 std::string fingerprint_text(const ImageFingerprint& print) {
   std::string out;
   for (int shift = 56; shift >= 0; shift -= 8) {
-    put_byte(out, static_cast<std::uint8_t>(print.shape >> shift));
+    put_byte(out, low_bits<std::uint8_t>(print.shape >> shift));
   }
   for (const std::uint8_t colour : print.colours) put_byte(out, colour);
   return out;
@@ -58,7 +59,7 @@ std::optional<ImageFingerprint> parse_fingerprint(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const std::size_t digit = kHexDigits.find(text[i]);
     if (digit == std::string_view::npos) return std::nullopt;
-    bytes[i / 2] = static_cast<std::uint8_t>(bytes[i / 2] << 4 | digit);
+    bytes[i / 2] = low_bits<std::uint8_t>(bytes[i / 2] << 4 | digit);
   }
   for (std::size_t i = 0; i < sizeof out.shape; ++i) out.shape = out.shape << 8 | bytes[i];
   std::copy(bytes.begin() + sizeof out.shape, bytes.end(), out.colours.begin());

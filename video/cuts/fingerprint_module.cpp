@@ -7,6 +7,7 @@
 #include <opencv2/imgproc.hpp>
 #include <vector>
 
+#include "engine/core/index.h"
 #include "video/cuts/compare_module.h"
 
 namespace {
@@ -26,7 +27,7 @@ std::uint64_t shape_of(const cv::Mat& rgb) {
     parts.push_back(waves.at<float>(i / kFrequencies, i % kFrequencies));
   }
   std::vector<float> sorted = parts;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  const auto middle = sorted.begin() + tessera::to_index(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   std::uint64_t bits = 0;
   for (const float part : parts) bits = bits << 1 | (part - *middle > kFlat ? 1U : 0U);

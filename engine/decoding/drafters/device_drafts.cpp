@@ -39,7 +39,7 @@ void DeviceDrafts::begin() {
 // A draft's distribution is kept by its place in the window, which passes of other streams do not move.
 void DeviceDrafts::add(Job& job, const DistributionSettings& dist, std::int64_t cond,
                        std::int64_t uncond, const RowEdits& edits) {
-  const auto number = static_cast<std::int32_t>(batch_.items.size());
+  const auto number = narrow<std::int32_t>(batch_.items.size());
   VerifiedItem stream = verified_item(dist, *job.random, number, 1);
   stream.position = narrow<std::uint32_t>(job.next_position());
   batch_.items.push_back(stream);
@@ -71,8 +71,8 @@ std::span<const std::int32_t> DeviceDrafts::run(ConstTensorView logits) {
 void DeviceDrafts::add(const TreeJob<float>& job, const DistributionSettings& dist,
                        const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond,
                        FunctionRef<RowEdits(std::int32_t)> edits_of_node) {
-  const auto number = static_cast<std::int32_t>(batch_.items.size());
-  const auto first = static_cast<std::int32_t>(batch_.rows.size());
+  const auto number = narrow<std::int32_t>(batch_.items.size());
+  const auto first = narrow<std::int32_t>(batch_.rows.size());
   batch_.items.push_back({.dist = verified_dist(dist),
                           .position = narrow<std::uint32_t>(job.committed.size()),
                           .first = first,

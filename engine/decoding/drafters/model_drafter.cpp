@@ -200,10 +200,10 @@ RowEdits ModelDrafter::State::edits_of(const TreeJob<float>& job, std::int32_t n
   if (!processors.on()) return {};
   std::vector<std::int32_t>& prefix = processors.prefix();
   prefix.insert(prefix.end(), job.committed.begin(), job.committed.end());
-  const auto path = static_cast<std::ptrdiff_t>(prefix.size());
+  const auto path = std::ssize(prefix);
   for (std::int32_t a = node; a > 0; a = job.tree->parent(a)) prefix.push_back(job.tree->token(a));
   std::reverse(prefix.begin() + path, prefix.end());
-  const std::size_t depth = static_cast<std::size_t>(job.tree->depth(node));
+  const std::size_t depth = to_size(job.tree->depth(node));
   return processors.edit(job.committed.size() + depth, prompts.item(job.item).stops);
 }
 
@@ -337,8 +337,7 @@ void ModelDrafter::State::keep_dists(const TreeJob<float>& job) {
   Slot& slot = slots[job.item];
   std::int64_t row = slot.first_logit;
   for (const std::int32_t node : job.wanted) {
-    const std::size_t position =
-        job.committed.size() + static_cast<std::size_t>(job.tree->depth(node));
+    const std::size_t position = job.committed.size() + to_size(job.tree->depth(node));
     if (!read_dist(job.item, position, row++, edits_of(job, node))) continue;
     job.tree->keep_dist(node, slot.dist->probabilities());
   }

@@ -219,7 +219,7 @@ class TreeSequence : public TokenSequence<Real, Random> {
   void stand_before(std::size_t row, std::size_t position,
                     std::vector<std::int32_t>& out) const override {
     Base::stand_before(row, position, out);
-    const auto path = static_cast<std::ptrdiff_t>(out.size());
+    const auto path = std::ssize(out);
     for (std::int32_t node = order_[row]; node > 0; node = tree_.parent(node)) {
       out.push_back(tree_.token(node));
     }

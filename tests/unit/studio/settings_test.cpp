@@ -8,7 +8,6 @@
 #include "apps/studio/preview_budget.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/decoding/rules/grouped_rule.h"
-#include "engine/sampling/processors.h"
 
 namespace tessera::settings_test {
 namespace {
@@ -66,9 +65,6 @@ TEST(Recall, TakesEveryField) {
   want.sampling.set(setting::kMinP, 0.125);
   want.sampling.set(setting::kTypical, 0.5);
   want.sampling.set(setting::kTopK, 11);
-  for (const LogitProcessor& processor : logit_processors()) {
-    want.sampling.set(*processor.setting, fallback_of(*processor.setting));
-  }
   want.method = facts.method;
   want.draft_model = "small";
   want.storage = DType::kBF16;
