@@ -6,9 +6,9 @@ namespace tessera {
 
 namespace {
 
-// A late row that changes nothing: neither records nor choices say it.
+// A logits processor that is off: neither records nor choices say it.
 bool is_idle(const Setting& row, const SettingValue& value) {
-  return row.late && value == fallback_of(row);
+  return (row.late || !row.doors.has(Door::kRecord)) && value == fallback_of(row);
 }
 
 }  // namespace
@@ -66,7 +66,8 @@ DistributionSettings settle_dist(DistributionSettings preset, const SettingValue
 void write_dist(Json& object, const DistributionSettings& dist) {
   for (const BoundSetting<DistributionSettings>& bound : DistributionSettings::rows()) {
     const SettingValue value = value_of(dist, bound);
-    if (bound.row->doors.has(Door::kRecord) && !is_idle(*bound.row, value)) write_setting(object, *bound.row, value);
+    if (bound.row->doors.has(Door::kRecord) && !is_idle(*bound.row, value))
+      write_setting(object, *bound.row, value);
   }
 }
 

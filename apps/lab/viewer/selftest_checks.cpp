@@ -53,7 +53,8 @@ std::vector<std::string> unlike_record(const GenerateSettings& settings, const I
   check(settings.negative_prompt == facts.negative_prompt, "negative prompt");
   for (const auto& bound : DistributionSettings::rows()) {
     const SettingValue* value = settings.sampling.find(*bound.row);
-    check(value != nullptr && *value == value_of(facts.dist, bound), bound.row->shown_word());
+    const SettingValue chosen = value != nullptr ? *value : fallback_of(*bound.row);
+    check(chosen == value_of(facts.dist, bound), bound.row->shown_word());
   }
   check(settings.method.name == facts.method.name, "method");
   check(settings.method.adaptive || settings.method.window == facts.method.window, "window");
