@@ -36,9 +36,6 @@ mutant(tok_template_off_by_one fuzz_tokenizer text tokenizers/text/tokenizer_jso
 mutant(proto_shift_past_64 fuzz_vocabulary text tokenizers/text/protobuf.cpp
   [==[shift < 64]==]
   [==[shift < 80]==])
-mutant(sp_unknown_past_the_end fuzz_vocabulary text tokenizers/text/sentencepiece.cpp
-  [==[model.unknown_id >= count]==]
-  [==[model.unknown_id > count + 2]==])
 mutant(gif_end_off_by_one fuzz_picture pictures vision/codec/gif_reader.cpp
   [==[std::min(table.length(code), out.size() - at)]==]
   [==[std::min(table.length(code), out.size() - at + 1)]==])
