@@ -7,7 +7,7 @@ namespace tessera::slurm_array_test {
 namespace {
 
 constexpr int kTasks = 8;
-constexpr int kItems = 400;
+constexpr int kItems = 1200;
 // Eight tasks that begin neither at 0 nor at 1, in steps, four at once.
 constexpr int kFirst = 5, kStep = 3;
 constexpr const char* kArray = "--array=5-26:3%4";
