@@ -14,7 +14,7 @@ namespace {
 
 // Program, libraries, tokenizer and small blocks, as measured with test:tiny and the bundled
 // captioner, where it is what remains next to the plan's other parts.
-constexpr std::size_t kCaptionProgramBytes = std::size_t{13} << 20;
+constexpr std::size_t kCaptionProgramBytes = (std::size_t{13} << 20) + (std::size_t{1} << 19);
 
 std::size_t floats(std::int64_t count) { return to_size(count) * sizeof(float); }
 
