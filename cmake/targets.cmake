@@ -36,7 +36,7 @@ if(TESSERA_TESTS)
   add_custom_target(parser_tests)
 endif()
 
-# Cases of a CUDA device and the programs that have them: a list beside the build, a line
+# Cases of a CUDA device and the programs that have them: a list next to the build, a line
 # "program filter seconds" each, for a machine that has one (apps/lab/bench/gpu-bundle.sh, gpu-check.sh).
 set(TESSERA_DEVICE_TESTS ${PROJECT_BINARY_DIR}/device_tests.txt)
 file(WRITE ${TESSERA_DEVICE_TESTS} "")

@@ -169,12 +169,12 @@ class AnswerPrinter final : public DescribeListener {
 
 // What the model computes instead of what it says.
 int dump(const CaptionFlags& flags, DescribeTask& task, const std::string& prompt) {
-  constexpr std::int64_t kMostSteps = 16;
+  constexpr std::int64_t kMaxSteps = 16;
   task.load();
   std::vector<DecodedImage> images;
   ImageReader reader;
   for (const std::string& image : flags.images) images.push_back(reader.read(image));
-  dump_caption(task.model(), prompt, images, std::min(flags.max_tokens, kMostSteps), *flags.dump);
+  dump_caption(task.model(), prompt, images, std::min(flags.max_tokens, kMaxSteps), *flags.dump);
   return 0;
 }
 

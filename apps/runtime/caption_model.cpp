@@ -30,28 +30,23 @@ namespace fs = std::filesystem;
                .found = std::move(found)});
 }
 
-// Of generation_config.json, where the folder has one.
-SettingValues read_sampling_defaults(const ModelSpec& spec) {
-  const fs::path path = spec.folder / "generation_config.json";
+// generation_config.json; null where the folder has none.
+Json read_generation(const fs::path& path) {
   if (!file_exists(path)) return {};
-  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
-  if (!json.is_object()) return {};
-  return read_processors(JsonReader(json, path.string()), spec.model.vocab);
+  return parse_json(read_file(path, std::size_t{1} << 20), path.string());
 }
 
 // eos_token_id of the generation configuration, or of the model's: one id or several.
-std::vector<std::int32_t> read_stops(const ModelSpec& spec, const TextTokenizer& tokenizer) {
+std::vector<std::int32_t> read_stops(const ModelSpec& spec, const fs::path& generation_file,
+                                     const Json& generation, const TextTokenizer& tokenizer) {
   const fs::path& folder = spec.folder;
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const fs::path path = folder / name;
-    const bool own = std::string_view(name) == "config.json";
-    if (!own && !file_exists(path)) continue;
-    const Json json = own ? *spec.describe->config
-                          : parse_json(read_file(path, std::size_t{1} << 20), path.string());
-    if (!json.is_object()) continue;
-    std::vector<const Json*> places = {&json};
+  const std::pair<fs::path, const Json*> files[] = {
+      {generation_file, &generation}, {folder / "config.json", spec.describe->config.get()}};
+  for (const auto& [path, json] : files) {
+    if (!json->is_object()) continue;
+    std::vector<const Json*> places = {json};
     for (const char* key : {"text_config", "language_config"}) {
-      if (const auto part = json.find(key); part != json.end() && part->is_object()) {
+      if (const auto part = json->find(key); part != json->end() && part->is_object()) {
         places.push_back(&*part);
       }
     }
@@ -153,9 +148,9 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   turn.parts.push_back({false, question});
   const bool token = describe().image_id < spec().model.vocab;
   const Prompt prompt = chat_->expanded({turn}, std::move(layouts));
-  const auto ids = token ? encode_prompt(*tokenizer_, prompt)
-                         : encode_around_images(*tokenizer_, prompt, chat_->form().image,
-                                                describe().image_id);
+  const auto ids =
+      token ? encode_prompt(*tokenizer_, prompt)
+            : encode_around_images(*tokenizer_, prompt, chat_->form().image, describe().image_id);
   std::int64_t placeholders = 0;
   for (const std::int32_t id : ids) {
     if (token || id != describe().image_id) checked_id(spec(), id, "prompt");
@@ -191,8 +186,13 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
   }
   const bool no_token = describe.image_id == spec.model.vocab;
   if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
-  describe.stops = read_stops(spec, tokenizer);
-  describe.sampling = read_sampling_defaults(spec);
+  const fs::path generation_file = spec.folder / "generation_config.json";
+  const Json generation = read_generation(generation_file);
+  describe.stops = read_stops(spec, generation_file, generation, tokenizer);
+  if (generation.is_object()) {
+    describe.sampling =
+        read_processors(JsonReader(generation, generation_file.string()), spec.model.vocab);
+  }
   const ChatForm& form = form_of(describe, tokenizer);
   const std::string_view placeholder = form.image;
   if (!no_token && tokenizer.id_of(placeholder) != describe.image_id) {
@@ -229,8 +229,8 @@ void CaptionModel::load(Backend& backend, DType storage, const TokenModel* text)
     newline = read_vector(weights(), describe().newline_name, spec.model.transformer.width);
   }
   images_ = std::make_unique<VisualEncoder>(backend, describe().tower,
-                                              (spec.folder / "config.json").string(), weights(),
-                                              std::move(newline), storage);
+                                            (spec.folder / "config.json").string(), weights(),
+                                            std::move(newline), storage);
   weights().verify_unchanged();
 }
 

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/torch_file.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
+#include "engine/core/lfs_pointer.h"
 
 namespace tessera {
 
@@ -122,13 +123,9 @@ struct Checkpoint::Impl {
     metadata.merge(container.metadata);
   }
 
-  // What git leaves in the place of a large file until git-lfs fetches it.
   static void refuse_pointer(const MappedFile& file, const fs::path& path) {
-    constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
-    if (file.bytes().size() < kBegin.size() ||
-        std::memcmp(file.bytes().data(), kBegin.data(), kBegin.size()) != 0) {
-      return;
-    }
+    const auto bytes = file.bytes();
+    if (!is_lfs_pointer({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) return;
     refuse_folder("E_CKPT_POINTER", path, "", "weights", "a git-lfs pointer to them",
                   "run `git lfs pull` in this folder, or download the file itself");
   }

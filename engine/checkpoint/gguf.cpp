@@ -265,7 +265,7 @@ class GgufReader {
     return std::uint64_t(own);
   }
 
-  // Offsets in the file count from the first aligned byte behind the list of tensors. Tensors lie
+  // Offsets in the file count from the first aligned byte after the list of tensors. Tensors lie
   // inside the file, each at an aligned place, and share no byte.
   void place_tensors() {
     const std::uint64_t step = alignment();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/io.h"
+#include "engine/core/lfs_pointer.h"
 
 namespace tessera {
 
@@ -17,7 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kPointerBytes = 1024;  // a pointer has about 130
 constexpr std::size_t kMaxEntries = 4096;
-constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec/";
 
 void refuse_pointer(const fs::path& file) {
   static constexpr std::array<std::string_view, 4> kKinds = {".json", ".jinja", ".model", ".txt"};
@@ -25,8 +25,8 @@ void refuse_pointer(const fs::path& file) {
   if (std::find(kKinds.begin(), kKinds.end(), extension) == kKinds.end()) return;
   std::error_code error;
   const std::uintmax_t size = fs::file_size(file, error);
-  if (error || size > kPointerBytes || size < kPointer.size()) return;
-  if (!read_file(file, kPointerBytes).starts_with(kPointer)) return;
+  if (error || size > kPointerBytes) return;
+  if (!is_lfs_pointer(read_file(file, kPointerBytes))) return;
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_LFS_POINTER",
                .file = file.string(),

@@ -33,6 +33,25 @@ struct LanguageDefaults {
   std::int64_t max_window_layers = 28;  // kAskedFor
   bool three_axes = false;
 };
+// The configurations of Qwen2-VL and Qwen2.5-VL, whole or their text halves, have the same
+// defaults.
+constexpr LanguageDefaults qwen_vl(std::string_view type) {
+  return {.type = type,
+          .hidden = 8192,
+          .layers = 80,
+          .heads = 64,
+          .kv_heads = 8,
+          .ffn = 29568,
+          .vocab = 152064,
+          .positions = 32768,
+          .qkv_bias = true,
+          .theta = 1e6,
+          .eps = 1e-5,
+          .window = WindowRule::kAskedFor,
+          .max_window_layers = 80,
+          .three_axes = true};
+}
+
 constexpr std::array<LanguageDefaults, 9> kDefaults = {{
     {.type = "llama", .biases = true},
     {.type = "mistral",
@@ -62,66 +81,13 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .positions = 32768,
      .qkv_bias = true,
      .window = WindowRule::kAskedFor},
-    {.type = "qwen2_vl",
-     .hidden = 8192,
-     .layers = 80,
-     .heads = 64,
-     .kv_heads = 8,
-     .ffn = 29568,
-     .vocab = 152064,
-     .positions = 32768,
-     .qkv_bias = true,
-     .theta = 1e6,
-     .eps = 1e-5,
-     .window = WindowRule::kAskedFor,
-     .max_window_layers = 80,
-     .three_axes = true},
-    {.type = "qwen2_vl_text",
-     .hidden = 8192,
-     .layers = 80,
-     .heads = 64,
-     .kv_heads = 8,
-     .ffn = 29568,
-     .vocab = 152064,
-     .positions = 32768,
-     .qkv_bias = true,
-     .theta = 1e6,
-     .eps = 1e-5,
-     .window = WindowRule::kAskedFor,
-     .max_window_layers = 80,
-     .three_axes = true},
-    {.type = "qwen2_5_vl",
-     .hidden = 8192,
-     .layers = 80,
-     .heads = 64,
-     .kv_heads = 8,
-     .ffn = 29568,
-     .vocab = 152064,
-     .positions = 32768,
-     .qkv_bias = true,
-     .theta = 1e6,
-     .eps = 1e-5,
-     .window = WindowRule::kAskedFor,
-     .max_window_layers = 80,
-     .three_axes = true},
-    {.type = "qwen2_5_vl_text",
-     .hidden = 8192,
-     .layers = 80,
-     .heads = 64,
-     .kv_heads = 8,
-     .ffn = 29568,
-     .vocab = 152064,
-     .positions = 32768,
-     .qkv_bias = true,
-     .theta = 1e6,
-     .eps = 1e-5,
-     .window = WindowRule::kAskedFor,
-     .max_window_layers = 80,
-     .three_axes = true},
+    qwen_vl("qwen2_vl"),
+    qwen_vl("qwen2_vl_text"),
+    qwen_vl("qwen2_5_vl"),
+    qwen_vl("qwen2_5_vl_text"),
 }};
 
-const LanguageDefaults& defaults_of(const JsonReader& text,
-                                    std::span<const std::string_view> types,
+const LanguageDefaults& defaults_of(const JsonReader& text, std::span<const std::string_view> types,
                                     std::string_view given) {
   const std::string type =
       given.empty() ? text.string_or("model_type", std::string(types.front())) : std::string(given);
@@ -172,8 +138,8 @@ bool has_window(const JsonReader& text, const LanguageDefaults& defaults, std::i
     if (any && !asked) text.fail("use_sliding_window", "true, as layer_types has windows", "false");
     return any;
   }
-  return asked && text.integer_or("max_window_layers", defaults.max_window_layers, 0,
-                                  kMaxLayers) < layers;
+  return asked &&
+         text.integer_or("max_window_layers", defaults.max_window_layers, 0, kMaxLayers) < layers;
 }
 
 // A text that ends within the window is computed alike with and without it.

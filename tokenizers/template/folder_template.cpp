@@ -126,7 +126,7 @@ ContentForm content_form(const FolderTemplate& of) {
   for (const ContentForm form : {ContentForm::kParts, ContentForm::kText}) {
     try {
       if (writes_text(of, form == ContentForm::kParts ? parts : Json(probe), probe)) return form;
-    } catch (const Error& error) {  // the other form may do; else this is what is told
+    } catch (const Error& error) {  // the other form may do; else this error is reported
       if (!refusal || form == ContentForm::kParts) refusal = error;
     }
   }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/core/io.h"
+#include "engine/core/lfs_pointer.h"
 #include "tokenizers/text/slow_tokenizers.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -15,7 +16,7 @@ using Path = std::filesystem::path;
 
 std::string read_whole(const Path& path) {
   std::string text = read_file(path, TextTokenizer::kMaxFileBytes);
-  if (text.starts_with("version https://git-lfs")) {
+  if (is_lfs_pointer(text)) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_TOK_POINTER",
                  .file = path.string(),
