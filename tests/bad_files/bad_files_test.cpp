@@ -2,8 +2,6 @@
 // a line that names file, place, expected and found, within a second and 64 MiB.
 #include <gtest/gtest.h>
 
-#include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,6 +9,7 @@
 #include "engine/core/io.h"
 #include "engine/families/registry.h"
 #include "tests/bad_files/bad_sample.h"
+#include "tests/bad_files/refusal_cost.h"
 #include "tests/support/temp_folder.h"
 #include "tokenizers/template/template.h"
 #include "tokenizers/text/tokenizer.h"
@@ -18,24 +17,11 @@
 namespace tessera::bad_files_test {
 namespace {
 
-constexpr double kMaxSeconds = 1.0;
-constexpr long kMaxGrowthKib = 64 * 1024;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kInstrumented = true;  // keeps freed memory: growth says nothing, time little
 #else
 constexpr bool kInstrumented = false;
 #endif
-
-// VmHWM (peak) or VmRSS of this process in KiB.
-long memory_kib(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(field)) return std::stol(line.substr(field.size() + 1));
-  }
-  return 0;
-}
-
-void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 // On a short conversation; with a step and byte budget that fits the time of a bad file.
 void render_template(const std::filesystem::path& path) {
@@ -91,26 +77,16 @@ std::string complaints(const BadSample& bad_sample, const Error& error,
   return out.empty() ? out : out + "in: " + line;
 }
 
-// CPU time, so that a busy machine does not fail a fast refusal.
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
 std::string visit(const BadSample& bad_sample) {
   TempFolder folder;
   for (const auto& [name, contents] : bad_sample.files) put_file(folder / name, contents);
-  reset_peak();
-  const long memory = memory_kib("VmRSS");
-  const double start = cpu_seconds();
+  const RefusalCost cost;
   try {
     open_bad_sample(bad_sample, folder / bad_sample.files.front().first);
     return "accepted";
   } catch (const Error& error) {
-    const double seconds = cpu_seconds() - start;
-    const long growth = memory_kib("VmHWM") - memory;
-    std::string out = complaints(bad_sample, error, folder.path());
-    if (kInstrumented) return out;
-    if (seconds > kMaxSeconds) out += " took " + std::to_string(seconds) + " s";
-    if (growth > kMaxGrowthKib) out += " took " + std::to_string(growth) + " KiB";
-    return out;
+    const std::string dear = kInstrumented ? "" : cost.complaint();
+    return complaints(bad_sample, error, folder.path()) + dear;
   }
 }
 

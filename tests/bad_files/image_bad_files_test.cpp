@@ -4,11 +4,10 @@
 // documented substitute.
 #include <gtest/gtest.h>
 
-#include <ctime>
-#include <fstream>
 #include <set>
 
 #include "tests/bad_files/image_bad_sample.h"
+#include "tests/bad_files/refusal_cost.h"
 #include "tests/support/image_files.h"
 #include "vision/codec/decode.h"
 #include "vision/image/image_reader.h"
@@ -16,21 +15,11 @@
 namespace tessera::image_bad_files_test {
 namespace {
 
-constexpr double kMaxSeconds = 1.0;
-constexpr long kMaxGrowthKib = 64 * 1024;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kInstrumented = true;  // keeps freed memory: growth says nothing, time little
 #else
 constexpr bool kInstrumented = false;
 #endif
-
-long memory_kib(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(field)) return std::stol(line.substr(field.size() + 1));
-  }
-  return 0;
-}
 
 std::string joined(const std::vector<std::string>& lines) {
   std::string out;
@@ -65,16 +54,9 @@ std::string complaints(const ImageBadSample& bad_sample, Decode decode) {
 DecodedImage decode_here(const std::string& file) { return decode_image(as_bytes(file)); }
 
 std::string visit(const ImageBadSample& bad_sample) {
-  std::ofstream("/proc/self/clear_refs") << "5";
-  const long memory = memory_kib("VmRSS");
-  const std::clock_t start = std::clock();
-  std::string out = complaints(bad_sample, &decode_here);
-  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  const long growth = memory_kib("VmHWM") - memory;
-  if (kInstrumented) return out;
-  if (seconds > kMaxSeconds) out += " took " + std::to_string(seconds) + " s";
-  if (growth > kMaxGrowthKib) out += " took " + std::to_string(growth) + " KiB";
-  return out;
+  const RefusalCost cost;
+  const std::string out = complaints(bad_sample, &decode_here);
+  return kInstrumented ? out : out + cost.complaint();
 }
 
 std::vector<ImageBadSample> all_bad_samples() {

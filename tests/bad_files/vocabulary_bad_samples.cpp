@@ -1,10 +1,10 @@
 // Damaged vocabularies of folders without tokenizer.json: SentencePiece models, vocab.json with
 // merges.txt, and the configuration files beside them.
-#include <bit>
 #include <cstdint>
 #include <limits>
 
 #include "tests/bad_files/bad_sample.h"
+#include "tests/support/sentencepiece_builder.h"
 
 namespace tessera {
 
@@ -24,36 +24,14 @@ BadSample folder_sample(std::string name, std::string code, std::vector<std::str
 
 // --- SentencePiece's wire form ------------------------------------------------------------------
 
-std::string varint(std::uint64_t value) {
-  std::string out;
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-  return out;
-}
-
-std::string number(std::uint64_t field, std::uint64_t value) {
-  return varint(field << 3) + varint(value);
-}
-
-std::string bytes(std::uint64_t field, const std::string& value) {
-  return varint(field << 3 | 2) + varint(value.size()) + value;
-}
-
-std::string piece(const std::string& text, float score, std::uint64_t type = 1) {
-  std::string out = bytes(1, text) + varint(2 << 3 | 5);
-  const auto bits = std::bit_cast<std::uint32_t>(score);
-  for (unsigned shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(bits >> shift));
-  return bytes(1, out + number(3, type));
-}
-
 std::string small_pieces() {
-  return piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + piece("a", -1) +
-         piece("b", -2) + piece("ab", -1.5);
+  return wire_piece("<unk>", 0, 2) + wire_piece("<s>", 0, 3) + wire_piece("</s>", 0, 3) +
+         wire_piece("a", -1) + wire_piece("b", -2) + wire_piece("ab", -1.5);
 }
 
 // BPE, unless another type is given.
 std::string trainer(std::uint64_t type = 2, const std::string& more = "") {
-  return bytes(2, number(3, type) + more);
+  return wire_bytes(2, wire_number(3, type) + more);
 }
 
 void add_wire(std::vector<BadSample>& out) {
@@ -70,14 +48,14 @@ void add_wire(std::vector<BadSample>& out) {
   model("sp_field_zero", "E_TOK_PROTO", {"a field number"}, std::string(2, '\0'));
   model("sp_group", "E_TOK_PROTO", {"wire type 3"}, "\x0b");
   model("sp_length_of_2_63", "E_TOK_PROTO", {"ends within", "9223372036854775808"},
-        "\x0a" + varint(std::uint64_t{1} << 63));
-  model("sp_pieces_a_number", "E_TOK_PROTO", {"field 1"}, number(1, 7));
+        "\x0a" + wire_varint(std::uint64_t{1} << 63));
+  model("sp_pieces_a_number", "E_TOK_PROTO", {"field 1"}, wire_number(1, 7));
   model("sp_piece_cut", "E_TOK_PROTO", {"piece 0", "byte"},
-        bytes(1,
-              "\x0a\x05"
-              "ab"));
+        wire_bytes(1,
+                   "\x0a\x05"
+                   "ab"));
   model("sp_score_an_integer", "E_TOK_PROTO", {"piece 0", "field 2"},
-        bytes(1, bytes(1, "a") + number(2, 1)));
+        wire_bytes(1, wire_bytes(1, "a") + wire_number(2, 1)));
   model("sp_pieces_none", "E_TOK_VOCAB_EMPTY", {"at least one"}, trainer());
 }
 
@@ -89,27 +67,28 @@ void add_pieces(std::vector<BadSample>& out) {
     out.push_back(folder_sample(name, code, std::move(words), std::move(files), std::move(named)));
   };
   const std::string good = small_pieces() + trainer();
-  model("sp_piece_empty", "E_TOK_TOKEN_EMPTY", {"piece 6"}, small_pieces() + piece("", 0));
+  model("sp_piece_empty", "E_TOK_TOKEN_EMPTY", {"piece 6"}, small_pieces() + wire_piece("", 0));
   model("sp_piece_long", "E_TOK_TOKEN_LENGTH", {"4096", "4097"},
-        small_pieces() + piece(std::string(4097, 'x'), 0));
-  model("sp_piece_twice", "E_TOK_PIECE", {"piece 6", "again"}, small_pieces() + piece("ab", 0));
-  model("sp_piece_no_utf8", "E_TOK_PIECE", {"UTF-8"}, small_pieces() + piece("\xff", 0));
+        small_pieces() + wire_piece(std::string(4097, 'x'), 0));
+  model("sp_piece_twice", "E_TOK_PIECE", {"piece 6", "again"},
+        small_pieces() + wire_piece("ab", 0));
+  model("sp_piece_no_utf8", "E_TOK_PIECE", {"UTF-8"}, small_pieces() + wire_piece("\xff", 0));
   model("sp_score_nan", "E_TOK_PIECE", {"finite"},
-        small_pieces() + piece("c", std::numeric_limits<float>::quiet_NaN()));
-  model("sp_type_9", "E_TOK_PIECE", {"from 1 to 6", "9"}, small_pieces() + piece("c", 0, 9));
+        small_pieces() + wire_piece("c", std::numeric_limits<float>::quiet_NaN()));
+  model("sp_type_9", "E_TOK_PIECE", {"from 1 to 6", "9"}, small_pieces() + wire_piece("c", 0, 9));
   model("sp_model_of_words", "E_TOK_MODEL", {"model_type", "found 3"}, small_pieces() + trainer(3));
   model("sp_spaces_after", "E_TOK_MODEL", {"treat_whitespace_as_suffix"},
-        small_pieces() + trainer(2, number(24, 1)));
+        small_pieces() + trainer(2, wire_number(24, 1)));
   model("sp_unknown_id", "E_TOK_UNKNOWN", {"unk_id", "below 6"},
-        small_pieces() + trainer(1, number(40, 6)));
+        small_pieces() + trainer(1, wire_number(40, 6)));
   model("sp_unknown_id_negative", "E_TOK_UNKNOWN", {"unk_id", "-1"},
-        small_pieces() + trainer(1, number(40, ~std::uint64_t{0})));
+        small_pieces() + trainer(1, wire_number(40, ~std::uint64_t{0})));
   model("sp_unknown_piece", "E_TOK_UNKNOWN", {"unk_piece", "<none>"},
-        small_pieces() + trainer(2, bytes(45, "<none>")));
+        small_pieces() + trainer(2, wire_bytes(45, "<none>")));
   std::string long_pieces = small_pieces();
   for (char c = 'A'; c <= 'Z'; ++c) {
     for (char d = 'a'; d <= 'c'; ++d)
-      long_pieces += piece(std::string(1, c) + d + std::string(4000, 'x'), 0);
+      long_pieces += wire_piece(std::string(1, c) + d + std::string(4000, 'x'), 0);
   }
   model("sp_pieces_that_merge_too_long", "E_TOK_TOKEN_LENGTH", {"squares"},
         long_pieces + trainer());
@@ -117,7 +96,7 @@ void add_pieces(std::vector<BadSample>& out) {
   model("lfs_pointer", "E_TOK_POINTER", {"git lfs pull"},
         "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 499723\n");
   model("sp_charsmap_cut", "E_TOK_CHARSMAP", {"precompiled_charsmap"},
-        small_pieces() + trainer(1) + bytes(3, bytes(2, "abc")),
+        small_pieces() + trainer(1) + wire_bytes(3, wire_bytes(2, "abc")),
         {{"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0})"}});
   const auto with = [&](const char* name, const char* code, std::vector<std::string> words,
                         const char* file, const char* text) {

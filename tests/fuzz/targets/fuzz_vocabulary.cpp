@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
 #include "tests/fuzz/targets/fuzz_support.h"
+#include "tests/support/sentencepiece_builder.h"
 #include "tokenizers/text/slow_tokenizers.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -17,21 +18,10 @@ constexpr std::string_view kText =
     "<s>ab  ba \xc3\xa4\xe2\x96\x81 a\xcc\x81"
     "1 </s>c<extra_id_0> AB";
 
-std::string varint(std::uint64_t value) {
-  std::string out;
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-  return out;
-}
-std::string number(std::uint64_t field, std::uint64_t value) {
-  return varint(field << 3) + varint(value);
-}
-std::string bytes(std::uint64_t field, const std::string& value) {
-  return varint(field << 3 | 2) + varint(value.size()) + value;
-}
 std::string piece(const std::string& text, std::uint8_t score, std::uint64_t type = 1) {
   const std::string number_bytes = {'\0', '\0', static_cast<char>(score), '\xc0'};
-  return bytes(1, bytes(1, text) + varint(2 << 3 | 5) + number_bytes + number(3, type));
+  return wire_bytes(
+      1, wire_bytes(1, text) + wire_varint(2 << 3 | 5) + number_bytes + wire_number(3, type));
 }
 
 std::string pieces() {
@@ -62,10 +52,11 @@ std::vector<std::string> seeds() {
   const std::string vocab =
       R"({"a":0,"b":1,"ab":2,"a</w>":3,"<|endoftext|>":4,"<|startoftext|>":5})";
   const std::string merges = "#version: 0.2\na b\n";
-  return {"L" + pieces() + bytes(2, number(3, 2)),
-          "L" + pieces() + bytes(2, number(3, 1) + number(35, 1)),
-          "T" + pieces() + bytes(2, number(3, 1) + number(40, 3)) + bytes(3, bytes(2, charsmap())),
-          "T" + pieces() + bytes(2, number(3, 2)),
+  return {"L" + pieces() + wire_bytes(2, wire_number(3, 2)),
+          "L" + pieces() + wire_bytes(2, wire_number(3, 1) + wire_number(35, 1)),
+          "T" + pieces() + wire_bytes(2, wire_number(3, 1) + wire_number(40, 3)) +
+              wire_bytes(3, wire_bytes(2, charsmap())),
+          "T" + pieces() + wire_bytes(2, wire_number(3, 2)),
           "Q" + vocab + zero + merges + zero + "ab ba",
           "G" + vocab + zero + merges + "\n" + zero + "ab ba",
           "C" + vocab + zero + merges + zero + "ab ba <|endoftext|>"};

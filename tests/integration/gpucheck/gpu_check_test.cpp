@@ -1,46 +1,29 @@
 // The check of a GPU where there is none: it measures nothing and says so. On the processor, with
 // tiny shapes, every phase runs to its end and its objects have the fields of a measurement.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/support/run_shell.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera::gpu_check_test {
 namespace {
 
-struct Said {
-  int exit_code = -1;
-  std::string text;
-};
-
-Said run(const std::string& command) {
-  Said out;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return out;
-  std::array<char, 4096> part;
-  while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe)) {
-    out.text.append(part.data(), got);
-  }
-  const int status = pclose(pipe);
-  out.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return out;
-}
+// stdout and stderr
+ShellOutcome run(const std::string& command) { return run_shell(command + " 2>&1"); }
 
 class GpuCheck : public ::testing::Test {
  protected:
   std::string out() const { return (folder_ / "check.jsonl").string(); }
-  Said phase(const std::string& name, const std::string& device,
-             const std::string& more = "") const {
+  ShellOutcome phase(const std::string& name, const std::string& device,
+                     const std::string& more = "") const {
     return run(std::string(TESSERA_PROGRAM) + " gpu-check " + name +
                " --quick --models test:tiny --device " + device + " --out " + out() +
                " --git abc123" + more);
   }
-  Said script(const std::string& device, const std::string& more = "") const {
+  ShellOutcome script(const std::string& device, const std::string& more = "") const {
     const std::filesystem::path program = TESSERA_PROGRAM;
     return run("bash " TESSERA_SOURCE_DIR "/apps/lab/bench/gpu-check.sh --quick --bin " +
                program.parent_path().string() + " --out " + out() + " --device " + device + more);
@@ -62,27 +45,27 @@ class GpuCheck : public ::testing::Test {
 };
 
 TEST_F(GpuCheck, WithoutADeviceNothingIsMeasured) {
-  if (phase("device", "cuda:0").exit_code == 0) GTEST_SKIP() << "there is a device";
+  if (phase("device", "cuda:0").code == 0) GTEST_SKIP() << "there is a device";
   for (const char* name : {"device", "probe", "micro", "macro", "law", "image", "prefill"}) {
-    const Said said = phase(name, "cuda:0");
-    EXPECT_EQ(said.exit_code, 3) << name << ": " << said.text;
-    EXPECT_NE(said.text.find("no device: nothing was measured (cuda:0: "), std::string::npos)
-        << said.text;
+    const ShellOutcome said = phase(name, "cuda:0");
+    EXPECT_EQ(said.code, 3) << name << ": " << said.out;
+    EXPECT_NE(said.out.find("no device: nothing was measured (cuda:0: "), std::string::npos)
+        << said.out;
   }
   EXPECT_FALSE(std::filesystem::exists(out()));
-  const Said whole = script("cuda:0");
-  EXPECT_EQ(whole.exit_code, 3) << whole.text;
-  EXPECT_EQ(whole.text.find("---"), std::string::npos) << "no phase began: " << whole.text;
+  const ShellOutcome whole = script("cuda:0");
+  EXPECT_EQ(whole.code, 3) << whole.out;
+  EXPECT_EQ(whole.out.find("---"), std::string::npos) << "no phase began: " << whole.out;
   EXPECT_FALSE(std::filesystem::exists(out()));
-  const Said table = phase("table", "cuda:0");
-  EXPECT_EQ(table.exit_code, 3);
-  EXPECT_EQ(table.text, "nothing was measured\n");
+  const ShellOutcome table = phase("table", "cuda:0");
+  EXPECT_EQ(table.code, 3);
+  EXPECT_EQ(table.out, "nothing was measured\n");
 }
 
 TEST_F(GpuCheck, ObjectsHaveTheFieldsOfAMeasurement) {
   for (const char* name : {"probe", "micro", "macro", "law", "image", "prefill"}) {
-    const Said said = phase(name, "cpu");
-    ASSERT_EQ(said.exit_code, 0) << name << ": " << said.text;
+    const ShellOutcome said = phase(name, "cpu");
+    ASSERT_EQ(said.code, 0) << name << ": " << said.out;
   }
   std::set<std::string> names;
   for (const auto& object : lines()) {
@@ -120,23 +103,23 @@ TEST_F(GpuCheck, ObjectsHaveTheFieldsOfAMeasurement) {
         "prefill.ttft", "vit.encode"}) {
     EXPECT_TRUE(names.contains(name)) << "nothing of " << name;
   }
-  const Said table = phase("table", "cpu");
-  EXPECT_EQ(table.exit_code, 0);
-  EXPECT_LE(std::count(table.text.begin(), table.text.end(), '\n'), 30);
-  EXPECT_EQ(table.text.find("quick run: "), 0u) << table.text;
-  EXPECT_EQ(table.text.find(": met\n"), std::string::npos) << table.text;
-  EXPECT_EQ(table.text.find(": missed\n"), std::string::npos) << table.text;
-  EXPECT_NE(table.text.find("mem.read: "), std::string::npos) << table.text;
-  EXPECT_NE(table.text.find("step.sweep, "), std::string::npos) << table.text;
+  const ShellOutcome table = phase("table", "cpu");
+  EXPECT_EQ(table.code, 0);
+  EXPECT_LE(std::count(table.out.begin(), table.out.end(), '\n'), 30);
+  EXPECT_EQ(table.out.find("quick run: "), 0u) << table.out;
+  EXPECT_EQ(table.out.find(": met\n"), std::string::npos) << table.out;
+  EXPECT_EQ(table.out.find(": missed\n"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("mem.read: "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("step.sweep, "), std::string::npos) << table.out;
 }
 
 TEST_F(GpuCheck, AFailedTestEndsTheCheckBeforeFigures) {
   test_program("exit 1\n");
-  const Said failed = script("cpu", " --tests " + (folder_ / "tests").string());
-  EXPECT_EQ(failed.exit_code, 1) << failed.text;
-  EXPECT_NE(failed.text.find("a test failed on this device: nothing after it is measured"),
+  const ShellOutcome failed = script("cpu", " --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(failed.code, 1) << failed.out;
+  EXPECT_NE(failed.out.find("a test failed on this device: nothing after it is measured"),
             std::string::npos)
-      << failed.text;
+      << failed.out;
   for (const auto& object : lines()) {
     const std::string name = object.at("name");
     EXPECT_TRUE(name == "mem.read" || name == "mem.copy" || name == "gemm.peak") << name;
@@ -145,47 +128,47 @@ TEST_F(GpuCheck, AFailedTestEndsTheCheckBeforeFigures) {
 
 TEST_F(GpuCheck, TestsThatAllSkipProveNothing) {
   test_program("echo '[  PASSED  ] 0 tests.'\n");
-  const Said skipped = script("cpu", " --tests " + (folder_ / "tests").string());
-  EXPECT_EQ(skipped.exit_code, 1) << skipped.text;
-  EXPECT_NE(skipped.text.find("no test ran on this device"), std::string::npos) << skipped.text;
+  const ShellOutcome skipped = script("cpu", " --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(skipped.code, 1) << skipped.out;
+  EXPECT_NE(skipped.out.find("no test ran on this device"), std::string::npos) << skipped.out;
 }
 
 TEST_F(GpuCheck, AProgramThatDoesNotStartIsNoFailedTest) {
   test_program("exec /no/such/program\n");
-  const Said said = script("cpu", " --tests " + (folder_ / "tests").string());
-  EXPECT_EQ(said.exit_code, 1) << said.text;
-  EXPECT_NE(said.text.find("carried_test does not start on this machine"), std::string::npos)
-      << said.text;
+  const ShellOutcome said = script("cpu", " --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_NE(said.out.find("carried_test does not start on this machine"), std::string::npos)
+      << said.out;
 }
 
 TEST_F(GpuCheck, TestsAreHeardTheirCasesSourcesAndCard) {
   test_program(
       "echo \"[  PASSED  ] 1 test of $1, $TESSERA_TEST_SOURCES, $TESSERA_LONG, "
       "${CUDA_VISIBLE_DEVICES-all}\"\n");
-  const Said said =
+  const ShellOutcome said =
       script("cpu", " --phases parity --sources /recorded --tests " + (folder_ / "tests").string());
-  EXPECT_EQ(said.exit_code, 0) << said.text;
-  EXPECT_NE(said.text.find("1 test of --gtest_filter=*Cuda*:*cuda*, /recorded, 1, all"),
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_NE(said.out.find("1 test of --gtest_filter=*Cuda*:*cuda*, /recorded, 1, all"),
             std::string::npos)
-      << said.text;
-  EXPECT_EQ(said.text.find("--- macro"), std::string::npos) << said.text;
+      << said.out;
+  EXPECT_EQ(said.out.find("--- macro"), std::string::npos) << said.out;
 }
 
 TEST_F(GpuCheck, WrongFlagsAreRefusedBeforeAnything) {
   for (const char* flags : {" --minutes x", " --minutes 0.5", " --slow 2x", " --phases macro,magic",
                             " --tests /no/list/there", " --what"}) {
-    const Said said = script("cpu", flags);
-    EXPECT_EQ(said.exit_code, 2) << flags << said.text;
-    EXPECT_EQ(said.text.find("---"), std::string::npos) << flags << said.text;
+    const ShellOutcome said = script("cpu", flags);
+    EXPECT_EQ(said.code, 2) << flags << said.out;
+    EXPECT_EQ(said.out.find("---"), std::string::npos) << flags << said.out;
   }
 }
 
 TEST_F(GpuCheck, ABundleIsMadeOfABuildAlone) {
   const std::string bundle = "bash " TESSERA_SOURCE_DIR "/apps/lab/bench/gpu-bundle.sh ";
-  const Said said = run(bundle + folder_.path().string() + " " + out());
-  EXPECT_EQ(said.exit_code, 2);
-  EXPECT_NE(said.text.find("configure it with tests and CUDA"), std::string::npos) << said.text;
-  EXPECT_EQ(run(bundle).exit_code, 2);
+  const ShellOutcome said = run(bundle + folder_.path().string() + " " + out());
+  EXPECT_EQ(said.code, 2);
+  EXPECT_NE(said.out.find("configure it with tests and CUDA"), std::string::npos) << said.out;
+  EXPECT_EQ(run(bundle).code, 2);
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 
@@ -193,8 +176,8 @@ TEST_F(GpuCheck, RecordedTracesAreReplayed) {
   const std::string file = (folder_ / "trace.json").string();
   // Every draft is right: a window of four rows brings four tokens.
   put_file(file, R"({"tested_by_depth": [8, 8], "accepted_by_depth": [8, 8]})");
-  const Said said = phase("image", "cpu", " --accept-trace coupled=" + file);
-  ASSERT_EQ(said.exit_code, 0) << said.text;
+  const ShellOutcome said = phase("image", "cpu", " --accept-trace coupled=" + file);
+  ASSERT_EQ(said.code, 0) << said.out;
   int seen = 0;
   for (const auto& object : lines()) {
     if (object.at("name") != "image.coupled") continue;
@@ -206,16 +189,17 @@ TEST_F(GpuCheck, RecordedTracesAreReplayed) {
     ++seen;
   }
   EXPECT_EQ(seen, 1);
-  EXPECT_EQ(phase("image", "cpu", " --accept-trace plain=" + file).exit_code, 2);
+  EXPECT_EQ(phase("image", "cpu", " --accept-trace plain=" + file).code, 2);
 }
 
 TEST_F(GpuCheck, PeersSayWhatIsMissingOrWriteObjects) {
-  const Said said = run(
-      "python3 " TESSERA_SOURCE_DIR "/apps/lab/bench/gpu_peers.py --quick --device cpu --out " + out());
-  EXPECT_EQ(said.exit_code, 0) << said.text;
-  if (said.text == "torch is not installed: no peers\n") {
+  const ShellOutcome said =
+      run("python3 " TESSERA_SOURCE_DIR "/apps/lab/bench/gpu_peers.py --quick --device cpu --out " +
+          out());
+  EXPECT_EQ(said.code, 0) << said.out;
+  if (said.out == "torch is not installed: no peers\n") {
     EXPECT_FALSE(std::filesystem::exists(out()));
-    GTEST_SKIP() << said.text;
+    GTEST_SKIP() << said.out;
   }
   std::set<std::string> impls;
   for (const auto& object : lines()) {
@@ -224,28 +208,28 @@ TEST_F(GpuCheck, PeersSayWhatIsMissingOrWriteObjects) {
     EXPECT_TRUE(object.at("model").contains("dims"));
     if (object.at("name") != "prefill.peer") impls.insert(object.at("impl"));
   }
-  EXPECT_TRUE(impls.contains("torch compiled")) << said.text;
+  EXPECT_TRUE(impls.contains("torch compiled")) << said.out;
 }
 
 TEST_F(GpuCheck, NothingBeginsWhenTheTimeIsOver) {
-  const Said said = script("cpu", " --minutes 0");
-  EXPECT_EQ(said.exit_code, 1) << said.text;
-  EXPECT_NE(said.text.find("--- macro: no time left"), std::string::npos) << said.text;
-  EXPECT_NE(said.text.find("nothing was measured"), std::string::npos) << said.text;
+  const ShellOutcome said = script("cpu", " --minutes 0");
+  EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_NE(said.out.find("--- macro: no time left"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("nothing was measured"), std::string::npos) << said.out;
 }
 
 TEST_F(GpuCheck, TheScriptGoesThroughAllPhases) {
   test_program("[ \"$TESSERA_TEST_DEVICE\" = cuda ] && echo '[  PASSED  ] 3 tests.'\n");
-  const Said said = script("cpu", " --tests " + (folder_ / "tests").string());
-  EXPECT_EQ(said.exit_code, 0) << said.text;
+  const ShellOutcome said = script("cpu", " --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(said.code, 0) << said.out;
   std::size_t at = 0;
   for (const char* phase :
        {"--- probe: done", "--- parity: carried_test: done", "--- macro: done", "--- micro: done",
         "--- law: done", "--- image: done", "--- prefill: done", "--- peers", "--- table"}) {
-    at = said.text.find(phase, at);
-    ASSERT_NE(at, std::string::npos) << "no " << phase << " in its place: " << said.text;
+    at = said.out.find(phase, at);
+    ASSERT_NE(at, std::string::npos) << "no " << phase << " in its place: " << said.out;
   }
-  EXPECT_NE(said.text.find("step.sweep", at), std::string::npos) << "the table is last";
+  EXPECT_NE(said.out.find("step.sweep", at), std::string::npos) << "the table is last";
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
-// `tessera-lab eval scenes` with the bundled model and few images: what it reports, that batches and
-// threads do not show in the figures, and how bad requests end.
+// `tessera-lab eval scenes` with the bundled model and few images: what it reports, that batches
+// and threads do not show in the figures, and how bad requests end.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/support/run_shell.h"
 #include "vision/image/png.h"
 
 namespace tessera::eval_cli_test {
@@ -19,24 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-};
-
-Outcome tessera_eval(const std::string& arguments, const std::string& errors = "2>/dev/null") {
-  const std::string command =
-      std::string(TESSERA_BINARY_DIR "/bin/tessera-lab eval scenes ") + arguments + " " + errors;
-  Outcome outcome;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
-    outcome.out.append(buffer, got);
-  }
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-  return outcome;
+ShellOutcome tessera_eval(const std::string& arguments, const std::string& errors = "2>/dev/null") {
+  return run_shell(TESSERA_BINARY_DIR "/bin/tessera-lab eval scenes " + arguments + " " + errors);
 }
 
 fs::path scratch(const std::string& name) {
@@ -45,7 +28,7 @@ fs::path scratch(const std::string& name) {
 
 TEST(EvalCli, ReportsRowsCeilingAndFloor) {
   const fs::path sheet = scratch("sheet.png");
-  const Outcome outcome = tessera_eval(
+  const ShellOutcome outcome = tessera_eval(
       "--json --count 3 --ceiling 60 --reconstructions 4 --floor 2 --columns 2 --batch-size 3 "
       "--sheet '" +
       sheet.string() + "'");
@@ -91,7 +74,7 @@ TEST(EvalCli, ReportsRowsCeilingAndFloor) {
 
 TEST(EvalCli, BatchesAndThreadsDoNotShow) {
   const std::string same = "--json --split val --count 3 --ceiling 0 --reconstructions 2 --floor 0";
-  const Outcome first = tessera_eval(same + " --batch-size 1 -t 1");
+  const ShellOutcome first = tessera_eval(same + " --batch-size 1 -t 1");
   ASSERT_EQ(first.code, 0);
   EXPECT_EQ(first.out, tessera_eval(same + " --batch-size 3 -t 3").out);
   EXPECT_NE(first.out, tessera_eval(same + " --scene-seed 5 -t 1").out);
@@ -100,10 +83,11 @@ TEST(EvalCli, BatchesAndThreadsDoNotShow) {
 TEST(EvalCli, AnotherScorer) {
   const std::string same =
       "--json --split val --count 1 --ceiling 40 --reconstructions 0 --floor 0 --judge ";
-  const Outcome by_name = tessera_eval(same + "tabletop-judge");
+  const ShellOutcome by_name = tessera_eval(same + "tabletop-judge");
   ASSERT_EQ(by_name.code, 0);
   EXPECT_NE(by_name.out.find("\"judge\":\"tabletop-judge\""), std::string::npos);
-  const Outcome by_folder = tessera_eval(same + TESSERA_SOURCE_DIR "/assets/models/tabletop-judge");
+  const ShellOutcome by_folder =
+      tessera_eval(same + TESSERA_SOURCE_DIR "/assets/models/tabletop-judge");
   EXPECT_EQ(by_name.out, by_folder.out);
 }
 
@@ -123,7 +107,7 @@ TEST(EvalCli, BadRequests) {
       {"--sheet /proc/nowhere/a.png", 6, "/proc/nowhere"},
   };
   for (const auto& bad : cases) {
-    const Outcome outcome = tessera_eval(bad.arguments, "2>&1");
+    const ShellOutcome outcome = tessera_eval(bad.arguments, "2>&1");
     EXPECT_EQ(outcome.code, bad.code) << outcome.out;
     EXPECT_NE(outcome.out.find(bad.word), std::string::npos) << outcome.out;
     EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;

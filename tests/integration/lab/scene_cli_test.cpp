@@ -1,17 +1,16 @@
-// `tessera-lab scene` as a user calls it: images equal the library's, sets do not depend on how they
-// are cut or on threads, and bad requests end with the right code and leave nothing after.
+// `tessera-lab scene` as a user calls it: images equal the library's, sets do not depend on how
+// they are cut or on threads, and bad requests end with the right code and leave nothing after.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "apps/lab/scene/scene_set.h"
+#include "tests/support/run_shell.h"
 #include "vision/image/png.h"
 
 namespace tessera::scene_cli_test {
@@ -19,24 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Outcome {
-  int code = -1;
-  std::string out;  // stdout and stderr
-};
-
-Outcome tessera_scene(const std::string& arguments) {
-  const std::string command =
-      std::string(TESSERA_BINARY_DIR "/bin/tessera-lab scene ") + arguments + " 2>&1";
-  Outcome outcome;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
-    outcome.out.append(buffer, got);
-  }
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-  return outcome;
+// stdout and stderr
+ShellOutcome tessera_scene(const std::string& arguments) {
+  return run_shell(TESSERA_BINARY_DIR "/bin/tessera-lab scene " + arguments + " 2>&1");
 }
 
 std::string file_text(const fs::path& path) {
@@ -65,8 +49,9 @@ class SceneCli : public ::testing::Test {
 };
 
 TEST_F(SceneCli, WritesTheSetThatTheLibraryRenders) {
-  const Outcome outcome = tessera_scene("--count 5 --start 3 --seed 9 --split holdout --size 48 " +
-                                        ("--json --output-dir " + at("set")));
+  const ShellOutcome outcome =
+      tessera_scene("--count 5 --start 3 --seed 9 --split holdout --size 48 " +
+                    ("--json --output-dir " + at("set")));
   ASSERT_EQ(outcome.code, 0) << outcome.out;
   std::istringstream lines(outcome.out);
   const SceneSetRequest request{.seed = 9, .split = SceneSplit::kHoldout, .size = 48};
@@ -100,7 +85,7 @@ TEST_F(SceneCli, SceneFileGivesTheImageItCameFrom) {
   ASSERT_EQ(tessera_scene("--size 64 -o one.png --output-dir " + at("")).code, 0);
   const nlohmann::json record = nlohmann::json::parse(file_text(folder_ / "one.json"));
   std::ofstream(folder_ / "scene.json") << record.at("scene").dump();
-  const Outcome again =
+  const ShellOutcome again =
       tessera_scene("--size 64 -o two.png --output-dir " + at("") + " --scene " + at("scene.json"));
   ASSERT_EQ(again.code, 0) << again.out;
   EXPECT_EQ(read_own_png(folder_ / "one.png").rgb, read_own_png(folder_ / "two.png").rgb);
@@ -114,8 +99,8 @@ TEST_F(SceneCli, SheetHoldsAllImages) {
   EXPECT_EQ(sheet.height, 2 * 32 + 3 * 2);
   EXPECT_EQ(files(), 1u);
   const SceneRecord fifth = make_record({.size = 32}, 4);
-  EXPECT_TRUE(std::equal(fifth.image.rgb.begin(), fifth.image.rgb.begin() + 96,
-                         sheet.at(2 + 34, 2 + 34)));
+  EXPECT_TRUE(
+      std::equal(fifth.image.rgb.begin(), fifth.image.rgb.begin() + 96, sheet.at(2 + 34, 2 + 34)));
 }
 
 TEST_F(SceneCli, BadRequestsLeaveNothingAfter) {
@@ -144,7 +129,7 @@ TEST_F(SceneCli, BadRequestsLeaveNothingAfter) {
       {"--output-dir /proc/nowhere", 6, "/proc/nowhere"},
   };
   for (const auto& bad : cases) {
-    const Outcome outcome = tessera_scene(bad.arguments);
+    const ShellOutcome outcome = tessera_scene(bad.arguments);
     EXPECT_EQ(outcome.code, bad.code) << bad.arguments << "\n" << outcome.out;
     EXPECT_NE(outcome.out.find(bad.word), std::string::npos) << outcome.out;
     EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
