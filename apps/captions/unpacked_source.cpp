@@ -175,8 +175,19 @@ class UnpackedSource::Zstd final : public Stream {
     if (!state_) throw std::bad_alloc();
   }
 
+  // The library checks frames that fit into the room it is given otherwise than longer ones, so the
+  // room is always the same, whatever the caller's.
   std::size_t some(char* data, std::size_t size) override {
-    ZSTD_outBuffer out{data, size, 0};
+    if (given_ == ready_) ready_ = fill(), given_ = 0;
+    const std::size_t count = std::min(size, ready_ - given_);
+    std::copy_n(room_.data() + given_, count, data);
+    given_ += count;
+    return count;
+  }
+
+ private:
+  std::size_t fill() {
+    ZSTD_outBuffer out{room_.data(), room_.size(), 0};
     while (!over_ && out.pos == 0) {
       if (left_ == 0 && !first_) {
         next_frame();
@@ -184,6 +195,7 @@ class UnpackedSource::Zstd final : public Stream {
       }
       if (ZSTD_isError(left_) != 0) refuse();
       const std::string_view from = input_.ahead();
+      if (frame_begins_ && !from.empty()) expect_frame(from.front());
       ZSTD_inBuffer in{from.data(), from.size(), 0};
       left_ = ZSTD_decompressStream(state_.get(), &out, &in);
       input_.take(in.pos);
@@ -195,13 +207,22 @@ class UnpackedSource::Zstd final : public Stream {
     }
     return out.pos;
   }
-
- private:
   void next_frame() {
     const std::string_view more = input_.ahead();
     over_ = more.empty() || more.front() == '\0';
     if (over_) return input_.expect_zeros();
     left_ = 1;
+    frame_begins_ = true;
+  }
+  // RFC 8878, 3.1: a frame begins with 28, a skippable one with 50 to 5F. The library may also read
+  // the forms before version 0.8; they have no RFC, and what it gives of a damaged one depends on
+  // the room it has.
+  void expect_frame(char byte) {
+    frame_begins_ = false;
+    const auto magic = static_cast<unsigned char>(byte);
+    if (magic == 0x28 || magic >> 4 == 5) return;
+    if (first_) input_.fail("E_TAR_MAGIC", "Zstandard data", "other bytes");
+    input_.fail("E_TAR_PACKED", "sound Zstandard data", "a frame of another form");
   }
   [[noreturn]] void refuse() {
     const ZSTD_ErrorCode code = ZSTD_getErrorCode(left_);
@@ -217,8 +238,10 @@ class UnpackedSource::Zstd final : public Stream {
   };
   Input& input_;
   std::unique_ptr<ZSTD_DStream, Free> state_;
+  std::array<char, std::size_t{64} << 10> room_;
+  std::size_t given_ = 0, ready_ = 0;  // of what lies in the room
   std::size_t left_ = 1;  // as the library says it: 0 after a frame, or an error
-  bool first_ = true, over_ = false;
+  bool first_ = true, over_ = false, frame_begins_ = true;
 };
 
 UnpackedSource::UnpackedSource(ByteSource& packed, Packing packing, std::string file)

@@ -19,7 +19,7 @@ std::optional<Packing> shard_packing(const std::filesystem::path& path);
 std::filesystem::path shard_stem(const std::filesystem::path& path);
 
 // Reads front to back. Buffers take 64 KiB and what the library needs: for gzip 40 KiB, for
-// Zstandard a window of at most 128 MiB.
+// Zstandard 64 KiB more and a window of at most 128 MiB.
 // Several gzip members or Zstandard frames in a row are one stream; zeros may follow the last.
 // Errors kGeneral, with the byte of the compressed file: E_TAR_MAGIC (not packed so), E_TAR_CUT,
 // E_TAR_PACKED (damaged, or a checksum that does not fit), E_TAR_TRAILING (other bytes after the

@@ -133,6 +133,38 @@ TEST(UnpackedSource, WhatIsPackedOtherwiseIsRefusedAtItsBeginning) {
   }
 }
 
+// The library reads the forms before version 0.8 too, and gives other bytes of a damaged one to a
+// small room than to a large one. They are refused, alone and after a sound frame.
+TEST(UnpackedSource, OldFormsOfZstandardAreRefused) {
+  for (int version = 0x1e; version < 0x28; ++version) {
+    const std::string old = static_cast<char>(version) + std::string("\xb5\x2f\xfd") + "dsta" +
+                            std::string(3, '\0') + "@" + std::string(2, '\0');
+    EXPECT_EQ(read_packed(old, Packing::kZstd).code, "E_TAR_MAGIC") << version;
+    EXPECT_EQ(read_packed(zstd_of(archive()) + old, Packing::kZstd).code, "E_TAR_PACKED");
+  }
+}
+
+// A frame that says 771 bytes and holds none: found out whatever room the caller gives.
+TEST(UnpackedSource, APieceOfAnySizeReadsTheSame) {
+  std::string frame("\x28\xb5\x2f\xfd\x50\x4b\x03\x02", 8);
+  frame += std::string(15, '\0') + '\1' + std::string(36, '\0');
+  const auto code_at = [&](std::size_t step) -> std::string {
+    MemorySource packed(frame);
+    UnpackedSource source(packed, Packing::kZstd, "f");
+    std::string piece(step, '\0');
+    try {
+      while (source.read(piece.data(), step) > 0) {
+      }
+    } catch (const Error& error) {
+      return error.info().code;
+    }
+    return "none";
+  };
+  for (const std::size_t step : {1, 7, 512, 770, 771, 65536}) {
+    EXPECT_EQ(code_at(step), "E_TAR_PACKED") << step;
+  }
+}
+
 // At every byte: an error, and of the members before it those that were whole.
 TEST(UnpackedSource, EveryCutIsHeardAndKeepsWholeMembers) {
   const std::string text = archive();
