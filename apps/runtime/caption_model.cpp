@@ -10,9 +10,9 @@
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
 #include "engine/families/describe.h"
+#include "engine/families/folder_files.h"
 #include "engine/families/generation_defaults.h"
 #include "engine/families/linked_models.h"
-#include "engine/families/named_tokens.h"
 
 namespace tessera {
 
@@ -98,16 +98,18 @@ std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what
               std::to_string(id));
 }
 
-// The files that name tokens agree with tokenizer.json.
-void check_named_tokens(const fs::path& folder, const TextTokenizer& tokenizer) {
-  for (const NamedToken& token : named_tokens(folder)) {
-    const std::optional<std::int32_t> id = tokenizer.id_of(token.content);
-    if (id && *id == token.id) continue;
-    refuse_file(token.file, token.key,
-                "the token " + token.content + " as tokenizer.json has it, " +
-                    (id ? "at id " + std::to_string(*id) : std::string("which is nowhere")),
-                "id " + std::to_string(token.id));
+// The account with what is said about the tokenizer's files.
+std::shared_ptr<const FolderAccount> with_notes(std::shared_ptr<const FolderAccount> account,
+                                                const TextTokenizer& tokenizer) {
+  if (account == nullptr || tokenizer.notes().empty()) return account;
+  FolderAccount out = *account;
+  for (const TokenizerNote& note : tokenizer.notes()) {
+    out.set({.file = note.file,
+             .key = note.key,
+             .use = note.neutral ? KeyUse::kWithoutEffect : KeyUse::kNotFollowed,
+             .why = note.why});
   }
+  return std::make_shared<const FolderAccount>(std::move(out));
 }
 
 }  // namespace
@@ -173,12 +175,12 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
     out->tokenizer_.emplace(TextTokenizer::from_folder(folder));
-    check_named_tokens(folder, *out->tokenizer_);
     out->opened_ = open_model(std::move(spec));
   }
   const ModelSpec& spec = out->spec();
   const TextTokenizer& tokenizer = *out->tokenizer_;
   DescribeSpec& describe = *out->opened_.spec.describe;
+  describe.account = with_notes(describe.account, tokenizer);
   if (describe.image_id < 0) {
     const auto id = tokenizer.id_of(describe.image_token);
     if (!id) refuse_file(folder / "tokenizer.json", describe.image_token, "this token", "none");

@@ -38,8 +38,10 @@ MISTRAL = ("{% for message in messages %}{% if message['role'] == 'system' %}"
            "{% elif message['role'] == 'user' %}{{ '[INST] ' }}" + IMAGES + TEXTS +
            "{{ content['text'] }}{% endfor %}{{' [/INST]' }}{% elif message['role'] == 'assistant' %}"
            "{{ ' ' + message['content'][0]['text'] + '</s> '}}{% endif %}{% endfor %}")
-ONE_VISION = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}" + IMAGES + TEXTS +
-              "{{ content['text'] }}{% endfor %}{{'<|im_end|>' + '\n'}}{% endfor %}"
+ONE_VISION = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + ' '}}"
+              "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}" + MARK + "{% endfor %}"
+              "{% for content in message['content'] | selectattr('type', 'equalto', 'video') %}{{ '<video>' }}{% endfor %}" +
+              TEXTS + "{{ '\n' + content['text'] }}{% endfor %}{{'<|im_end|>'}}{% endfor %}"
               "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 QWEN2_VL = ("{% set image_count = namespace(value=0) %}{% for message in messages %}"
             "{% if loop.first and message['role'] != 'system' %}<|im_start|>system\nYou are a helpful assistant."

@@ -1,5 +1,5 @@
 """Goldens of folders without tokenizer.json: SentencePiece models and vocab.json with merges.txt, as
-`transformers` (4.57) loads them.
+`transformers` (4.57) loads them; and of a tokenizer.json that the files next to it add tokens to.
 
   fixtures_tokenizer_folders.py golden                tests/golden/text_folders/NAME/
   fixtures_tokenizer_folders.py generate N OUT        the same folders with N strings each
@@ -19,14 +19,14 @@ from pathlib import Path
 import sentencepiece
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, CLIPTokenizerFast, GPT2TokenizerFast, LlamaTokenizerFast
-from transformers import Qwen2TokenizerFast, T5TokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen2TokenizerFast, T5TokenizerFast
 
 from fixtures_tokenizers import CHARSMAP, GOLDEN, compact, corpus, record, specials_of
 from text_strings import FIXED, random_string
 
 FOLDERS = GOLDEN.parent / "text_folders"
 CLASSES = {"llama": LlamaTokenizerFast, "t5": T5TokenizerFast, "qwen2": Qwen2TokenizerFast, "gpt2": GPT2TokenizerFast,
-           "clip": CLIPTokenizerFast}
+           "clip": CLIPTokenizerFast, "json": PreTrainedTokenizerFast}
 
 
 def train(kind: str, size: int, **more) -> bytes:
@@ -73,6 +73,9 @@ def folders() -> dict[str, tuple[str, dict[str, object]]]:
     llama = {"tokenizer_class": "LlamaTokenizer"}
     qwen = byte_pairs("qwen2")
     q = len(json.loads(qwen["vocab.json"]))
+    whole = (GOLDEN / "qwen2.tokenizer.json").read_text()
+    added = json.loads(whole)["added_tokens"]
+    last = added[-1]["id"]
     return {
         "llama_bare": ("llama", {"tokenizer.model": bpe}),
         "llama_legacy": ("llama", {
@@ -110,6 +113,14 @@ def folders() -> dict[str, tuple[str, dict[str, object]]]:
                 str(q + 3): token("<tool_call>", False)}}}),
         "gpt2": ("gpt2", byte_pairs("gpt2") | {"tokenizer_config.json": {
             "tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True, "add_bos_token": True, "pad_token": "<pad>"}}),
+        "json_listed": ("json", {"tokenizer.json": whole, "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<turn>", "pad_token": "in",
+            "additional_special_tokens": ["<image>"], "extra_special_tokens": {"row_token": "<row>"},
+            "added_tokens_decoder": {str(t["id"]): token(t["content"], t["special"], lstrip=t["id"] == last, rstrip=True)
+                                     for t in added} | {str(last + 1): token("<box>", False, normalized=True)}}}),
+        "json_older": ("json", {"tokenizer.json": whole, "added_tokens.json": {"<box>": last + 1},
+            "special_tokens_map.json": {"eos_token": token("<turn>", rstrip=True), "unk_token": added[0]["content"]},
+            "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"}}),
         "clip": ("clip", byte_pairs("clip") | {"tokenizer_config.json": {"tokenizer_class": "CLIPTokenizer"}}),
     }
 

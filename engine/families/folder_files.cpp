@@ -1,6 +1,7 @@
 // Reads the files of a folder and accounts for their keys.
 #include "engine/families/folder_files.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/index.h"
@@ -86,6 +87,19 @@ std::string_view key_use_name(KeyUse use) {
       break;
   }
   return "unknown";
+}
+
+void FolderAccount::set(KeyAccount key) {
+  const auto same = std::find_if(keys.begin(), keys.end(), [&](const KeyAccount& other) {
+    return other.file == key.file && other.key == key.key;
+  });
+  if (same != keys.end()) {
+    *same = std::move(key);
+    return;
+  }
+  const auto last = std::find_if(keys.rbegin(), keys.rend(),
+                                 [&](const KeyAccount& other) { return other.file == key.file; });
+  keys.insert(last.base() == keys.begin() ? keys.end() : last.base(), std::move(key));
 }
 
 std::vector<std::string> FolderAccount::warnings() const {

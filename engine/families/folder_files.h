@@ -49,6 +49,8 @@ struct KeyAccount {
 struct FolderAccount {
   std::vector<KeyAccount> keys;
 
+  // In place of what was said about this key of this file, else at the end of that file's.
+  void set(KeyAccount key);
   // One line a file and kind: keys that are not known, keys that are not followed.
   std::vector<std::string> warnings() const;
 };

@@ -260,7 +260,8 @@ constexpr KnownKey kProcessorKeys[] = {
 };
 // Videos are prepared as images are, where their own file does not say otherwise.
 constexpr KnownKey kVideoKeys[] = {
-    {"*.cap_pixels_per_frame", kIgnored, "pixels of frames are shared as by qwen-vl-utils", "null|true"},
+    {"*.cap_pixels_per_frame", kIgnored, "pixels of frames are shared as by qwen-vl-utils",
+     "null|true"},
     {"*.do_rescale", kIgnored, "frames are prepared as images are", "true|null"},
     {"*.do_normalize", kIgnored, "frames are prepared as images are", "true|null"},
 };
@@ -340,9 +341,22 @@ constexpr KnownKey kGenerationKeys[] = {
 constexpr KnownKey kTokenizerKeys[] = {
     {"chat_template", kUsed, "of the chat form"},
     {"add_eos_token", kIgnored, "prompts go on", "false"},
+    {"added_tokens_decoder", kUsed, "of the tokens"},
+    {"additional_special_tokens", kUsed, "of the tokens"},
+    {"extra_special_tokens", kUsed, "of the tokens"},
+    {"bos_token", kUsed, "of the tokens"},
+    {"eos_token", kUsed, "of the tokens"},
+    {"unk_token", kUsed, "of the tokens"},
+    {"sep_token", kUsed, "of the tokens"},
+    {"pad_token", kUsed, "of the tokens"},
+    {"cls_token", kUsed, "of the tokens"},
+    {"mask_token", kUsed, "of the tokens"},
+    {"split_special_tokens", kUsed, "of the tokens"},
+    {"clean_up_tokenization_spaces", kNone, "byte-pair texts keep their spaces"},
     {"*", kNone, kTokenizer},
 };
-constexpr KnownKey kTokenLists[] = {{"*", kNone, kTokenizer}};
+constexpr KnownKey kTokenLists[] = {
+    {"*", kUsed, "of the tokens, where tokenizer_config.json has no added_tokens_decoder"}};
 constexpr KnownKey kChatKeys[] = {{"chat_template", kUsed, "of the chat form"}};
 
 bool matches(std::string_view pattern, std::string_view path) {

@@ -302,13 +302,13 @@ constexpr ChatForm kMistral = {.name = "llava-1.6-mistral",
                                .special = kVicunaSpecial};
 
 constexpr ChatForm kOneVision = {.name = "llava-onevision",
-                                 .layout = ChatLayout::kImagesFirst,
-                                 .system_open = "<|im_start|>system\n",
-                                 .system_close = "<|im_end|>\n",
-                                 .user_open = "<|im_start|>user\n",
-                                 .user_close = "<|im_end|>\n",
-                                 .assistant_open = "<|im_start|>assistant\n",
-                                 .assistant_close = "<|im_end|>\n",
+                                 .layout = ChatLayout::kImagesAbove,
+                                 .system_open = "<|im_start|>system ",
+                                 .system_close = "<|im_end|>",
+                                 .user_open = "<|im_start|>user ",
+                                 .user_close = "<|im_end|>",
+                                 .assistant_open = "<|im_start|>assistant ",
+                                 .assistant_close = "<|im_end|>",
                                  .generation = "<|im_start|>assistant\n",
                                  .image = "<image>",
                                  .video = "<video>",
@@ -317,8 +317,11 @@ constexpr ChatForm kOneVision = {.name = "llava-onevision",
 // ChatML without line breaks after turns.
 constexpr ChatForm yi() {
   ChatForm form = with_name(kOneVision, "llava-1.6-yi");
+  form.layout = ChatLayout::kImagesFirst;
   form.implied_system = "Answer the questions.";
-  form.system_close = form.user_close = form.assistant_close = "<|im_end|>";
+  form.system_open = "<|im_start|>system\n";
+  form.user_open = "<|im_start|>user\n";
+  form.assistant_open = "<|im_start|>assistant\n";
   form.video = "";
   return form;
 }

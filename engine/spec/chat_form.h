@@ -9,6 +9,7 @@ namespace tessera {
 
 enum class ChatLayout : std::uint8_t {
   kImagesFirst,  // all images of a turn, each with a line break, then its texts
+  kImagesAbove,  // all images of a turn, its videos, then its texts, a line break before each
   kInOrder,      // as given
   kJanus,        // as given, line breaks around images, spaces between texts, ends trimmed
 };

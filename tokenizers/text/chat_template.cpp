@@ -70,8 +70,22 @@ void add_janus_parts(Prompt& prompt, const ChatForm& form, const std::vector<Cha
   }
 }
 
+void add_parts_above(Prompt& prompt, const ChatForm& form, const std::vector<ChatPart>& parts) {
+  for (const bool videos : {false, true}) {
+    for (const ChatPart& part : parts) {
+      if (part.is_image && part.is_video == videos) add_image(prompt, form, videos);
+    }
+  }
+  for (const ChatPart& part : parts) {
+    if (part.is_image) continue;
+    add(prompt, Kind::kPlain, "\n");
+    add(prompt, Kind::kPlain, part.text);
+  }
+}
+
 void add_parts(Prompt& prompt, const ChatForm& form, const std::vector<ChatPart>& parts) {
   if (form.layout == ChatLayout::kJanus) return add_janus_parts(prompt, form, parts);
+  if (form.layout == ChatLayout::kImagesAbove) return add_parts_above(prompt, form, parts);
   const bool images_first = form.layout == ChatLayout::kImagesFirst;
   for (const ChatPart& part : parts) {
     if (!part.is_image || !images_first) continue;

@@ -29,6 +29,11 @@ TokenizerParts convert_vocab_and_merges(const VocabAndMerges& files, const Token
 Json added_tokens_json(const WordModel& model, std::vector<AddedToken> own,
                        const TokenizerConfig& config, const std::vector<AddedToken>& roles);
 
+// What the configuration adds to the added tokens of a tokenizer.json, which have ids already, or
+// changes in how they are looked for: all of them then, by id. Nothing if it adds and changes
+// nothing. Special tokens that it names are special. Error E_TOK_ADDED_ID as above.
+std::optional<Json> added_by_config(const TokenizerParts& parts, const TokenizerConfig& config);
+
 // The special token of a role, or of the class if the configuration does not have the role; none if
 // it is null. Written as a string, it is looked for in normalised text if `normalized`.
 std::optional<AddedToken> special_token(const TokenizerConfig& config, std::string_view role,

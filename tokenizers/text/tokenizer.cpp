@@ -220,8 +220,6 @@ bool TextTokenizer::is_special(std::int32_t id) const {
 
 std::int64_t TextTokenizer::vocab_size() const { return std::ssize(parts_->added_by_id); }
 
-std::span<const std::string> TextTokenizer::without_effect() const {
-  return parts_->without_effect;
-}
+std::span<const TokenizerNote> TextTokenizer::notes() const { return parts_->notes; }
 
 }  // namespace tessera

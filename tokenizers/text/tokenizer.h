@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizers/text/tokenizer_note.h"
+
 namespace tessera {
 
 struct TokenizerParts;
@@ -71,8 +73,8 @@ class TextTokenizer {
   bool is_special(std::int32_t id) const;
   // Highest id + 1, added tokens included. Every id below it has a token.
   std::int64_t vocab_size() const;
-  // Keys of the file that are set and change nothing here: "truncation", "padding".
-  std::span<const std::string> without_effect() const;
+  // Of keys that are set and change nothing here: "truncation", "padding", "add_bos_token".
+  std::span<const TokenizerNote> notes() const;
 
  private:
   struct Parts;

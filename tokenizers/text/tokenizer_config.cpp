@@ -69,6 +69,16 @@ TokenRole read_role(const JsonNode& node, std::string name) {
   return role;
 }
 
+// A list of tokens, or an object of them by name ("image_token").
+std::vector<JsonNode> token_list(const JsonNode& node) {
+  if (!node.is_object()) return node.items(kMaxTokens);
+  std::vector<JsonNode> out;
+  for (const auto& entry : node.json().items()) {
+    out.emplace_back(entry.value(), node.file(), node.path() + "." + entry.key().substr(0, 60));
+  }
+  return out;
+}
+
 // Later files override: the role's last entry counts.
 void read_roles(const JsonNode& root, TokenizerConfig& config) {
   for (const std::string_view name : kRoles) {
@@ -81,14 +91,16 @@ void read_roles(const JsonNode& root, TokenizerConfig& config) {
   };
   std::sort(config.roles.begin(), config.roles.end(),
             [&](const TokenRole& a, const TokenRole& b) { return place(a) < place(b); });
-  if (!root.has("additional_special_tokens")) return;
-  for (const JsonNode& node : root.at("additional_special_tokens").items(kMaxTokens)) {
-    TokenRole role = read_role(node, "additional_special_tokens");
-    if (!role.token) node.fail("E_TOK_TYPE", "a token", node.describe());
-    const bool known =
-        std::any_of(config.additional.begin(), config.additional.end(),
-                    [&](const TokenRole& r) { return r.token->content == role.token->content; });
-    if (!known) config.additional.push_back(std::move(role));
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    if (!root.has(key)) continue;
+    for (const JsonNode& node : token_list(root.at(key))) {
+      TokenRole role = read_role(node, key);
+      if (!role.token) node.fail("E_TOK_TYPE", "a token", node.describe());
+      const bool known =
+          std::any_of(config.additional.begin(), config.additional.end(),
+                      [&](const TokenRole& r) { return r.token->content == role.token->content; });
+      if (!known) config.additional.push_back(std::move(role));
+    }
   }
 }
 
@@ -135,6 +147,7 @@ void read_switches(const JsonNode& root, TokenizerConfig& config) {
     config.class_name = root.at("tokenizer_class").text();
     if (config.class_name.ends_with("Fast")) config.class_name.resize(config.class_name.size() - 4);
   }
+  config.clean_up_spaces = root.boolean_or("clean_up_tokenization_spaces", false);
   config.legacy = read_switch(root, "legacy");
   config.add_prefix_space = read_switch(root, "add_prefix_space");
   config.add_bos_token = read_switch(root, "add_bos_token");

@@ -30,10 +30,11 @@ struct TokenRole {
 struct TokenizerConfig {
   std::string file;        // tokenizer_config.json, for messages; empty if there is none
   std::string class_name;  // without "Fast"; empty if the file names none
+  bool clean_up_spaces = false;
   ConfigSwitch legacy, add_prefix_space, add_bos_token, add_eos_token;
   std::int64_t extra_ids = 100;
   std::vector<TokenRole> roles;
-  std::vector<TokenRole> additional;  // of additional_special_tokens
+  std::vector<TokenRole> additional;  // of additional_special_tokens and extra_special_tokens
   // Of added_tokens_decoder, else of added_tokens.json, by id.
   std::vector<AddedToken> listed;
   std::string listed_file;

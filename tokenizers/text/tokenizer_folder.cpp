@@ -2,6 +2,7 @@
 #include "tokenizers/text/tokenizer_folder.h"
 
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "engine/core/io.h"
 #include "engine/core/lfs_pointer.h"
@@ -49,6 +50,37 @@ void refuse_word_list(const Path& path, const std::string& text) {
                .hint = "copy the tokenizer.json of the Hugging Face port into this folder"});
 }
 
+// Nothing where the switch is not set, or says what the template does.
+void note_switch(const ConfigSwitch& set, const char* key, bool done, TokenizerParts& parts) {
+  if (!set.value || *set.value == done) return;
+  parts.notes.push_back({"tokenizer_config.json", key, false,
+                         "tokenizer.json's post_processor says otherwise, as in transformers 5"});
+}
+
+// tokenizer_config.json adds tokens to those of tokenizer.json and changes how they are looked for.
+TokenizerParts read_json_with_config(const Path& path, const Path& folder) {
+  const std::string file = path.string();
+  Json json = parse_tokenizer_json(read_whole(path), file);
+  TokenizerParts parts = read_tokenizer_parts(json, file, nullptr);
+  const TokenizerConfig config = read_tokenizer_config(folder);
+  if (auto added = added_by_config(parts, config)) {
+    json["added_tokens"] = std::move(*added);
+    parts = read_tokenizer_parts(json, file, nullptr);
+  }
+  bool before = false, after = false;
+  for (const IdTemplate& around : parts.templates) {
+    before = before || !around.before.empty();
+    after = after || !around.after.empty();
+  }
+  note_switch(config.add_bos_token, "add_bos_token", before, parts);
+  note_switch(config.add_eos_token, "add_eos_token", after, parts);
+  if (config.clean_up_spaces && json["model"].value("type", "BPE") != "BPE") {
+    parts.notes.push_back({"tokenizer_config.json", "clean_up_tokenization_spaces", false,
+                           "texts keep their spaces"});
+  }
+  return parts;
+}
+
 constexpr const char* kMissing = "E_TOK_MISSING_FILE";
 
 [[noreturn]] void fail_missing(const Path& folder, const char* code, std::string found,
@@ -65,7 +97,7 @@ constexpr const char* kMissing = "E_TOK_MISSING_FILE";
 
 TokenizerParts read_tokenizer_folder(const Path& folder) {
   const Path json = folder / "tokenizer.json";
-  if (file_exists(json)) return read_tokenizer_json(read_whole(json), json.string());
+  if (file_exists(json)) return read_json_with_config(json, folder);
   constexpr std::array<const char*, 2> kModels = {"tokenizer.model", "spiece.model"};
   for (const char* name : kModels) {
     const Path path = folder / name;
@@ -99,7 +131,8 @@ TokenizerParts read_tokenizer_folder(const Path& folder) {
                    "copy the model's tokenizer.json into the folder");
     }
   }
-  fail_missing(folder, kMissing, "none of them", "copy the model's tokenizer files into the folder");
+  fail_missing(folder, kMissing, "none of them",
+               "copy the model's tokenizer files into the folder");
 }
 
 }  // namespace tessera

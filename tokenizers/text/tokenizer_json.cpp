@@ -179,7 +179,7 @@ void note_unused(const JsonNode& root, std::string_view key, TokenizerParts& par
   if (!root.has(key)) return;
   const JsonNode node = root.at(key);
   if (!node.is_object()) node.fail("E_TOK_TYPE", "null or an object", node.describe());
-  parts.without_effect.emplace_back(key);
+  parts.notes.push_back({"tokenizer.json", std::string(key), true, "one text is encoded whole"});
 }
 
 }  // namespace
@@ -212,9 +212,9 @@ TokenizerParts read_tokenizer_parts(const Json& json, const std::string& file,
   return parts;
 }
 
-TokenizerParts read_tokenizer_json(std::string_view text, const std::string& file) {
+Json parse_tokenizer_json(std::string_view text, const std::string& file) {
   const JsonLimits limits{TextTokenizer::kMaxFileBytes, 64, ErrorKind::kModel};
-  const Json json = parse_json(text, file, limits);
+  Json json = parse_json(text, file, limits);
   const JsonNode root(json, file, "$");
   if (!root.is_object()) root.fail("E_TOK_TYPE", "an object", root.describe());
   root.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
@@ -222,7 +222,11 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& fil
   if (root.has("version") && root.at("version").text() != "1.0") {
     root.at("version").fail("E_TOK_VERSION", "\"1.0\"", root.at("version").describe());
   }
-  return read_tokenizer_parts(json, file, nullptr);
+  return json;
+}
+
+TokenizerParts read_tokenizer_json(std::string_view text, const std::string& file) {
+  return read_tokenizer_parts(parse_tokenizer_json(text, file), file, nullptr);
 }
 
 }  // namespace tessera

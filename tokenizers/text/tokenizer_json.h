@@ -16,6 +16,7 @@
 #include "tokenizers/text/decoder.h"
 #include "tokenizers/text/normalizer.h"
 #include "tokenizers/text/pre_tokenizer.h"
+#include "tokenizers/text/tokenizer_note.h"
 #include "tokenizers/text/word_model.h"
 
 namespace tessera {
@@ -37,7 +38,7 @@ struct TokenizerParts {
   std::optional<Decoder> decoder;         // none: tokens are joined by spaces
   std::vector<std::int32_t> added_by_id;  // [vocab_size], index into `added` or -1
   std::unordered_map<std::string, std::int32_t> added_ids;
-  std::vector<std::string> without_effect;  // keys that were read and change nothing
+  std::vector<TokenizerNote> notes;
 };
 
 // Limits of one file.
@@ -50,6 +51,9 @@ constexpr std::size_t kMaxSpecialIds = 1024;
 // of which "model" is not read if a model is given.
 TokenizerParts read_tokenizer_parts(const Json& json, const std::string& file,
                                     std::unique_ptr<const WordModel> model);
+
+// The file as JSON, with the keys and the version it must have.
+Json parse_tokenizer_json(std::string_view text, const std::string& file);
 
 // Error kModel, E_JSON* or E_TOK_*, naming file and JSON path.
 TokenizerParts read_tokenizer_json(std::string_view text, const std::string& file);

@@ -14,8 +14,8 @@
 #include "apps/runtime/image_queue.h"
 #include "engine/sampling/sampling_settings.h"
 #include "tests/support/chat_forms.h"
-#include "tests/support/temp_folder.h"
 #include "tests/support/scarce_memory.h"
+#include "tests/support/temp_folder.h"
 
 namespace tessera::caption_draft_test {
 namespace {
@@ -232,8 +232,10 @@ TEST_F(CaptionDrafts, TextsAreTheTargetsOwnHoweverTheyAreWritten) {
 TEST_F(CaptionDrafts, AnotherVocabularyIsRefusedWithBothNamed) {
   Copy word("other-word"), special("other-kind"), size("other-size");
   word.change("tokenizer.json", "\"content\": \"<pad>\"", "\"content\": \"<pat>\"")
-      .change("tokenizer.json", "\"<pad>\": 0", "\"<pat>\": 0");
-  special.change("tokenizer.json", "\"special\": true", "\"special\": false");
+      .change("tokenizer.json", "\"<pad>\": 0", "\"<pat>\": 0")
+      .change("tokenizer_config.json", "\"pad_token\": \"<pad>\"", "\"pad_token\": \"<pat>\"");
+  special.change("tokenizer.json", "\"special\": true", "\"special\": false")
+      .change("tokenizer_config.json", "\"pad_token\": \"<pad>\",", "");
   size.change("config.json", "\"vocab_size\": 448", "\"vocab_size\": 464").randomise(448, 464);
   const auto expect_parts = [&](const Copy& copy, const std::vector<std::string>& parts) {
     const std::string line = refusal(options({.model = copy.path()}), "E_DRAFT_VOCABULARY");

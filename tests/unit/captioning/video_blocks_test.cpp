@@ -253,7 +253,7 @@ TEST(VideoWords, TokensOfTheirOwn) {
             "<|vision_start|><|video_pad|><|video_pad|><|video_pad|><|vision_end|>What happens?"
             "<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(words(form_named("llava-onevision"), small_plan(1)),
-            "<|im_start|>user\n<video><video><video>\nWhat happens?<|im_end|>\n"
+            "<|im_start|>user <video><video><video>\nWhat happens?<|im_end|>"
             "<|im_start|>assistant\n");
   EXPECT_EQ(words(form_named("llava-1.5"), small_plan(1)),
             "USER: <image>\n<image>\n<image>\nWhat happens? ASSISTANT:");

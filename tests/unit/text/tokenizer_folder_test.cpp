@@ -1,0 +1,106 @@
+// A tokenizer.json together with the files next to it. What the reference makes of them stands in
+// the goldens of folders; here is what is said or refused.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "tests/support/temp_folder.h"
+#include "tokenizers/text/tokenizer.h"
+
+namespace tessera::tokenizer_folder_test {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::filesystem::path kFolder =
+    std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/golden/text_folders/json_listed";
+
+Json tokenizer_json() { return Json::parse(get_file(kFolder / "tokenizer.json")); }
+
+TextTokenizer open(const Json& tokenizer, const Json& config) {
+  const TempFolder folder;
+  put_file(folder.path() / "tokenizer.json", tokenizer.dump());
+  put_file(folder.path() / "tokenizer_config.json", config.dump());
+  return TextTokenizer::from_folder(folder.path());
+}
+
+std::vector<std::string> not_followed(const TextTokenizer& tokenizer) {
+  std::vector<std::string> out;
+  for (const TokenizerNote& note : tokenizer.notes()) {
+    if (!note.neutral) out.push_back(note.file + " " + note.key);
+  }
+  return out;
+}
+
+TEST(TokenizerFolder, SwitchesThatTheTemplateContradictsAreNamed) {
+  const Json plain = tokenizer_json();
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(not_followed(open(plain, Json::object())), Names{});
+  EXPECT_EQ(not_followed(open(plain, {{"add_bos_token", false}, {"add_eos_token", nullptr}})),
+            Names{});
+  EXPECT_EQ(not_followed(open(plain, {{"add_bos_token", true}, {"add_eos_token", true}})),
+            (Names{"tokenizer_config.json add_bos_token", "tokenizer_config.json add_eos_token"}));
+  Json with_bos = plain;
+  with_bos["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", "b"}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"pair", Json::array()},
+      {"special_tokens", {{"b", {{"id", "b"}, {"ids", {1000}}, {"tokens", {"<|endoftext|>"}}}}}}};
+  EXPECT_EQ(not_followed(open(with_bos, {{"add_bos_token", true}})), Names{});
+  EXPECT_EQ(not_followed(open(with_bos, {{"add_bos_token", false}})),
+            Names{"tokenizer_config.json add_bos_token"});
+}
+
+TEST(TokenizerFolder, SpacesThatTheReferenceWouldCleanAreNamed) {
+  Json tokenizer = tokenizer_json();
+  EXPECT_TRUE(not_followed(open(tokenizer, {{"clean_up_tokenization_spaces", true}})).empty());
+  tokenizer["model"] = {{"type", "WordPiece"},
+                        {"vocab", {{"[U]", 0}, {"a", 1}}},
+                        {"unk_token", "[U]"},
+                        {"continuing_subword_prefix", "##"},
+                        {"max_input_chars_per_word", 100}};
+  tokenizer["added_tokens"] = Json::array();
+  EXPECT_EQ(not_followed(open(tokenizer, {{"clean_up_tokenization_spaces", true}})),
+            std::vector<std::string>{"tokenizer_config.json clean_up_tokenization_spaces"});
+}
+
+TEST(TokenizerFolder, AFileWithNothingNewChangesNothing) {
+  const Json tokenizer = tokenizer_json();
+  Json listed = Json::object();
+  for (const Json& token : tokenizer["added_tokens"]) {
+    Json entry = token;
+    entry.erase("id");
+    listed[std::to_string(token["id"].get<int>())] = entry;
+  }
+  const TextTokenizer bare = open(tokenizer, Json::object());
+  const TextTokenizer same = open(tokenizer, {{"added_tokens_decoder", listed}});
+  EXPECT_EQ(same.vocab_size(), bare.vocab_size());
+  EXPECT_EQ(same.encode("a <tool_call> b"), bare.encode("a <tool_call> b"));
+}
+
+TEST(TokenizerFolder, ContradictionsAreRefusedByFileAndKey) {
+  const auto code_of = [](const Json& config) -> std::string {
+    try {
+      open(tokenizer_json(), config);
+    } catch (const Error& error) {
+      EXPECT_NE(error.info().file.find("tokenizer_config.json"), std::string::npos);
+      return error.info().code + " " + error.info().where;
+    }
+    return "none";
+  };
+  const auto listed = [](const std::string& id, const std::string& content) {
+    return Json{{"added_tokens_decoder", {{id, {{"content", content}}}}}};
+  };
+  EXPECT_EQ(code_of(listed("7", "<tool_call>")), "E_TOK_ADDED_ID id 7, \"<tool_call>\"");
+  EXPECT_EQ(code_of(listed("1009", "<box>")), "E_TOK_ADDED_ID id 1009, \"<box>\"");
+  EXPECT_EQ(code_of({{"split_special_tokens", true}}).substr(0, 19), "E_TOK_SPLIT_SPECIAL");
+  EXPECT_EQ(code_of({{"extra_special_tokens", {{"row", 3}}}}).substr(0, 10), "E_TOK_TYPE");
+  EXPECT_EQ(code_of({{"extra_special_tokens", 3}}).substr(0, 10), "E_TOK_TYPE");
+  EXPECT_EQ(code_of(Json::array()).substr(0, 10), "E_TOK_TYPE");
+}
+
+}  // namespace
+}  // namespace tessera::tokenizer_folder_test
