@@ -163,8 +163,19 @@ Rgb colour_of(const std::array<double, 3>& mean) {
   return out;
 }
 
+// Releases of the reference differ in what null means for these: no, or what the class says.
+void refuse_null_steps(const JsonReader& own) {
+  for (const std::string_view key : {"do_rescale", "do_normalize", "do_resize"}) {
+    if (own.is_null(key)) own.fail(key, "true or false", "null");
+  }
+  for (const std::string_view key : {"resample", "image_mean", "image_std"}) {
+    if (own.is_null(key)) own.fail(key, "a value, or no such key", "null");
+  }
+}
+
 // Steps that are off count as factor 1, mean 0, deviation 1.
 void read_levels(const JsonReader& own, const ProcessorClass& kind, PreprocessPolicy& policy) {
+  refuse_null_steps(own);
   policy.filter = filter_of(own, kind.filter);
   policy.mean = three(own, "image_mean", kind.mean);
   policy.std = three(own, "image_std", kind.std);

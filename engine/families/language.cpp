@@ -15,7 +15,7 @@ namespace {
 
 // Which layers attend to no more than the last sliding_window rows.
 enum class WindowRule : std::uint8_t {
-  kNone,      // the key is not read
+  kNone,      // all, if the key is there
   kAlways,    // all, 4096 rows where the key is absent
   kAskedFor,  // from max_window_layers on, or by layer_types, if use_sliding_window is set
 };
@@ -105,7 +105,8 @@ const LanguageDefaults& defaults_of(const JsonReader& text, std::span<const std:
 
 void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelConfig& model) {
   model.heads = text.integer_or("num_attention_heads", defaults.heads, 1, kMaxHeads);
-  const std::int64_t kv = defaults.kv_heads > 0 ? defaults.kv_heads : model.heads;
+  const bool own = defaults.kv_heads > 0 && !text.is_null("num_key_value_heads");
+  const std::int64_t kv = own ? defaults.kv_heads : model.heads;
   model.kv_heads = text.integer_or("num_key_value_heads", kv, 1, kMaxHeads);
   if (model.heads % model.kv_heads != 0) {
     text.fail("num_key_value_heads", "a divisor of " + std::to_string(model.heads),
@@ -130,7 +131,9 @@ void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelC
 
 // Whether any layer has a window.
 bool has_window(const JsonReader& text, const LanguageDefaults& defaults, std::int64_t layers) {
-  if (defaults.window != WindowRule::kAskedFor) return defaults.window == WindowRule::kAlways;
+  // Transformers 5 keeps no more rows than the key says of any model.
+  if (defaults.window == WindowRule::kNone) return text.has("sliding_window");
+  if (defaults.window == WindowRule::kAlways) return true;
   const bool asked = text.boolean_or("use_sliding_window", false);
   if (text.has("layer_types")) {
     const std::vector<std::string> types = text.strings("layer_types", 1024);

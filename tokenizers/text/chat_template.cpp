@@ -237,8 +237,7 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
 }
 
 std::vector<std::int32_t> encode_prompt(const TextTokenizer& tokenizer, const Prompt& prompt) {
-  // The post-processors of these models put tokens in front only.
-  const std::vector<std::int32_t> begin = tokenizer.encode("", true);
+  const std::vector<std::int32_t> begin = tokenizer.ids_before(), end = tokenizer.ids_after();
   std::vector<TextStretch> stretches;
   stretches.reserve(prompt.size());
   for (const PromptSegment& segment : prompt) {
@@ -246,11 +245,14 @@ std::vector<std::int32_t> encode_prompt(const TextTokenizer& tokenizer, const Pr
     stretches.push_back({segment.text, plain ? SpecialText::kPlain : SpecialText::kControl});
   }
   std::vector<std::int32_t> ids = tokenizer.encode(stretches, false);
-  // A template that writes the beginning itself: once is enough.
-  const bool again = !prompt.empty() && prompt.front().kind != Kind::kPlain &&
+  // A template that writes the beginning itself: then nothing is put around it, as in the
+  // reference.
+  const bool again = !begin.empty() && !prompt.empty() && prompt.front().kind != Kind::kPlain &&
                      ids.size() >= begin.size() &&
                      std::equal(begin.begin(), begin.end(), ids.begin());
-  if (!again) ids.insert(ids.begin(), begin.begin(), begin.end());
+  if (again) return ids;
+  ids.insert(ids.begin(), begin.begin(), begin.end());
+  ids.insert(ids.end(), end.begin(), end.end());
   return ids;
 }
 

@@ -172,11 +172,26 @@ std::vector<std::int32_t> TextTokenizer::encode(std::span<const TextStretch> str
   const MarkedText marked = join(stretches, parts_->file);
   std::vector<std::int32_t> ids = Encoding(*parts_, marked).run();
   if (!add_special) return ids;
-  for (const IdTemplate& around : parts_->templates) {
-    ids.insert(ids.begin(), around.before.begin(), around.before.end());
-    ids.insert(ids.end(), around.after.begin(), around.after.end());
-  }
+  const std::vector<std::int32_t> before = ids_before(), after = ids_after();
+  ids.insert(ids.begin(), before.begin(), before.end());
+  ids.insert(ids.end(), after.begin(), after.end());
   return ids;
+}
+
+std::vector<std::int32_t> TextTokenizer::ids_before() const {
+  std::vector<std::int32_t> out;
+  for (const IdTemplate& around : parts_->templates) {
+    out.insert(out.begin(), around.before.begin(), around.before.end());
+  }
+  return out;
+}
+
+std::vector<std::int32_t> TextTokenizer::ids_after() const {
+  std::vector<std::int32_t> out;
+  for (const IdTemplate& around : parts_->templates) {
+    out.insert(out.end(), around.after.begin(), around.after.end());
+  }
+  return out;
 }
 
 std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {

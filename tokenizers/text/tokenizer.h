@@ -62,6 +62,10 @@ class TextTokenizer {
   std::vector<std::int32_t> encode(std::span<const TextStretch> stretches,
                                    bool add_special = true) const;
 
+  // Ids that the post-processor's template puts before and after those of a text.
+  std::vector<std::int32_t> ids_before() const;
+  std::vector<std::int32_t> ids_after() const;
+
   // Text of the ids, always valid UTF-8 (U+FFFD for broken byte sequences). Ids outside the
   // vocabulary give nothing. Error kGeneral, E_TOK_TEXT_SIZE, when the text exceeds 64 MiB.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const;

@@ -66,10 +66,17 @@ class Base {
       return false;
     }
   }
+  // Null, but where it is refused.
+  static Json value_of(const std::string& key) {
+    if (key == "do_rescale" || key == "do_normalize" || key == "do_resize") return true;
+    if (key == "resample") return 3;
+    if (key == "image_mean" || key == "image_std") return {0.5, 0.5, 0.5};
+    return nullptr;
+  }
   static void put(Json& object, const std::string& path) {
     const std::size_t dot = path.find('.');
     if (dot == std::string::npos) {
-      if (!object.contains(path)) object[path] = nullptr;
+      if (!object.contains(path)) object[path] = value_of(path);
       return;
     }
     const auto part = object.find(path.substr(0, dot));

@@ -108,6 +108,29 @@ TEST_F(FolderConfig, StepsThatAreOffChangeNothingOfALevel) {
   EXPECT_EQ(policy().std, (std::array<double, 3>{1, 1, 1}));
 }
 
+// Releases of the reference differ in what null means there, or refuse it.
+TEST_F(FolderConfig, StepsThatAreNullAreRefused) {
+  for (const char* key :
+       {"do_rescale", "do_normalize", "do_resize", "resample", "image_mean", "image_std"}) {
+    put("config.json", kLlava);
+    Json own = {{"size", {{"shortest_edge", 28}}}, {"crop_size", 28}};
+    own[key] = nullptr;
+    put("preprocessor_config.json", own.dump());
+    expect_refused("preprocessor_config.json", key);
+  }
+}
+
+// Transformers 5 keeps no more rows than the key says, also of a Llama.
+TEST_F(FolderConfig, AWindowOfAnyTextModelEndsTheText) {
+  Json config = parse_json(kLlava, "");
+  config["text_config"]["sliding_window"] = nullptr;
+  put("config.json", config.dump());
+  const std::int64_t whole = load().model.max_positions;
+  config["text_config"]["sliding_window"] = whole - 1;
+  put("config.json", config.dump());
+  EXPECT_EQ(load().model.max_positions, whole - 1);
+}
+
 TEST_F(FolderConfig, TheNamedClassDecidesWhatIsDone) {
   put("config.json", kLlava);
   put("preprocessor_config.json", R"({"image_processor_type": "SiglipImageProcessor",

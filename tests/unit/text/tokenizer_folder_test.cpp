@@ -6,6 +6,7 @@
 
 #include "engine/core/error.h"
 #include "tests/support/temp_folder.h"
+#include "tokenizers/text/chat_template.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera::tokenizer_folder_test {
@@ -52,6 +53,23 @@ TEST(TokenizerFolder, SwitchesThatTheTemplateContradictsAreNamed) {
   EXPECT_EQ(not_followed(open(with_bos, {{"add_bos_token", true}})), Names{});
   EXPECT_EQ(not_followed(open(with_bos, {{"add_bos_token", false}})),
             Names{"tokenizer_config.json add_bos_token"});
+}
+
+// What the template puts after a text follows the prompt; a prompt that begins as the template
+// would is left alone.
+TEST(TokenizerFolder, ATemplateAroundATextStandsAroundAPrompt) {
+  Json tokenizer = tokenizer_json();
+  tokenizer["post_processor"] = {
+      {"type", "BertProcessing"}, {"cls", {"<|im_start|>", 1001}}, {"sep", {"<|im_end|>", 1002}}};
+  const TextTokenizer around = open(tokenizer, Json::object());
+  std::vector<std::int32_t> want = around.encode("red cube", false);
+  want.insert(want.begin(), 1001);
+  want.push_back(1002);
+  using Kind = PromptSegment::Kind;
+  EXPECT_EQ(encode_prompt(around, {{Kind::kPlain, "red cube"}}), want);
+  want.pop_back();
+  EXPECT_EQ(encode_prompt(around, {{Kind::kControl, "<|im_start|>"}, {Kind::kPlain, "red cube"}}),
+            want);
 }
 
 TEST(TokenizerFolder, SpacesThatTheReferenceWouldCleanAreNamed) {
