@@ -110,7 +110,7 @@ constexpr KnownKey kConfigKeys[] = {
     {"*.layer_types", kNone, "sliding_window decides"},
     {"*.max_window_layers", kNone, "sliding_window decides"},
     {"*.use_sliding_window", kNone, "there is no sliding_window"},
-    {"*.sliding_window", kNone, "no layer has a window"},
+    {"*.sliding_window", kNone, "nothing asks for it"},
     {"*.tie_word_embeddings", kNone, "the model's own decides"},
     {"*.attention_bias", kNone, "its class has none of its own"},
     {"*.mlp_bias", kNone, "its class has none of its own"},

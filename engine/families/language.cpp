@@ -15,7 +15,7 @@ namespace {
 
 // Which layers attend to no more than the last sliding_window rows.
 enum class WindowRule : std::uint8_t {
-  kNone,      // all, if the key is there
+  kNone,      // the key is not read
   kAlways,    // all, 4096 rows where the key is absent
   kAskedFor,  // from max_window_layers on, or by layer_types, if use_sliding_window is set
 };
@@ -131,9 +131,7 @@ void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelC
 
 // Whether any layer has a window.
 bool has_window(const JsonReader& text, const LanguageDefaults& defaults, std::int64_t layers) {
-  // Transformers 5 keeps no more rows than the key says of any model.
-  if (defaults.window == WindowRule::kNone) return text.has("sliding_window");
-  if (defaults.window == WindowRule::kAlways) return true;
+  if (defaults.window != WindowRule::kAskedFor) return defaults.window == WindowRule::kAlways;
   const bool asked = text.boolean_or("use_sliding_window", false);
   if (text.has("layer_types")) {
     const std::vector<std::string> types = text.strings("layer_types", 1024);

@@ -120,17 +120,6 @@ TEST_F(FolderConfig, StepsThatAreNullAreRefused) {
   }
 }
 
-// Transformers 5 keeps no more rows than the key says, also of a Llama.
-TEST_F(FolderConfig, AWindowOfAnyTextModelEndsTheText) {
-  Json config = parse_json(kLlava, "");
-  config["text_config"]["sliding_window"] = nullptr;
-  put("config.json", config.dump());
-  const std::int64_t whole = load().model.max_positions;
-  config["text_config"]["sliding_window"] = whole - 1;
-  put("config.json", config.dump());
-  EXPECT_EQ(load().model.max_positions, whole - 1);
-}
-
 TEST_F(FolderConfig, TheNamedClassDecidesWhatIsDone) {
   put("config.json", kLlava);
   put("preprocessor_config.json", R"({"image_processor_type": "SiglipImageProcessor",
