@@ -8,13 +8,12 @@
 #include "apps/cli/session.h"
 #include "apps/runtime/memory.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
 std::optional<DType> storage_choice(const DeviceFlags& flags) {
-  if (flags.dtype == "f32") return DType::kF32;
-  if (flags.dtype == "bf16") return DType::kBF16;
-  return std::nullopt;
+  return storage_named(flags.dtype);
 }
 
 CudaOptions cuda_choice(const DeviceFlags& flags) {

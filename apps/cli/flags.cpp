@@ -14,6 +14,7 @@
 #include "engine/core/error.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -299,8 +300,10 @@ void add_device_flags(CLI::App& app, DeviceFlags& flags) {
   text_flag(app, "--device", flags.device, "cpu, cuda[:i] or auto")->group("Device");
   integer_flag(app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core")
       ->group("Device");
-  choice_flag(app, "--dtype", flags.dtype, {"auto", "f32", "bf16"},
-              "how weights are stored; auto: as the checkpoint stores them")
+  std::vector<std::string> types = {"auto"};
+  types.insert(types.end(), kKeptNames.begin(), kKeptNames.end());
+  choice_flag(app, "--dtype", flags.dtype, types,
+              "how weights are kept; auto: as the checkpoint has them; q8, q4: blocks of 32 (CPU)")
       ->group("Device");
   app.add_flag("--deterministic", flags.deterministic,
                "cuda: one order of sums for every number of rows; the CPU has no other")

@@ -41,7 +41,7 @@ void add_common_flags(CLI::App& app, Session& session);
 struct DeviceFlags {
   std::string device = "auto";
   std::int64_t threads = 0;    // 0 = one per core
-  std::string dtype = "auto";  // auto, f32, bf16: how weights are stored
+  std::string dtype = "auto";  // auto or a name of storage_named(): how weights are stored
   bool deterministic = false, tf32 = false;
 };
 void add_device_flags(CLI::App& app, DeviceFlags& flags);

@@ -8,6 +8,7 @@
 #include "apps/runtime/memory.h"
 #include "apps/runtime/output_settings.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace tessera {
@@ -50,9 +51,8 @@ void OpenTask::sweep(bool after_error) {
 
 std::optional<DType> storage_of(const std::string& dtype) {
   if (dtype == "auto") return std::nullopt;
-  if (dtype == "f32") return DType::kF32;
-  if (dtype == "bf16") return DType::kBF16;
-  refuse_setting("dtype", "one of auto, f32, bf16", "'" + dtype + "'");
+  if (const std::optional<DType> named = storage_named(dtype)) return named;
+  refuse_setting("dtype", std::string("auto, ") + kKeptText, "'" + dtype + "'");
 }
 
 void check_options(const api::OpenOptions& options) {

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// "auto", "f32", "bf16". Error kUsage (E_SETTING_VALUE).
+// "auto" or a name of storage_named(). Error kUsage (E_SETTING_VALUE).
 std::optional<DType> storage_of(const std::string& dtype);
 // Error kUsage (E_SETTING_VALUE).
 [[noreturn]] void refuse_setting(std::string where, std::string expected, std::string found);

@@ -5,6 +5,7 @@
 
 #include "apps/runtime/memory.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/families/language.h"
 #include "vision/encoder/vision_encoder.h"
 
@@ -22,7 +23,7 @@ std::size_t floats(std::int64_t count) { return to_size(count) * sizeof(float); 
 std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType storage) {
   const Shape& shape = tensor.shape;
   if (tensor.name.ends_with("embed_tokens.weight")) {
-    return to_size(shape.elements()) * dtype_size(storage);
+    return to_size(shape.elements()) * dtype_size(beside(storage));
   }
   const bool positions = tensor.name.find("pos") != std::string::npos;
   if (shape.rank() < 2 || positions) return floats(shape.elements());
@@ -55,7 +56,7 @@ CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
   }
   plan.language += floats(text_places(text) * text.transformer.head_dim);
   for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
-    plan.tower += weight_bytes(backend, tensor, storage);
+    plan.tower += weight_bytes(backend, tensor, beside(storage));
   }
   plan.texts = text_loop_bytes(text, backend, limits);
   // One view at a time; its rows, those of the image, and the prompt's on their way.
@@ -112,7 +113,7 @@ void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType s
   limits.items = 1;
   limits.prompt_rows = std::max(limits.prompt_rows, image.tokens + kShortPrompt);
   const auto plan_as = [&](DType dtype) {
-    limits.kv = dtype;
+    limits.kv = beside(dtype);
     return plan_captioning(spec, backend, dtype, limits, image);
   };
   const CaptionMemoryPlan plan = plan_as(storage);

@@ -232,7 +232,7 @@ void CaptionModel::load(Backend& backend, DType storage, const TokenModel* text)
   }
   images_ = std::make_unique<VisualEncoder>(backend, describe().tower,
                                             (spec.folder / "config.json").string(), weights(),
-                                            std::move(newline), storage);
+                                            std::move(newline), beside(storage));
   weights().verify_unchanged();
 }
 

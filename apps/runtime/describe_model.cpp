@@ -5,6 +5,7 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -93,7 +94,7 @@ StreamLimits DescribeModel::limits(const LoopNeeds& needs) const {
           .grammar = aids_.grammar,
           .window = options_.method.window,
           .guided = needs.guided,
-          .kv = storage_,
+          .kv = beside(storage_),
           .dists = keeps_dists(options_.method),
           .shape = options_.method.shape()};
 }

@@ -4,6 +4,7 @@
 
 #include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -37,12 +38,12 @@ void refuse_draft(const char* code, const std::string& draft, std::string expect
 
 std::unique_ptr<ModelDrafter> DraftModel::make_drafter(DraftLimits limits) {
   const TokenModel& loaded = model();
-  limits.kv = storage_;
+  limits.kv = beside(storage_);
   return std::make_unique<ModelDrafter>(loaded, limits);
 }
 
 std::size_t DraftModel::drafter_bytes(const Backend& backend, DraftLimits limits) const {
-  limits.kv = storage_;
+  limits.kv = beside(storage_);
   const std::size_t scratch = scratch_bytes(ModelDrafter::max_rows(limits), backend);
   return ModelDrafter::bytes(transformer(), logit_ids(), scratch, backend, limits);
 }

@@ -27,7 +27,7 @@ struct ImageFacts {
   std::optional<std::string> negative_prompt;
   std::string model;  // a name, never a path
   std::string family;
-  std::string dtype;    // how weights were stored: "f32", "bf16"
+  std::string dtype;    // how weights were stored: "f32", "bf16", "q8"
   std::string backend;  // "cpu-avx2"
   std::uint64_t seed = 0;
   std::int64_t width = 0, height = 0;  // pixels

@@ -7,6 +7,7 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/sampling/processors.h"
 
 namespace tessera {
@@ -61,7 +62,6 @@ PreparedRequest GeneratorModel::prepare(const std::string& prompt,
                                         const std::optional<std::string>& negative,
                                         const DistributionSettings& dist, std::uint64_t seed) const {
   check_processors(dist, to_index(config().grammar().codes));
-  check_processors(dist, to_index(config().grammar().codes));
   PreparedRequest out;
   out.item.dist = dist;
   out.item.seed = seed;
@@ -86,7 +86,7 @@ StreamLimits GeneratorModel::limits(const LoopNeeds& needs) const {
           .grammar = aids_.grammar,
           .window = options_.method.window,
           .guided = needs.guided,
-          .kv = storage_,
+          .kv = beside(storage_),
           .dists = keeps_dists(options_.method),
           .shape = options_.method.shape()};
 }
@@ -120,7 +120,7 @@ MemoryPlan GeneratorModel::plan_with(const LoopNeeds& needs, Adjust adjust) cons
     StreamLimits own = limits;
     own.items = request.images;
     own.window = request.window;
-    own.kv = request.storage;
+    own.kv = beside(request.storage);
     MemoryPlan plan = plan_generation(spec(), vq_storage_, backend(), request, limits.shape);
     if (share_->loaded_by_others()) plan.weights = 0;
     if (draft_ != nullptr) plan.draft = draft_->bytes(draft_limits(own, needs));

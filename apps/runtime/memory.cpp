@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/decoding/pass_padding.h"
 #include "engine/decoding/stream_limits.h"
 
@@ -92,7 +93,7 @@ MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backen
                             .grammar = spec.model.grammar(),
                             .window = request.window,
                             .guided = request.guidance,
-                            .kv = request.storage,
+                            .kv = beside(request.storage),
                             .dists = request.dists,
                             .shape = shape};
   MemoryRequest whole = request;
@@ -112,7 +113,7 @@ MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backen
         block_limits(*spec.blocks, spec.model.grammar(),
                      {.items = request.images,
                       .prompt_rows = std::max<std::int64_t>(1, request.prompt_tokens),
-                      .kv = request.storage});
+                      .kv = beside(request.storage)});
     plan.weights = BlockModel::weight_bytes(*spec.blocks, backend, request.storage);
     plan.kv = stream_cache_bytes(blocks, backend, own);
     plan.activations = stream_activation_bytes(blocks, backend, own);

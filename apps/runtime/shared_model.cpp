@@ -14,7 +14,15 @@ std::size_t index_of(TokenSpace space) { return static_cast<std::size_t>(space);
 
 SharedModel::SharedModel(ModelPlace place)
     : place_(std::move(place)),
-      backend_(make_backend(place_.device, {.threads = place_.threads}, place_.cuda)) {}
+      backend_(make_backend(place_.device, {.threads = place_.threads}, place_.cuda)) {
+  if (backend_->keeps(place_.storage)) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_DTYPE_DEVICE",
+               .where = "--dtype",
+               .expected = "f32 or bf16 on " + backend_->name(),
+               .found = std::string(dtype_name(place_.storage)),
+               .hint = "choose --device cpu for " + std::string(dtype_name(place_.storage))});
+}
 
 std::shared_ptr<const StreamModel> SharedModel::space_of(TokenSpace space) const {
   return models_[index_of(space)].lock();

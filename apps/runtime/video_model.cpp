@@ -8,6 +8,7 @@
 #include "apps/runtime/memory.h"
 #include "apps/runtime/visual_model.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/decoding/stream_loop.h"
 
 namespace tessera {
@@ -68,7 +69,7 @@ LoopParts VideoModel::parts() const {
 StreamLimits VideoModel::limits(const LoopNeeds& needs) const {
   if (writes_blocks()) {
     return block_limits(*spec().blocks, grammar(),
-                        {.items = needs.slots, .prompt_rows = needs.prompt_rows, .kv = storage_});
+                        {.items = needs.slots, .prompt_rows = needs.prompt_rows, .kv = beside(storage_)});
   }
   // No window begins with more grids than leave one to write.
   const std::size_t given = grammar().tokens_of(to_size(config().grids - 1));
@@ -149,7 +150,7 @@ std::vector<std::int32_t> VideoModel::encode(const std::vector<Image>& frames) c
 CrossContext VideoModel::context_of(const Tensor& text) const {
   Tensor rows = backend().allocate(DType::kF32, text.shape());
   backend().upload(text.view(), rows.view());
-  return share_->weights().transformer().make_context(rows.view(), storage_);
+  return share_->weights().transformer().make_context(rows.view(), beside(storage_));
 }
 
 }  // namespace tessera

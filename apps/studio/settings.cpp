@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -17,9 +18,7 @@ GenerateSettings settings_of(const ImageFacts& facts) {
   settings.sampling = values_of(facts.dist);
   settings.method = facts.method;
   settings.draft_model = facts.draft_model;
-  for (const DType storage : {DType::kF32, DType::kBF16}) {
-    if (facts.dtype == dtype_name(storage)) settings.storage = storage;
-  }
+  settings.storage = storage_named(facts.dtype);
   settings.seed = facts.seed;
   settings.width = facts.width;
   settings.height = facts.height;

@@ -7,6 +7,7 @@
 
 #include "engine/core/index.h"
 #include "engine/core/json.h"
+#include "engine/core/storage.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -14,7 +15,6 @@ namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, 2> kThemes = {"dark", "light"};
-constexpr std::array<std::string_view, 3> kTypes = {"auto", "f32", "bf16"};
 constexpr std::array<std::string_view, 13> kFields = {
     "model", "captioner", "output_dir", "device",     "threads",       "dtype", "listen",
     "theme", "scale",     "files",      "file_bytes", "deterministic", "tf32"};
@@ -91,7 +91,11 @@ ViewerOptions parse_viewer_options(std::string_view json) {
   out.deterministic = reader.boolean_or("deterministic", false);
   out.tf32 = reader.boolean_or("tf32", false);
   out.threads = reader.integer_or("threads", 0, 0, 1024);
-  if (reader.has("dtype")) out.dtype = reader.choice("dtype", kTypes);
+  if (reader.has("dtype")) {
+    std::array<std::string_view, kKeptNames.size() + 1> types = {"auto"};
+    std::copy(kKeptNames.begin(), kKeptNames.end(), types.begin() + 1);
+    out.dtype = reader.choice("dtype", types);
+  }
   if (reader.has("listen")) out.listen = reader.integer("listen", 0, 65535);
   if (reader.has("theme")) out.theme = reader.choice("theme", kThemes);
   out.scale = reader.number_or("scale", 0, 0, kMaxViewerScale);
@@ -114,8 +118,7 @@ StudioOptions studio_options(const ViewerOptions& options) {
   out.device = options.device;
   out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};
   out.threads = narrow<int>(options.threads);
-  if (options.dtype == "f32") out.storage = DType::kF32;
-  if (options.dtype == "bf16") out.storage = DType::kBF16;
+  out.storage = storage_named(options.dtype);
   out.folder = options.output_dir;
   if (options.listen) out.listen = narrow<std::uint16_t>(*options.listen);
   return out;

@@ -2,6 +2,7 @@
 
 tests/golden/gguf/types.gguf has keys of every kind of value and a tensor of every block format, its
 bytes drawn at random (scales are finite). numbers.safetensors has the same tensors as f32.
+written.safetensors has numbers of many sizes and their blocks as the package writes them.
 
   python assets/recipes/fixtures_gguf.py
 """
@@ -67,6 +68,15 @@ def main():
     writer.write_tensors_to_file()
     writer.close()
     save_file(expected, OUT / "numbers.safetensors")
+    numbers = random.normal(size=(24, 32)).astype(np.float32) * np.logspace(-9, 4, 24, dtype=np.float32)[:, None]
+    numbers[3] = 0
+    numbers[4] = np.tile([0.5, -1.0, 1.5, -2.0], 8)  # ties, and two of the largest size
+    numbers[5, :] = 0
+    numbers[5, 7] = -3
+    written = {"numbers": numbers}
+    for name in ("Q8_0", "Q4_0"):
+        written[name] = gguf.quants.quantize(numbers, gguf.GGMLQuantizationType[name])
+    save_file(written, OUT / "written.safetensors")
 
 
 if __name__ == "__main__":

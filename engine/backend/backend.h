@@ -17,6 +17,7 @@
 
 #include "engine/backend/op.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/core/tensor.h"
 #include "engine/core/thread_pool.h"
 
@@ -82,6 +83,8 @@ class Backend {
   // of rows of one (an image-only head). Sources in host memory, of any type of storage_types().
   virtual LinearWeight pack_linear(std::span<const ConstTensorView> stacked, DType storage) = 0;
   virtual ConvWeight pack_conv(ConstTensorView kernel, DType storage) = 0;
+  // Whether pack_linear takes this storage type.
+  virtual bool keeps(DType storage) const { return !kept_storage(storage).integers; }
   // Bytes that pack_linear of [n, k] / pack_conv will hold, for the memory plan.
   virtual std::size_t packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const = 0;
   virtual std::size_t packed_conv_bytes(const Shape& kernel, DType storage) const = 0;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "engine/core/dtype.h"
 
@@ -87,6 +89,62 @@ void read_q8_0(const std::byte* from, std::int64_t blocks, float* out) {
   for (std::int64_t b = 0; b < blocks; ++b, from += 34, out += kSmall) {
     const float d = half_at(from);
     for (int j = 0; j < kSmall; ++j) out[j] = signed_at(from + 2, j) * d;
+  }
+}
+
+void put_half(float value, std::byte* to) {
+  const std::uint16_t bits = float_to_f16(value);
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+// The scale of a block as it is kept, and what its numbers are multiplied by: of the scale before
+// it was rounded, as the reference writers have it.
+struct Scale {
+  float kept, inverse;
+  float times(float number) const { return inverse == 0.0f ? 0.0f : number * inverse; }
+};
+Scale scale_of(float scale) {
+  constexpr float kLargest = 65504.0f;
+  if (std::isnan(scale)) return {scale, 0.0f};
+  if (std::abs(scale) > kLargest) scale = std::copysign(kLargest, scale);
+  return {scale, scale == 0.0f ? 0.0f : 1.0f / scale};
+}
+
+// The number of the largest size, the first of equals; NaN where not all are finite.
+float largest(const float* from) {
+  float found = from[0];
+  bool finite = true;
+  for (int j = 0; j < kSmall; ++j) {
+    finite = finite && std::isfinite(from[j]);
+    if (std::abs(from[j]) > std::abs(found)) found = from[j];
+  }
+  return finite ? found : std::numeric_limits<float>::quiet_NaN();
+}
+
+void write_q8_0(const float* from, std::int64_t blocks, std::byte* out) {
+  for (std::int64_t b = 0; b < blocks; ++b, from += kSmall, out += 34) {
+    const Scale scale = scale_of(std::abs(largest(from)) / 127.0f);
+    put_half(scale.kept, out);
+    for (int j = 0; j < kSmall; ++j) {
+      const float q = scale.times(from[j]);
+      out[2 + j] = std::bit_cast<std::byte>(
+          static_cast<std::int8_t>(std::clamp(std::round(q), -127.0f, 127.0f)));
+    }
+  }
+}
+
+// The number of the largest size becomes -8.
+void write_q4_0(const float* from, std::int64_t blocks, std::byte* out) {
+  for (std::int64_t b = 0; b < blocks; ++b, from += kSmall, out += 18) {
+    const Scale scale = scale_of(largest(from) / -8.0f);
+    put_half(scale.kept, out);
+    const auto nibble = [&](float number) {
+      const double q = scale.inverse == 0.0f ? 8.0 : double{number} * double{scale.inverse} + 8.5;
+      return static_cast<unsigned>(std::clamp(std::trunc(q), 0.0, 15.0));
+    };
+    for (int j = 0; j < 16; ++j) {
+      out[2 + j] = static_cast<std::byte>(nibble(from[j]) | nibble(from[j + 16]) << 4);
+    }
   }
 }
 
@@ -183,20 +241,20 @@ void read_q6_k(const std::byte* from, std::int64_t blocks, float* out) {
 }
 
 constexpr BlockType kTypes[] = {
-    {0, "F32", 1, 4, read_plain<float, same>},
-    {1, "F16", 1, 2, read_plain<std::uint16_t, f16_to_float>},
-    {2, "Q4_0", kSmall, 18, read_small<false, false>},
-    {3, "Q4_1", kSmall, 20, read_small<false, true>},
-    {6, "Q5_0", kSmall, 22, read_small<true, false>},
-    {7, "Q5_1", kSmall, 24, read_small<true, true>},
-    {8, "Q8_0", kSmall, 34, read_q8_0},
-    {10, "Q2_K", kSuper, 84, read_q2_k},
-    {11, "Q3_K", kSuper, 110, read_q3_k},
-    {12, "Q4_K", kSuper, 144, read_q45_k<false>},
-    {13, "Q5_K", kSuper, 176, read_q45_k<true>},
-    {14, "Q6_K", kSuper, 210, read_q6_k},
-    {28, "F64", 1, 8, read_plain<double, narrowed>},
-    {30, "BF16", 1, 2, read_plain<std::uint16_t, bf16_to_float>},
+    {0, "F32", 1, 4, read_plain<float, same>, nullptr},
+    {1, "F16", 1, 2, read_plain<std::uint16_t, f16_to_float>, nullptr},
+    {2, "Q4_0", kSmall, 18, read_small<false, false>, write_q4_0},
+    {3, "Q4_1", kSmall, 20, read_small<false, true>, nullptr},
+    {6, "Q5_0", kSmall, 22, read_small<true, false>, nullptr},
+    {7, "Q5_1", kSmall, 24, read_small<true, true>, nullptr},
+    {8, "Q8_0", kSmall, 34, read_q8_0, write_q8_0},
+    {10, "Q2_K", kSuper, 84, read_q2_k, nullptr},
+    {11, "Q3_K", kSuper, 110, read_q3_k, nullptr},
+    {12, "Q4_K", kSuper, 144, read_q45_k<false>, nullptr},
+    {13, "Q5_K", kSuper, 176, read_q45_k<true>, nullptr},
+    {14, "Q6_K", kSuper, 210, read_q6_k, nullptr},
+    {28, "F64", 1, 8, read_plain<double, narrowed>, nullptr},
+    {30, "BF16", 1, 2, read_plain<std::uint16_t, bf16_to_float>, nullptr},
 };
 
 struct NamedId {

@@ -10,8 +10,22 @@
 
 namespace tessera {
 
-enum class DType : std::uint8_t { kF32, kBF16, kF16, kF64, kI8, kU8, kI16, kI32, kI64, kBool };
+enum class DType : std::uint8_t {
+  kF32,
+  kBF16,
+  kF16,
+  kF64,
+  kI8,
+  kU8,
+  kI16,
+  kI32,
+  kI64,
+  kBool,
+  kQ8,  // Q8_0 of GGUF: blocks of 32 numbers, 8 bits each and a scale
+  kQ4   // Q4_0 of GGUF: 4 bits each
+};
 
+// Bytes of a number; 0 where numbers stand in blocks (storage.h has those).
 constexpr std::size_t dtype_size(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -24,6 +38,8 @@ constexpr std::size_t dtype_size(DType dtype) {
     case DType::kI8:
     case DType::kU8:
     case DType::kBool: return 1;
+    case DType::kQ8:
+    case DType::kQ4: break;
   }
   return 0;
 }
@@ -40,6 +56,8 @@ constexpr std::string_view dtype_name(DType dtype) {
     case DType::kI32: return "i32";
     case DType::kI64: return "i64";
     case DType::kBool: return "bool";
+    case DType::kQ8: return "q8";
+    case DType::kQ4: return "q4";
   }
   return "?";
 }
@@ -60,9 +78,31 @@ constexpr float f16_to_float(std::uint16_t half) {
   const std::uint32_t exponent = (half >> 10) & 0x1fu;
   const std::uint32_t mantissa = half & 0x3ffu;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   const float tiny = to_float(mantissa) * (1.0f / 16777216.0f);
   return sign != 0 ? -tiny : tiny;
+}
+
+// Round to nearest, ties to even; beyond the largest half infinity, NaN stays NaN.
+constexpr std::uint16_t float_to_f16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u, size = bits & 0x7fffffffu;
+  if (size > 0x7f800000u) return low_bits<std::uint16_t>(sign | 0x7e00u);
+  if (size >= 0x47800000u) return low_bits<std::uint16_t>(sign | 0x7c00u);
+  // Below the smallest normal half: units of 2^-24.
+  std::uint32_t shift = 13, kept = size, bias = 112u << 23;
+  if (size < 0x38800000u) {
+    const std::uint32_t exponent = size >> 23;
+    if (exponent < 102) return low_bits<std::uint16_t>(sign);
+    shift = 126 - exponent;
+    kept = (size & 0x7fffffu) | 0x800000u;
+    bias = 0;
+  }
+  const std::uint32_t half = (kept - bias) >> shift, rest = (kept - bias) & ((1u << shift) - 1u);
+  const std::uint32_t middle = 1u << (shift - 1);
+  const std::uint32_t up = rest > middle || (rest == middle && (half & 1u) != 0) ? 1u : 0u;
+  return low_bits<std::uint16_t>(sign | (half + up));
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/core/block_types.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -24,8 +25,8 @@ float narrowed(double value) {
   constexpr double kMost = std::numeric_limits<float>::max(), kRoundsUp = 0x1.ffffffp127;
   const double size = std::abs(value);
   if (!(size > kMost)) return to_float(value);
-  const float out = size < kRoundsUp ? std::numeric_limits<float>::max()
-                                     : std::numeric_limits<float>::infinity();
+  const float out =
+      size < kRoundsUp ? std::numeric_limits<float>::max() : std::numeric_limits<float>::infinity();
   return std::signbit(value) ? -out : out;
 }
 
@@ -48,11 +49,46 @@ void write_bf16(const float* from, std::int64_t count, void* out) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = float_to_bf16(from[i]);
 }
 
+// Formats of GGUF files, by their numbers there.
+constexpr std::uint32_t kQ4Id = 2, kQ8Id = 8;
+constexpr std::size_t kMostNumbers = 32;  // of their blocks
+
+template <std::uint32_t kId>
+void read_blocks(const void* from, std::int64_t first, std::int64_t step, std::int64_t count,
+                 float* out) {
+  static const BlockType& type = *find_block_type(kId);
+  std::array<float, kMostNumbers> numbers{};
+  std::int64_t loaded = -1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t at = first + i * step;
+    if (at / type.numbers != loaded) {
+      loaded = at / type.numbers;
+      type.read(static_cast<const std::byte*>(from) + to_size(loaded) * type.bytes, 1,
+                numbers.data());
+    }
+    out[i] = numbers[to_size(at % type.numbers)];
+  }
+}
+
+template <std::uint32_t kId>
+void write_blocks(const float* from, std::int64_t count, void* out) {
+  static const BlockType& type = *find_block_type(kId);
+  auto* to = static_cast<std::byte*>(out);
+  for (std::int64_t i = 0; i < count; i += type.numbers, to += type.bytes) {
+    std::array<float, kMostNumbers> numbers{};
+    std::copy_n(from + i, std::min(type.numbers, count - i), numbers.data());
+    type.write(numbers.data(), 1, to);
+  }
+}
+
 constexpr StorageType kTypes[] = {
-    {DType::kF32, true, false, 1, 4, read_f32, write_f32},
-    {DType::kBF16, true, false, 1, 2, read_each<std::uint16_t, bf16_to_float>, write_bf16},
-    {DType::kF16, false, false, 1, 2, read_each<std::uint16_t, f16_to_float>, nullptr},
-    {DType::kF64, false, false, 1, 8, read_each<double, narrowed>, nullptr},
+    {DType::kF32, true, false, 1, 4, read_f32, write_f32, DType::kF32},
+    {DType::kBF16, true, false, 1, 2, read_each<std::uint16_t, bf16_to_float>, write_bf16,
+     DType::kBF16},
+    {DType::kF16, false, false, 1, 2, read_each<std::uint16_t, f16_to_float>, nullptr, DType::kF32},
+    {DType::kF64, false, false, 1, 8, read_each<double, narrowed>, nullptr, DType::kF32},
+    {DType::kQ8, true, true, 32, 34, read_blocks<kQ8Id>, write_blocks<kQ8Id>, DType::kBF16},
+    {DType::kQ4, true, true, 32, 18, read_blocks<kQ4Id>, write_blocks<kQ4Id>, DType::kBF16},
 };
 
 const StorageType* find(DType dtype) {
@@ -80,8 +116,17 @@ bool is_storage(DType dtype) {
 }
 
 const StorageType& kept_storage(DType dtype) {
-  expects(is_storage(dtype), "weights are stored as f32 or bf16");
+  expects(is_storage(dtype), "weights are kept as f32, bf16, q8 or q4");
   return storage_of(dtype);
+}
+
+DType beside(DType storage) { return kept_storage(storage).beside; }
+
+std::optional<DType> storage_named(std::string_view name) {
+  for (const StorageType& type : kTypes) {
+    if (type.kept && dtype_name(type.dtype) == name) return type.dtype;
+  }
+  return std::nullopt;
 }
 
 void read_numbers(const ConstTensorView& from, std::int64_t first, std::int64_t step,

@@ -2,9 +2,12 @@
 // the row, or has a row of its own for each type; it does not ask which type it is.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 
 #include "engine/core/dtype.h"
 #include "engine/core/tensor.h"
@@ -26,6 +29,8 @@ struct StorageType {
                float* out);
   // A row, or whole blocks of one. A last block that is not full is filled up with zeros.
   void (*write)(const float* from, std::int64_t count, void* out);
+  // What stands beside such weights, one number at a time: tables, caches, kernels of convolutions.
+  DType beside;
 
   constexpr std::int64_t blocks(std::int64_t count) const { return (count + block - 1) / block; }
   constexpr std::size_t bytes(std::int64_t count) const {
@@ -45,6 +50,12 @@ inline constexpr const char* kWeightTypes = "f32, f16, bf16 or f64";
 // Those that weights can be kept as.
 bool is_storage(DType dtype);
 const StorageType& kept_storage(DType dtype);
+// The type of tables, caches and convolutions in a model whose matrices are kept as `storage`.
+DType beside(DType storage);
+// The kept type of that name ("q8"); nothing for others. kKeptNames lists them.
+std::optional<DType> storage_named(std::string_view name);
+inline constexpr std::array<std::string_view, 4> kKeptNames = {"f32", "bf16", "q8", "q4"};
+inline constexpr const char* kKeptText = "f32, bf16, q8 or q4";
 
 // Numbers first, first + step, ... of a host tensor of any type of the table, as f32.
 void read_numbers(const ConstTensorView& from, std::int64_t first, std::int64_t step,

@@ -35,13 +35,13 @@ std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType st
       linear(model.width, model.q_width()) + linear(2 * model.ffn_width, model.width) +
       linear(model.width, model.ffn_width);
   std::size_t sum = to_size(model.layers) * layer + norm;
-  sum += matrix_bytes(spec.model.prompt_vocab, model.width, storage);
+  sum += matrix_bytes(spec.model.prompt_vocab, model.width, beside(storage));
   sum += 2 * matrix_bytes(model.rope.rows(), model.head_dim / 2, DType::kF32);
   if (model.added_places) sum += matrix_bytes(model.rope.rows(), model.width, DType::kBF16);
-  if (spec.context) sum += CrossContext::bytes(model, spec.context->rows, storage);
+  if (spec.context) sum += CrossContext::bytes(model, spec.context->rows, beside(storage));
   const bool narrow = spec.model.code_width > 0;
   sum += matrix_bytes(spec.model.image_vocabulary(), narrow ? spec.model.code_width : model.width,
-                      storage);
+                      beside(storage));
   const auto biased = [&](std::int64_t n, std::int64_t k, bool bias) {
     return linear(n, k) + (bias ? matrix_bytes(1, n, DType::kF32) : 0);
   };
@@ -82,7 +82,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const Backend& backend,
                    .head_dim = model.head_dim,
                    .capacity = spec.model.cache_rows(request.prompt_tokens) + request.spare_rows,
                    .sequences = sequences,
-                   .dtype = request.storage}
+                   .dtype = beside(request.storage)}
           .bytes();
   // Prefill is the widest pass: every prompt row of every sequence, in and out, then one row of
   // logits for each.
@@ -159,7 +159,7 @@ std::vector<MemoryRequest> what_fits(const MemoryRequest& asked, std::size_t fre
   add_single_changes(asked, free, bytes_of, out);
   MemoryRequest narrow = asked;
   narrow.storage = DType::kBF16;
-  const bool narrower = asked.storage != DType::kBF16;
+  const bool narrower = asked.storage == DType::kF32;
   if (narrower && bytes_of(narrow) <= free) out.push_back(narrow);
   if (!out.empty()) return out;
   if (narrower) add_single_changes(narrow, free, bytes_of, out);

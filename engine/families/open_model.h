@@ -45,7 +45,7 @@ OpenedModel open_model(ModelSpec spec);
 
 // Packs and uploads the transformer and the token spaces of `config`, tensor by tensor, giving
 // mapped pages back as it goes: the image space where it has codes, the text space where it has a
-// vocabulary, both over one transformer. `storage` is f32 or bf16. NaN or infinity in a weight:
+// vocabulary, both over one transformer. `storage`: see Backend::keeps. NaN or infinity in a weight:
 // Error kModel with tensor, index and count.
 StreamModel load_stream_model(const StreamModelConfig& config, const WeightNames& names,
                               TensorSource& source, Backend& backend, DType storage);

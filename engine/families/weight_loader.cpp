@@ -93,7 +93,7 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
 Tensor WeightLoader::vector(const std::string& name) { return converted(name, DType::kF32); }
 
 Tensor WeightLoader::table(const std::string& name, const std::vector<RowRange>& rows) {
-  return converted(name, storage_, rows);
+  return converted(name, beside(storage_), rows);
 }
 
 LinearWeight WeightLoader::pack(const std::vector<std::string>& names) {

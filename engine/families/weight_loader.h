@@ -15,13 +15,13 @@ namespace tessera {
 
 class WeightLoader {
  public:
-  // `storage` is f32 or bf16. Both must outlive the loader.
+  // `storage`: how the device keeps matrices (Backend::keeps). Both must outlive the loader.
   WeightLoader(TensorSource& source, Backend& backend, DType storage);
 
   // All of them: Error kModel (E_WEIGHT_NOT_FINITE) naming the tensor, the first NaN or infinity in
   // it and how many there are.
   Tensor vector(const std::string& name);  // f32
-  // In the storage type; of `rows`, one range after the other, if there are any.
+  // As it is kept beside the matrices; of `rows`, one range after the other, if there are any.
   Tensor table(const std::string& name, const std::vector<RowRange>& rows = {});
   // Vectors one after the other, f32; empty for no names.
   Tensor joined(const std::vector<std::string>& names);

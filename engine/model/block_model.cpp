@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/nn/pass_views.h"
 #include "engine/ops/ops.h"
 
@@ -56,7 +57,7 @@ std::size_t BlockModel::weight_bytes(const BlockModelConfig& config, const Backe
   const std::size_t layer =
       2 * norm + linear(3 * d, d) + linear(d, d) + linear(kGrowth * d, d) + linear(d, kGrowth * d);
   return to_size(config.layers) * layer + norm +
-         to_size((config.vocabulary + config.positions) * d) * dtype_size(storage) +
+         to_size((config.vocabulary + config.positions) * d) * dtype_size(beside(storage)) +
          backend.packed_linear_bytes(config.codes, d, storage);
 }
 

@@ -7,6 +7,7 @@
 #include "apps/runtime/output_settings.h"
 #include "apps/viewer/panels/panels.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -230,9 +231,11 @@ void size_fields(Ui& ui) {
       settings.storage ? std::string(dtype_name(*settings.storage)) : "as stored";
   if (ImGui::BeginCombo("##storage", shown.c_str())) {
     if (ImGui::Selectable("as stored", !settings.storage)) settings.storage.reset();
-    for (const DType type : {DType::kF32, DType::kBF16}) {
-      const std::string name(dtype_name(type));
-      if (ImGui::Selectable(name.c_str(), settings.storage == type)) settings.storage = type;
+    for (const std::string_view name : kKeptNames) {
+      const std::optional<DType> type = storage_named(name);
+      if (ImGui::Selectable(std::string(name).c_str(), settings.storage == type)) {
+        settings.storage = type;
+      }
     }
     ImGui::EndCombo();
   }

@@ -21,8 +21,9 @@ Buffer allocate_scratch(std::size_t floats_per_worker, int workers) {
 }
 }  // namespace
 
-CpuBackend::CpuBackend(const Kernels& kernels, int threads)
+CpuBackend::CpuBackend(const Kernels& kernels, const IntegerKernels& integers, int threads)
     : kernels_(kernels),
+      integers_(integers),
       pool_(threads),
       scratch_(allocate_scratch(kInitialScratchFloats, pool_.threads())),
       scratch_floats_(kInitialScratchFloats) {
@@ -61,10 +62,21 @@ float* CpuBackend::scratch(int worker) {
   return static_cast<float*>(scratch_.get()) + to_size(worker) * scratch_floats_;
 }
 
+std::byte* CpuBackend::shared_scratch(std::size_t bytes) {
+  if (bytes > shared_bytes_) {
+    shared_scratch_ = Buffer{nullptr, +[](void*) {}};
+    shared_bytes_ = 0;
+    shared_scratch_ = tessera::allocate_host(bytes);
+    shared_bytes_ = bytes;
+  }
+  return static_cast<std::byte*>(shared_scratch_.get());
+}
+
 namespace {
 
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+         __builtin_cpu_supports("f16c") != 0;
 }
 bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") != 0 &&
@@ -72,17 +84,25 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl") != 0;
 }
 
-const Kernels& choose_kernels(CpuOptions::Isa isa) {
+struct KernelChoice {
+  const Kernels& kernels;
+  const IntegerKernels& integers;
+};
+
+KernelChoice choose_kernels(CpuOptions::Isa isa) {
   using Isa = CpuOptions::Isa;
   if (isa == Isa::kAuto)
     isa = has_avx512() ? Isa::kAvx512 : has_avx2() ? Isa::kAvx2 : Isa::kReference;
-  if (isa == Isa::kAvx512 && has_avx512()) return avx512_kernels();
-  if (isa == Isa::kAvx2 && has_avx2()) return avx2_kernels();
-  if (isa == Isa::kReference) return portable_kernels();
+  if (isa == Isa::kAvx512 && has_avx512()) {
+    const bool vnni = __builtin_cpu_supports("avx512vnni") != 0;
+    return {avx512_kernels(), vnni ? vnni_integer_kernels() : avx2_integer_kernels()};
+  }
+  if (isa == Isa::kAvx2 && has_avx2()) return {avx2_kernels(), avx2_integer_kernels()};
+  if (isa == Isa::kReference) return {portable_kernels(), portable_integer_kernels()};
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_ISA",
                .where = "instruction set",
-               .expected = isa == Isa::kAvx2 ? "AVX2 and FMA" : "AVX-512 F, BW, DQ and VL",
+               .expected = isa == Isa::kAvx2 ? "AVX2, FMA and F16C" : "AVX-512 F, BW, DQ and VL",
                .found = "a processor without them"});
 }
 
@@ -90,7 +110,8 @@ const Kernels& choose_kernels(CpuOptions::Isa isa) {
 }  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
-  return std::make_unique<cpu::CpuBackend>(cpu::choose_kernels(options.isa), options.threads);
+  const cpu::KernelChoice choice = cpu::choose_kernels(options.isa);
+  return std::make_unique<cpu::CpuBackend>(choice.kernels, choice.integers, options.threads);
 }
 
 std::string describe_cpu() {

@@ -15,7 +15,7 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const Kernels& kernels, int threads);
+  CpuBackend(const Kernels& kernels, const IntegerKernels& integers, int threads);
 
   std::string name() const override;
   Device device() const override { return {}; }
@@ -29,6 +29,7 @@ class CpuBackend final : public Backend {
 
   LinearWeight pack_linear(std::span<const ConstTensorView> stacked, DType storage) override;
   ConvWeight pack_conv(ConstTensorView kernel, DType storage) override;
+  bool keeps(DType storage) const override;
   std::size_t packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const override;
   std::size_t packed_conv_bytes(const Shape& kernel, DType storage) const override;
   void reserve_scratch(std::size_t bytes) override;
@@ -38,15 +39,21 @@ class CpuBackend final : public Backend {
 
   // For the files of the ops.
   const Kernels& kernels() const { return kernels_; }
+  const IntegerKernels& integer_kernels() const { return integers_; }
   // A worker's part of the scratch, grown to at least so many floats a worker before an op runs.
   void ensure_scratch(std::size_t floats_per_worker);
   float* scratch(int worker);
+  // Memory that all workers see, until the next call; grown as needed, 64-byte aligned.
+  std::byte* shared_scratch(std::size_t bytes);
 
  private:
   const Kernels& kernels_;
+  const IntegerKernels& integers_;
   ThreadPool pool_;
   Buffer scratch_;
   std::size_t scratch_floats_ = 0;  // of one worker
+  Buffer shared_scratch_{nullptr, +[](void*) {}};
+  std::size_t shared_bytes_ = 0;
 };
 
 // What each file of ops puts into the table.

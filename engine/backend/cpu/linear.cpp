@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/linear_integers.h"
 #include "engine/backend/cpu/panel_storage.h"
 #include "engine/core/index.h"
 #include "engine/ops/linear.h"
@@ -115,11 +116,12 @@ void linear(CpuBackend& cpu, const LinearArgs& op) {
   const LinearWeight& w = *op.weight;
   const std::int64_t rows = op.x.shape[0];
   if (rows == 0 || w.n == 0) return;
+  const PanelStorage& storage = panel_storage(w.storage);
+  if (storage.integer_tile != nullptr) return linear_integers(cpu, op, storage);
   const Kernels& kernels = cpu.kernels();
   ThreadPool& pool = cpu.threads();
-  const Product product{
-      op.x.f32(),   w,      panel_storage(w.storage), op.bias.empty() ? nullptr : op.bias.f32(),
-      op.out.f32(), kernels};
+  const Product product{op.x.f32(),   w,      storage, op.bias.empty() ? nullptr : op.bias.f32(),
+                        op.out.f32(), kernels};
   const std::int64_t panels = divide_up(w.n, kLanes);
   if (rows <= kStreamRows) {
     const std::int64_t width = kernels.tile_panels[largest_tile(kernels, rows)];

@@ -1,6 +1,7 @@
 // Packing of weights into panels: [n / 16][k][16], columns past n are zero.
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/panel_storage.h"
@@ -23,6 +24,37 @@ void write_bf16(std::span<const float> inputs, std::int64_t first, int column, v
   for (const float value : inputs) {
     *out = float_to_bf16(value);
     out += kLanes;
+  }
+}
+
+// Blocks as files have them, taken apart: numbers of a column stand 16 columns apart in fours, the
+// scales of all columns at the end of a block.
+void write_q8(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
+  constexpr std::int64_t kNumbers = kQuantBlock * kLanes, kBytes = kNumbers + 2 * kLanes;
+  const StorageType& type = storage_of(DType::kQ8);
+  std::array<std::byte, 34> block;
+  auto* out = static_cast<std::byte*>(panel) + first / kQuantBlock * kBytes;
+  for (std::size_t at = 0; at < inputs.size(); at += kQuantBlock, out += kBytes) {
+    const std::size_t some = std::min<std::size_t>(kQuantBlock, inputs.size() - at);
+    type.write(inputs.data() + at, to_index(some), block.data());
+    for (int i = 0; i < kQuantBlock; ++i) {
+      out[panel_quad(i, column)] = block[2 + to_size(i)] ^ std::byte{0x80};  // 128 more
+    }
+    std::memcpy(out + kNumbers + 2 * column, block.data(), 2);
+  }
+}
+
+void write_q4(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
+  constexpr std::int64_t kNumbers = kQuantBlock / 2 * kLanes, kBytes = kNumbers + 2 * kLanes;
+  const StorageType& type = storage_of(DType::kQ4);
+  std::array<std::byte, 18> block;
+  auto* out = static_cast<std::byte*>(panel) + first / kQuantBlock * kBytes;
+  for (std::size_t at = 0; at < inputs.size(); at += kQuantBlock, out += kBytes) {
+    const std::size_t some = std::min<std::size_t>(kQuantBlock, inputs.size() - at);
+    type.write(inputs.data() + at, to_index(some), block.data());
+    // Low nibbles are inputs 0..15 of the block and high ones 16..31, in the file and here.
+    for (int i = 0; i < kQuantBlock / 2; ++i) out[panel_quad(i, column)] = block[2 + to_size(i)];
+    std::memcpy(out + kNumbers + 2 * column, block.data(), 2);
   }
 }
 
@@ -54,8 +86,10 @@ std::byte* panel_at(Tensor& packed, std::int64_t panel) {
 
 const PanelStorage& panel_storage(DType storage) {
   static const PanelStorage kTypes[] = {
-      {&storage_of(DType::kF32), write_f32, &Kernels::tile_f32, nullptr},
-      {&storage_of(DType::kBF16), write_bf16, &Kernels::tile_bf16, expand_bf16},
+      {&storage_of(DType::kF32), write_f32, &Kernels::tile_f32, nullptr, nullptr},
+      {&storage_of(DType::kBF16), write_bf16, &Kernels::tile_bf16, nullptr, expand_bf16},
+      {&storage_of(DType::kQ8), write_q8, nullptr, &IntegerKernels::tile_q8, nullptr},
+      {&storage_of(DType::kQ4), write_q4, nullptr, &IntegerKernels::tile_q4, nullptr},
   };
   const StorageType& wanted = kept_storage(storage);
   const auto* const found = std::find_if(std::begin(kTypes), std::end(kTypes),
@@ -95,6 +129,7 @@ LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, D
 
 ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   const PanelStorage& panel_type = panel_storage(storage);
+  expects(panel_type.tile != nullptr, "kernels of convolutions are kept as f32 or bf16");
   expects(kernel.shape.rank() == 4, "a kernel is [c_out, c_in, kh, kw]");
   ConvWeight weight;
   weight.storage = storage;
@@ -120,6 +155,8 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   });
   return weight;
 }
+
+bool CpuBackend::keeps(DType storage) const { return is_storage(storage); }
 
 std::size_t CpuBackend::packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const {
   return to_size(divide_up(n, kLanes)) * panel_storage(storage).bytes(k);

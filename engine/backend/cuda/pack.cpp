@@ -72,6 +72,7 @@ void send_rows(CudaBackend& backend, std::int64_t rows, std::int64_t row_bytes, 
 LinearWeight CudaBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
   expects(!stacked.empty(), "at least one matrix to pack");
   const StorageType& type = kept_storage(storage);
+  expects(keeps(storage), "the device keeps weights as f32 or bf16");
   LinearWeight weight;
   weight.storage = storage;
   weight.k = stacked[0].shape[1];

@@ -1,4 +1,4 @@
-// The equality rule on the bundled model: the tokens are plain decoding's, in both storages, for
+// The equality rule on the bundled model: the tokens are plain decoding's, with weights of numbers and of blocks, for
 // every window from 1 to 64, every drafter with every tail, batches of 1, 3 and 16 on 1, 2 and 3
 // threads. A covering design: each of these at least once, not all of them with each other.
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ struct Loaded {
                                 std::size_t enough) const {
     StreamLimits limits{.items = static_cast<std::int64_t>(items.size()),
                         .window = method.window,
-                        .kv = dtype,
+                        .kv = beside(dtype),
                         .dists = keeps_dists(method)};
     for (const Stream& item : items) {
       limits.prompt_rows =
@@ -191,7 +191,7 @@ TEST_P(DecodeEqualityIn, TokensArePlainDecodings) {
   EXPECT_NE(truth[0], truth[kWhole]) << "another seed gives the same image";
 }
 
-INSTANTIATE_TEST_SUITE_P(Storage, DecodeEqualityIn, ::testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Storage, DecodeEqualityIn, ::testing::Values(DType::kF32, DType::kBF16, DType::kQ8),
                          [](const auto& storage) {
                            return std::string(dtype_name(storage.param));
                          });

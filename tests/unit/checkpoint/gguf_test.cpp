@@ -5,7 +5,9 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "engine/checkpoint/checkpoint.h"
@@ -69,6 +71,39 @@ TEST(Gguf, ValueOfAnotherKindIsNothing) {
   EXPECT_FALSE(golden.key("a.u8").boolean());
   EXPECT_FALSE(golden.key("a.string").array());
   EXPECT_FALSE(golden.key("a.strings").text());
+}
+
+// Blocks of 32 numbers of many sizes, of zeros and of ties, as the package writes them.
+TEST(Gguf, WrittenBlocksEqualTheReferenceBitForBit) {
+  const Checkpoint golden = Checkpoint::open(kGolden / "written.safetensors");
+  const ConstTensorView numbers = *golden.find("numbers");
+  const std::int64_t blocks = numbers.shape[0];
+  ASSERT_GT(blocks, 20);
+  for (const std::uint32_t id : {2u, 8u}) {
+    const BlockType& type = *find_block_type(id);
+    const ConstTensorView* want = golden.find(std::string(type.name));
+    ASSERT_NE(want, nullptr) << type.name;
+    ASSERT_EQ(want->bytes(), static_cast<std::size_t>(blocks) * type.bytes);
+    std::vector<std::byte> got(want->bytes());
+    type.write(numbers.f32(), blocks, got.data());
+    EXPECT_EQ(std::memcmp(got.data(), want->data, got.size()), 0) << type.name;
+  }
+}
+
+// A scale beyond f16 is the largest one; a block with NaN has a scale of NaN.
+TEST(Gguf, WrittenBlocksOfHugeNumbersAndOfNone) {
+  for (const std::uint32_t id : {2u, 8u}) {
+    const BlockType& type = *find_block_type(id);
+    std::vector<float> numbers(32, 1e30f), back(32);
+    std::vector<std::byte> block(type.bytes);
+    type.write(numbers.data(), 1, block.data());
+    type.read(block.data(), 1, back.data());
+    for (const float number : back) EXPECT_GT(number, 4e5f) << type.name;
+    numbers[9] = std::numeric_limits<float>::quiet_NaN();
+    type.write(numbers.data(), 1, block.data());
+    type.read(block.data(), 1, back.data());
+    for (const float number : back) EXPECT_TRUE(std::isnan(number)) << type.name;
+  }
 }
 
 TEST(Gguf, NumbersOfEveryFormatEqualTheReferenceBitForBit) {

@@ -196,7 +196,7 @@ TEST_P(Attention, LargeScoresDoNotOverflow) {
   EXPECT_TRUE(same_bits(bad.data() + 16, out.data() + 16, 9 * 16));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Attention, with_storage(places_of_kernels()), place_name);
+INSTANTIATE_TEST_SUITE_P(Devices, Attention, with_number_storage(places_of_kernels()), place_name);
 
 TEST(AttentionIsas, AgreeBitForBit) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {

@@ -315,8 +315,8 @@ TEST_P(Conv2d, BytesOfThePackedFormAreAsPlanned) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, Conv2d, with_storage(every_place()), place_name);
-INSTANTIATE_TEST_SUITE_P(Cpu, Conv2dThreads, with_storage(cpu_places()), place_name);
+INSTANTIATE_TEST_SUITE_P(Places, Conv2d, with_number_storage(every_place()), place_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, Conv2dThreads, with_number_storage(cpu_places()), place_name);
 
 TEST(Conv2dIsas, AgreeBitForBit) {
   for (const Case& c : cases()) {

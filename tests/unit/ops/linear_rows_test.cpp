@@ -227,6 +227,7 @@ TEST_P(LinearRows, LargeMatricesArriveWhole) {
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 7919 % 251);
   const ConstTensorView matrix = view_of(w, {n, k});
   const LinearWeight packed = backend->pack_linear({&matrix, 1}, storage());
+  const std::vector<float> kept = rounded_rows(storage(), w, k);
   std::vector<float> ones(static_cast<std::size_t>(2 * k));
   const std::int64_t taken[] = {3, 1499};
   for (std::int64_t row = 0; row < 2; ++row) {
@@ -238,8 +239,9 @@ TEST_P(LinearRows, LargeMatricesArriveWhole) {
   const std::vector<float> got = fetch(*backend, out.view());
   for (std::int64_t row = 0; row < 2; ++row) {
     for (std::int64_t j = 0; j < n; ++j) {
-      ASSERT_EQ(got[static_cast<std::size_t>(row * n + j)],
-                w[static_cast<std::size_t>(j * k + taken[row])])
+      const float value = kept[static_cast<std::size_t>(j * k + taken[row])];
+      ASSERT_NEAR(got[static_cast<std::size_t>(row * n + j)], value,
+                  storage_of(storage()).integers ? 1e-6f * value : 0.0f)
           << "row " << j << ", input " << taken[row];
     }
   }
@@ -250,10 +252,12 @@ TEST_P(LinearAfter, EqualsDoublePrecision) {
   for (const std::int64_t n : {1, 17, 50}) {
     for (const std::int64_t rows : {1, 9, 20, 70}) {
       for (const After after : kAll) {
+        // Where 8 bits round up depends on the last bit of a norm: the ops of one are tested alone.
+        if (has_norm(after) && storage_of(storage()).integers) continue;
         for (const std::int64_t k : {100, 1088}) {
           const Rows p(after, n, k, rows);
-          const std::vector<float> weights = rounded_to(storage(), p.w);
-          const std::vector<float> x = place().read(storage(), p.factors());
+          const std::vector<float> weights = rounded_rows(storage(), p.w, k);
+          const std::vector<float> x = place().read(storage(), p.factors(), k);
           std::vector<double> want, tolerance;
           const auto product = [&](std::int64_t row, std::int64_t j) {
             double sum = 0, size = 0;

@@ -44,8 +44,8 @@ struct Expected {
 // The sum in double, and a tolerance of 4 roundings of |x| |w|: the chains are 256 long, so the
 // accumulated rounding of random signs stays below one rounding of that product.
 Expected expected(const Place& place, const Problem& p, DType storage, std::int64_t rows) {
-  const std::vector<float> w = rounded_to(storage, p.w);
-  const std::vector<float> activations = place.read(storage, p.x);
+  const std::vector<float> w = rounded_rows(storage, p.w, p.size.k);
+  const std::vector<float> activations = place.read(storage, p.x, p.size.k);
   Expected out;
   for (std::int64_t r = 0; r < rows; ++r) {
     const float* x = activations.data() + r * p.size.k;
@@ -94,7 +94,9 @@ TEST_P(Linear, ToleranceCatchesOneWrongWeight) {
   const DType storage = this->storage();
   Problem problem({40, 300}, 3);
   const Expected want = expected(place(), problem, storage, 3);
-  problem.w[7 * 300 + 11] *= 1.02f;  // more than bf16 rounds away
+  // More than bf16 rounds away, or half of the largest one of a block of 4 bits.
+  float& wrong = problem.w[7 * 300 + 11];
+  wrong = storage_of(storage).integers ? 2.0f : wrong * 1.02f;
   const std::vector<float> got = run(*backend, problem, pack(*backend, problem, storage), 3);
   EXPECT_EQ(first_difference(got, want.value, want.tolerance), 7);
 }
@@ -197,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Places, Linear, with_storage(every_place()), place_name
 INSTANTIATE_TEST_SUITE_P(Cpu, LinearThreads, with_storage(cpu_places()), place_name);
 
 TEST(LinearIsas, AgreeBitForBit) {
-  for (const DType storage : {DType::kF32, DType::kBF16}) {
+  for (const DType storage : every_storage()) {
     for (const std::int64_t rows : {1, 2, 5, 23, 70}) {
       const Problem problem({75, 520}, rows);
       std::vector<float> first;

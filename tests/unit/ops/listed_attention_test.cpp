@@ -182,7 +182,7 @@ TEST_P(ListedAttention, TheOrderOfTheListIsTheOrderOfTheSums) {
   EXPECT_GT(most, 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ListedAttention, with_storage(places_of_kernels()), place_name);
+INSTANTIATE_TEST_SUITE_P(Devices, ListedAttention, with_number_storage(places_of_kernels()), place_name);
 
 TEST(ListedAttentionIsas, AgreeBitForBit) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {

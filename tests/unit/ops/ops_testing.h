@@ -78,6 +78,32 @@ inline std::vector<float> rounded_to(DType storage, std::vector<float> values) {
   }
   return values;
 }
+// Rows of k numbers as weights of this type are kept.
+inline std::vector<float> rounded_rows(DType storage, std::vector<float> values, std::int64_t k) {
+  const StorageType& type = kept_storage(storage);
+  std::vector<std::byte> kept(type.bytes(k));
+  for (std::size_t at = 0; at < values.size(); at += static_cast<std::size_t>(k)) {
+    type.write(values.data() + at, k, kept.data());
+    type.read(kept.data(), 0, 1, k, values.data() + at);
+  }
+  return values;
+}
+// Rows of k numbers as products of integers read them: in blocks of 32 whose largest one is 127.
+inline std::vector<float> rounded_to_8_bits(std::vector<float> values, std::int64_t k) {
+  for (std::int64_t row = 0; row < static_cast<std::int64_t>(values.size()); row += k) {
+    for (std::int64_t block = 0; block < k; block += 32) {
+      float* const from = values.data() + row + block;
+      float* const end = values.data() + row + std::min(block + 32, k);
+      float most = 0;
+      for (const float* x = from; x < end; ++x) most = std::max(most, std::abs(*x));
+      if (most == 0.0f) continue;
+      for (float* x = from; x < end; ++x) {
+        *x = std::nearbyint(*x * (127.0f / most)) * (most / 127.0f);
+      }
+    }
+  }
+  return values;
+}
 inline std::vector<std::uint16_t> to_bf16(const std::vector<float>& values) {
   std::vector<std::uint16_t> out;
   for (const float value : values) out.push_back(float_to_bf16(value));

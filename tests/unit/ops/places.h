@@ -27,8 +27,9 @@ struct Place {
   std::unique_ptr<Backend> open(int threads = 2) const {
     return is_cpu() ? backend_of(isa, threads) : device.open(threads);
   }
-  // What a product with weights of this type makes of its activations.
-  std::vector<float> read(DType storage, std::vector<float> activations) const {
+  // What a product with weights of this type makes of its activations, rows of k.
+  std::vector<float> read(DType storage, std::vector<float> activations, std::int64_t k) const {
+    if (storage_of(storage).integers) return rounded_to_8_bits(std::move(activations), k);
     return is_cpu() ? activations : rounded_to(storage, std::move(activations));
   }
   friend std::ostream& operator<<(std::ostream& out, const Place& place) {
@@ -66,6 +67,7 @@ class AtPlace : public ::testing::TestWithParam<std::tuple<Place, DType>> {
   void SetUp() override {
     backend = place().open();
     if (backend == nullptr) GTEST_SKIP() << "no usable " << place() << " device here";
+    if (!backend->keeps(storage())) GTEST_SKIP() << place() << " does not keep it";
   }
   const Place& place() const { return std::get<0>(GetParam()); }
   DType storage() const { return std::get<1>(GetParam()); }
@@ -87,6 +89,12 @@ inline std::vector<DType> every_storage() {
 inline auto with_storage(std::vector<Place> places) {
   return ::testing::Combine(::testing::ValuesIn(std::move(places)),
                             ::testing::ValuesIn(every_storage()));
+}
+// Those of tables, caches and convolutions.
+inline auto with_number_storage(std::vector<Place> places) {
+  std::vector<DType> types = every_storage();
+  std::erase_if(types, [](DType type) { return beside(type) != type; });
+  return ::testing::Combine(::testing::ValuesIn(std::move(places)), ::testing::ValuesIn(types));
 }
 
 }  // namespace tessera::testing

@@ -41,7 +41,7 @@ struct ModelRef {
 struct OpenOptions {
   std::string device = "auto";               // "cpu", "cuda", "cuda:1"
   int threads = 0;                           // 0 = one per core
-  std::string dtype = "auto";                // how weights are stored: "auto", "f32", "bf16"
+  std::string dtype = "auto";                // how weights are stored: "auto", "f32", "bf16", "q8", "q4"
   std::int64_t slots = 1;                    // requests written at once, at most; changes no result
   Settings settings = {};                    // SettingPlace::kOpen of the task
   std::uint64_t seed = 0;                    // of texts that are sampled

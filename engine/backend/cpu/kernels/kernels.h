@@ -32,6 +32,38 @@ struct TileArgs {
   bool first = true;            // out is written, else added to
 };
 
+inline constexpr int kQuantBlock = 32;  // inputs that share a scale in weights of blocks
+
+// A whole product with weights of blocks: out[r, c] = sum over blocks of
+// scales[r, block] * weight scale[block, c] * sum over the block of a[r, k] * b[k, c].
+struct IntegerTileArgs {
+  const std::int8_t* a = nullptr;      // [rows][block_stride][32], in -127..127
+  const float* scales = nullptr;       // [rows][block_stride]
+  const std::int32_t* sums = nullptr;  // [rows][block_stride], of the inputs of a block
+  std::int64_t block_stride = 0;       // blocks between rows
+  std::int64_t blocks = 0;
+  const void* b = nullptr;    // panels (see panel_quad), b_stride bytes apart
+  std::int64_t b_stride = 0;  // bytes
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  std::int64_t columns = 0;     // columns to write, at most 16 * panels
+  const float* bias = nullptr;  // [columns], added last; may be null
+};
+
+// Where input i of a block stands for column c, in a panel's block of weights of 8 bits.
+constexpr int panel_quad(int i, int column) { return (i / 4 * kLanes + column) * 4 + i % 4; }
+
+// Products with weights of blocks, for one instruction set; the same bits in all of them.
+struct IntegerKernels {
+  int tile_rows;       // rows of the largest register tile
+  int tile_panels[9];  // panels of the tile with so many rows; index 0 unused
+  void (*tile_q8)(const IntegerTileArgs& args, int rows, int panels);
+  void (*tile_q4)(const IntegerTileArgs& args, int rows, int panels);
+  // Inputs to 8 bits: out [blocks][32], scales and sums [blocks].
+  void (*round_inputs)(const float* x, std::int64_t blocks, std::int8_t* out, float* scales,
+                       std::int32_t* sums);
+};
+
 // Where column c of a panel stands among the 16 stored bf16 values of one input: columns c and
 // c + 8 are neighbours, so that a shift and a mask expand a 32-byte load.
 constexpr int panel_slot(int column) { return column < 8 ? 2 * column : 2 * (column - 8) + 1; }
@@ -93,7 +125,10 @@ struct Kernels {
 };
 
 const Kernels& portable_kernels();
-const Kernels& avx2_kernels();    // call only where AVX2 and FMA are there
+const Kernels& avx2_kernels();    // call only where AVX2, FMA and F16C are there
 const Kernels& avx512_kernels();  // AVX-512 F, BW, DQ and VL
+const IntegerKernels& portable_integer_kernels();
+const IntegerKernels& avx2_integer_kernels();
+const IntegerKernels& vnni_integer_kernels();  // those of avx512_kernels() and AVX-512 VNNI
 
 }  // namespace tessera::cpu

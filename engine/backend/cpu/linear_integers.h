@@ -1,0 +1,14 @@
+// Matrix products with weights of blocks (StorageType::integers).
+#pragma once
+
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/panel_storage.h"
+#include "engine/ops/linear.h"
+
+namespace tessera::cpu {
+
+// Inputs are rounded to 8 bits in blocks of 32, a row by itself: half a part in 127 of a block's
+// largest one is lost at most. NaN or infinity in a block makes a row of NaN.
+void linear_integers(CpuBackend& cpu, const LinearArgs& op, const PanelStorage& storage);
+
+}  // namespace tessera::cpu
