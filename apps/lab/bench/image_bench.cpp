@@ -7,6 +7,7 @@
 #include "apps/runtime/memory.h"
 #include "apps/runtime/visual_model.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/run_streams.h"
@@ -86,7 +87,7 @@ double live_kv_bytes(const StreamModelConfig& config, std::int64_t prompt, std::
 double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOptions& image,
                  const std::vector<std::int32_t>& tokens) {
   const ModelSpec& spec = opened.spec;
-  const auto vq = make_visual_tokenizer(backend, opened, image.storage, TokenizerHalves::kDecoder);
+  const auto vq = make_visual_tokenizer(backend, opened, beside(image.storage), TokenizerHalves::kDecoder);
   const std::vector<std::int32_t> generated = spec.model.grammar().image_codes(tokens);
   std::vector<std::int32_t> codes(spec.model.grammar().cells());
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = generated[i % generated.size()];
@@ -118,11 +119,12 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
                   {.prompt_rows = prompt,
                    .grammar = model.config().grammar(),
                    .guided = true,
-                   .kv = image.storage},
+                   .kv = beside(image.storage)},
                   plain.parts());
   const DType kv = loop.limits().kv;
 
   decode(loop, item, std::min<std::int64_t>(tokens, 4));
+  const StorageType& kept = kept_storage(image.storage);
   const double weight_bytes = to_double(model.step_weight_bytes());
   const double kv_bytes = live_kv_bytes(model.config(), prompt, tokens - 1, kv);
   const double bytes = weight_bytes * to_double(tokens - 1) + kv_bytes;
@@ -147,7 +149,7 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
                        {"size", opened.spec.size},
                        {"dims", std::to_string(model.config().transformer.layers) + "x" +
                                     std::to_string(model.config().transformer.width)},
-                       {"params_read", weight_bytes / to_double(dtype_size(image.storage))},
+                       {"params_read", weight_bytes * to_double(kept.block) / to_double(kept.block_bytes)},
                        {"dtype", dtype_name(image.storage)},
                        {"kv_dtype", dtype_name(kv)},
                        {"weights", image.model}};

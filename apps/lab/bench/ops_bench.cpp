@@ -9,6 +9,7 @@
 
 #include "apps/lab/bench/gemm_library.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/core/philox.h"
 #include "engine/ops/ops.h"
 
@@ -150,7 +151,9 @@ class OpsBench {
   void linear_skinny() {
     for (const Size& size : kSizes) {
       const Tensor w = random_tensor({size.n, size.k}, 3, 0.02f, pool());
-      for (const DType storage : {DType::kF32, DType::kBF16}) {
+      for (const StorageType& type : storage_types()) {
+        if (!type.kept) continue;
+        const DType storage = type.dtype;
         std::vector<LinearWeight> copies;
         const ConstTensorView view = w.view();
         const std::size_t bytes = backend_.packed_linear_bytes(size.n, size.k, storage);
@@ -207,8 +210,8 @@ class OpsBench {
         Tensor out = Tensor::host(DType::kF32, {rows, size.n});
         const std::string what = std::string(size.layer) + ", " + std::to_string(rows) + " rows";
         if (library_) library_product("linear.prefill", what, x, w, out);
-        for (const DType storage : {DType::kF32, DType::kBF16}) {
-          own_product("linear.prefill", what, x, w, storage, out);
+        for (const StorageType& type : storage_types()) {
+          if (type.kept) own_product("linear.prefill", what, x, w, type.dtype, out);
         }
       }
     }

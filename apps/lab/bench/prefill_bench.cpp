@@ -10,6 +10,7 @@
 #include "apps/lab/models/random_weights.h"
 #include "apps/runtime/caption_prompt.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/stream_loop.h"
 #include "engine/families/language.h"
@@ -111,7 +112,7 @@ struct Bench {
     StreamLoop loop(model,
                     {.prompt_rows = rows.rows.shape()[0],
                      .grammar = VocabularyGrammar::line(kVocab, 1),
-                     .kv = options.storage},
+                     .kv = beside(options.storage)},
                     parts.parts());
     Stream item{.prompt = {.ids = {},
                            .rows = std::make_shared<const Tensor>(std::move(rows.rows)),

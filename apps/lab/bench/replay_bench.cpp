@@ -10,6 +10,7 @@
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/runtime/memory.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "engine/decoding/method_parts.h"
@@ -66,7 +67,7 @@ StreamLimits replay_limits(const Stream& item, const VocabularyGrammar& grammar,
           .window = window,
           .guided = true,
           .budget = 2 * batch * item.prompt.length(),
-          .kv = storage};
+          .kv = beside(storage)};
 }
 
 std::vector<double> trace_of(const Json& json, const std::string& file) {

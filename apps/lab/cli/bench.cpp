@@ -15,9 +15,11 @@
 #include "apps/lab/bench/image_bench.h"
 #include "apps/lab/bench/ops_bench.h"
 #include "apps/lab/bench/prune_bench.h"
+#include "apps/lab/bench/quality_bench.h"
 #include "apps/lab/bench/video_bench.h"
 #include "apps/lab/cli/commands.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -109,7 +111,7 @@ void bench_prune(const BenchFlags& flags, Backend& backend, BenchReport& report)
   if (flags.random.starts_with(kRandom)) {
     PrefillBenchOptions options;
     options.size = flags.random.substr(kRandom.size());
-    options.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+    options.storage = *storage_named(flags.dtype);
     if (!flags.methods.empty()) options.methods = flags.methods;
     if (!flags.keep.empty()) options.keep = flags.keep;
     options.pairs = flags.runs;
@@ -131,7 +133,7 @@ void bench_prune(const BenchFlags& flags, Backend& backend, BenchReport& report)
 void bench_replay(const BenchFlags& flags, Backend& backend, BenchReport& report) {
   ReplayBenchOptions options;
   options.model = "random:" + flags.random;
-  options.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  options.storage = *storage_named(flags.dtype);
   options.trace = read_accept_trace(flags.accept_trace);
   options.windows = flags.windows;
   options.batch_sizes = flags.batch_sizes;
@@ -143,7 +145,7 @@ void bench_replay(const BenchFlags& flags, Backend& backend, BenchReport& report
 void bench_refill(const BenchFlags& flags, Backend& backend, BenchReport& report) {
   RefillBenchOptions options;
   options.model = "random:" + flags.random;
-  options.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  options.storage = *storage_named(flags.dtype);
   options.traces = read_accept_traces(flags.accept_trace);
   options.windows = flags.windows;
   options.batch_sizes = flags.batch_sizes;
@@ -158,7 +160,7 @@ void bench_caption(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.device = flags.device;
   options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = narrow<int>(flags.threads);
-  options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  options.pipeline.storage = *storage_named(flags.dtype);
   options.pipeline.max_tokens = flags.tokens;
   if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
   options.images = flags.prompts;
@@ -178,7 +180,7 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
   if (!flags.guidance.empty()) options.sampling.set(setting::kGuidance, flags.guidance.front());
   options.prompts = flags.prompts;
   options.frames = flags.frames;
-  if (flags.dtype == "bf16") options.pipeline.storage = DType::kBF16;
+  if (flags.dtype != "f32") options.pipeline.storage = storage_named(flags.dtype);
   options.pipeline.draft_model = flags.parts.text(setting::kModelDraft);
   if (flags.batch_sizes.size() > 1) {
     run_video_batch_bench({.pipeline = options.pipeline,
@@ -210,12 +212,26 @@ void bench_batch(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.device = flags.device;
   options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = narrow<int>(flags.threads);
-  options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  options.pipeline.storage = *storage_named(flags.dtype);
   if (flags.methods.size() == 1) options.pipeline.method = decode_method(flags.methods.front());
   if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
   options.prompts = flags.prompts;
   options.pipeline.width = options.pipeline.height = flags.size.value_or(0);
   run_batch_bench(options, report);
+}
+
+// Types of weights against f32.
+void bench_quality(const BenchFlags& flags, Backend& backend, BenchReport& report) {
+  QualityBenchOptions options;
+  options.pipeline.model = flags.model;
+  options.pipeline.device = flags.device;
+  options.pipeline.threads = narrow<int>(flags.threads);
+  options.prompts = flags.prompts;
+  for (const std::string_view name : kKeptNames) {
+    const std::optional<DType> storage = storage_named(name);
+    if (*storage != DType::kF32 && backend.keeps(*storage)) options.storage.push_back(*storage);
+  }
+  run_quality_bench(options, backend, report);
 }
 
 CpuOptions::Isa isa_of(const std::string& name) {
@@ -258,6 +274,8 @@ int run_bench(const BenchFlags& flags) {
     bench_prune(flags, *backend, report);
   } else if (flags.what == "caption") {
     bench_caption(flags, report);
+  } else if (flags.what == "quality") {
+    bench_quality(flags, *backend, report);
   } else if (flags.what == "batch") {
     bench_batch(flags, report);
   } else if (flags.what == "video") {
@@ -265,7 +283,7 @@ int run_bench(const BenchFlags& flags) {
   } else {
     ImageBenchOptions image;
     image.model = "random:" + flags.random;
-    image.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+    image.storage = *storage_named(flags.dtype);
     image.tokens = flags.tokens;
     image.runs = flags.runs;
     image.decode_pixels = !flags.no_pixels;
@@ -281,10 +299,10 @@ void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
   CLI::App* app = root.add_subcommand(
       "bench",
-      "measure single ops, whole images, decoding methods, batches, pruners, captions, videos");
+      "measure ops, images, decoding methods, batches, pruners, captions, videos, types of weights");
   add_common_flags(*app, session);
   choice_flag(*app, "what", flags.what,
-              {"ops", "image", "decode", "batch", "prune", "caption", "video"}, "what to measure")
+              {"ops", "image", "decode", "batch", "prune", "caption", "video", "quality"}, "what to measure")
       ->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
   text_flag(*app, "--device", flags.device, "cpu, cuda[:i] or auto; ops and image: cpu alone");
@@ -300,7 +318,8 @@ void add_bench(CLI::App& root, Session& session) {
       ->group("Ops");
   text_flag(*app, "--random", flags.random, "image: FAMILY:SIZE with random weights")
       ->group("Image");
-  choice_flag(*app, "--dtype", flags.dtype, {"f32", "bf16"}, "image: how weights are stored")
+  choice_flag(*app, "--dtype", flags.dtype, {kKeptNames.begin(), kKeptNames.end()},
+              "image: how weights are kept")
       ->group("Image");
   integer_flag(*app, "--tokens", flags.tokens, 2, 1 << 20, "image: image tokens to decode")
       ->group("Image");

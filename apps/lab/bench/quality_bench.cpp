@@ -1,0 +1,173 @@
+#include "apps/lab/bench/quality_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "apps/lab/scene/caption.h"
+#include "apps/lab/scene/scene.h"
+#include "apps/runtime/generate_task.h"
+#include "apps/runtime/model_catalog.h"
+#include "engine/cache/kv_cache.h"
+#include "engine/core/index.h"
+#include "engine/core/storage.h"
+#include "engine/families/open_model.h"
+
+namespace tessera {
+
+namespace {
+
+// A prompt and the tokens that were written after it.
+struct Written {
+  std::vector<std::int32_t> prompt, tokens;
+};
+
+class TokensOf final : public GenerateListener {
+ public:
+  explicit TokensOf(std::vector<Written>& out) : out_(out) {}
+  void on_image(GeneratedImage&& image) override {
+    if (image.status == ImageStatus::kFailed) throw Error(image.error);
+    out_[image.index].tokens = std::move(image.codes);
+  }
+
+ private:
+  std::vector<Written>& out_;
+};
+
+std::vector<Written> write_images(const QualityBenchOptions& options) {
+  GenerateOptions own = options.pipeline;
+  own.storage = DType::kF32;
+  Runtime runtime;
+  GenerateTask task(runtime, own);
+  std::vector<PreparedRequest> requests;
+  std::vector<Written> out;
+  for (std::int64_t i = 0; i < options.prompts; ++i) {
+    const auto number = narrow<std::uint64_t>(i);
+    GenerateRequest request;
+    request.prompt = scene_caption(sample_scene(options.scene_seed, SceneSplit::kVal, number));
+    request.seed = options.seed + number;
+    requests.push_back(task.prepare(request));
+    out.push_back({requests.back().item.prompt.ids, {}});
+  }
+  TokensOf listener(out);
+  task.run(requests, listener);
+  return out;
+}
+
+// Logits of every token, [tokens, ids], each after the ones before it.
+std::vector<float> logits_of(const TokenModel& model, const Written& written, DType kv) {
+  Backend& backend = model.backend();
+  const ModelConfig& sizes = model.sizes();
+  const std::int64_t given = std::ssize(written.prompt), count = std::ssize(written.tokens);
+  const std::int64_t rows = given + count - 1;
+  KvCache cache(backend, {.layers = sizes.layers,
+                          .kv_heads = sizes.kv_heads,
+                          .head_dim = sizes.head_dim,
+                          .capacity = rows,
+                          .sequences = 1,
+                          .dtype = kv});
+  Arena arena = make_arena(backend, model.scratch_bytes(rows));
+  Tensor in = backend.allocate(DType::kF32, {rows, sizes.width});
+  Tensor hidden = backend.allocate(DType::kF32, {rows, sizes.width});
+  const auto part = [](Tensor& tensor, std::int64_t first, std::int64_t some) {
+    TensorView view = tensor.view();
+    view.data = view.f32() + first * tensor.shape()[1];
+    view.shape = {some, tensor.shape()[1]};
+    return view;
+  };
+  model.embed_prompt(written.prompt, part(in, 0, given));
+  model.embed_tokens(std::span(written.tokens).first(to_size(count - 1)), arena,
+                     part(in, given, count - 1));
+  const std::vector<std::int32_t> sequences(to_size(rows), 0);
+  std::vector<std::int64_t> positions;
+  for (std::int64_t i = 0; i < rows; ++i) positions.push_back(i);
+  model.forward({.rows = in.view(), .sequences = sequences, .positions = positions}, cache, arena,
+                hidden.view(), {});
+  Tensor logits = backend.allocate(DType::kF32, {count, model.logit_ids()});
+  model.logits(part(hidden, given - 1, count), arena, logits.view());
+  std::vector<float> out(to_size(logits.shape().elements()));
+  backend.download(logits.view(), {DType::kF32, logits.shape(), out.data(), Device{}});
+  backend.synchronize();
+  return out;
+}
+
+// Logarithms of the probabilities of a row.
+std::vector<double> log_softmax(std::span<const float> logits) {
+  const double most = to_double(*std::ranges::max_element(logits));
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(to_double(logit) - most);
+  std::vector<double> out;
+  for (const float logit : logits) out.push_back(to_double(logit) - most - std::log(sum));
+  return out;
+}
+
+struct Differences {
+  std::vector<double> divergence;    // of each token, nats
+  std::int64_t same = 0;             // tokens with the same likeliest one
+  double surprise = 0, entropy = 0;  // sums, nats
+
+  void add(std::span<const float> truth, std::span<const float> other, std::int32_t token) {
+    const std::vector<double> p = log_softmax(truth), q = log_softmax(other);
+    double sum = 0;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      sum += std::exp(p[i]) * (p[i] - q[i]);
+      entropy -= std::exp(p[i]) * p[i];
+    }
+    divergence.push_back(std::max(0.0, sum));
+    same += std::ranges::max_element(p) - p.begin() == std::ranges::max_element(q) - q.begin();
+    surprise -= q[to_size(token)];
+  }
+};
+
+void report_type(const OpenedModel& opened, DType storage, double bytes, Differences found,
+                 BenchReport& report) {
+  std::ranges::sort(found.divergence);
+  const std::size_t count = found.divergence.size();
+  const double tokens = to_double(count);
+  double sum = 0;
+  for (const double divergence : found.divergence) sum += divergence;
+  const std::string name(dtype_name(storage));
+  nlohmann::ordered_json object = report.start("quality." + name);
+  object["model"] = {{"family", opened.spec.family}, {"dtype", name}};
+  object["weight_bytes"] = bytes;
+  object["tokens"] = count;
+  object["kl"] = {{"mean", sum / tokens},
+                  {"p99", found.divergence[count - 1 - count / 100]},
+                  {"max", found.divergence.back()}};
+  object["same_top1"] = to_double(found.same) / tokens;
+  object["perplexity"] = std::exp(found.surprise / tokens);
+  object["entropy"] = found.entropy / tokens;
+  report.emit(object);
+  report.add_row("quality." + name, fixed_digits(bytes / 1e6, 1) + " MB",
+                 "KL " + fixed_digits(sum / tokens, 5) + " nats",
+                 "same top-1 " + fixed_digits(100 * to_double(found.same) / tokens, 1) + " %",
+                 "perplexity " + fixed_digits(std::exp(found.surprise / tokens), 3));
+}
+
+}  // namespace
+
+void run_quality_bench(const QualityBenchOptions& options, Backend& backend, BenchReport& report) {
+  const std::vector<Written> images = write_images(options);
+  const std::string& model = options.pipeline.model;
+  OpenedModel opened =
+      open_model(resolve_model(model.empty() ? std::string(kDefaultModel) : model).open_name);
+  std::vector<std::vector<float>> truth;
+  std::vector<DType> types = {DType::kF32};
+  types.insert(types.end(), options.storage.begin(), options.storage.end());
+  for (const DType storage : types) {
+    const StreamModel kept = load_stream_model(opened, backend, storage);
+    Differences found;
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const std::vector<float> logits = logits_of(kept, images[i], beside(storage));
+      if (truth.size() == i) truth.push_back(logits);
+      const std::size_t ids = to_size(kept.logit_ids());
+      for (std::size_t token = 0; token < images[i].tokens.size(); ++token) {
+        found.add(std::span(truth[i]).subspan(token * ids, ids),
+                  std::span(logits).subspan(token * ids, ids), images[i].tokens[token]);
+      }
+    }
+    report_type(opened, storage, to_double(kept.step_weight_bytes()), std::move(found), report);
+  }
+}
+
+}  // namespace tessera
