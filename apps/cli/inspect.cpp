@@ -217,7 +217,7 @@ void add_inspect(CLI::App& root, Session& session) {
                 "what generating or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");
   app->add_flag("--folder", flags->folder,
-                "every key of a describing model's files: used, without effect, not followed, unknown");
+                "every key of a describing model's files, and what becomes of it");
   setting_flag(*app, setting::kBatchSize, flags->batch_size,
                {.help = "--memory: images or texts at once"});
   setting_flag(*app, setting::kGuidance, flags->sampling, {.help = "--memory: 1 = one branch"});

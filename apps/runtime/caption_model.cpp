@@ -174,7 +174,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
     out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
-    out->tokenizer_.emplace(TextTokenizer::from_folder(folder));
+    out->tokenizer_.emplace(TextTokenizer::from_folder(folder, spec.describe->tokens_again));
     out->opened_ = open_model(std::move(spec));
   }
   const ModelSpec& spec = out->spec();

@@ -1,8 +1,11 @@
 """Goldens of folders without tokenizer.json: SentencePiece models and vocab.json with merges.txt, as
-`transformers` (4.57) loads them; and of a tokenizer.json that the files next to it add tokens to.
+`transformers` (4.57) loads them; and of a tokenizer.json that the files next to it add tokens to. With release 5, which numbers
+named tokens before listed ones, `newer` records json_listed again.
 
   fixtures_tokenizer_folders.py golden                tests/golden/text_folders/NAME/
   fixtures_tokenizer_folders.py generate N OUT        the same folders with N strings each
+  fixtures_tokenizer_folders.py newer                 json_listed once more, with transformers 5
+  fixtures_tokenizer_folders.py more                  text/more_tokens.json, with transformers 5
   fixtures_tokenizer_folders.py sentencepiece         says how many strings the package sentencepiece reads alike
 """
 from __future__ import annotations
@@ -186,10 +189,41 @@ def compare_with_sentencepiece() -> None:
         print(f"{name}: {same} of {len(texts)} strings as sentencepiece has them")
 
 
+def write_more() -> None:
+    """Which tokens both names of a list of them add, in two files; null = there is no such file."""
+    older, newer = "additional_special_tokens", "extra_special_tokens"
+    configs = [{}, *({newer: value} for value in ([], None, ["<a>"], {"x_token": "<a>"})), {older: ["<b>"]},
+               *({older: ["<b>"], newer: value} for value in (["<a>"], [], {"x_token": "<a>"}))]
+    maps = [None, {older: ["<c>"]}, {newer: ["<d>"]}, {older: ["<c>"], newer: ["<d>"]}]
+    whole = (FOLDERS / "json_older" / "tokenizer.json").read_text()
+    rows = []
+    for config in configs:
+        for tokens in maps:
+            files = {"tokenizer.json": whole, "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"} | config}
+            with tempfile.TemporaryDirectory() as folder:
+                write_folder(Path(folder), files | ({} if tokens is None else {"special_tokens_map.json": tokens}))
+                known = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+            rows.append([config, tokens, [t for t in ("<a>", "<b>", "<c>", "<d>") if known.token_to_id(t) is not None]])
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    (GOLDEN / "more_tokens.json").write_text(f"[{lines}]\n")
+
+
+def write_newer() -> None:
+    path = FOLDERS / "json_listed"
+    known = AutoTokenizer.from_pretrained(path).backend_tokenizer
+    rows = [json.loads(line)["text"] for line in (path / "strings.jsonl").read_text().splitlines()]
+    lines = [json.dumps(compact(record(known, text)), ensure_ascii=True, separators=(",", ":")) for text in rows]
+    (path / "strings.jsonl").write_text("\n".join(lines) + "\n")
+
+
 def main() -> None:
     command = sys.argv[1] if len(sys.argv) > 1 else "golden"
-    if command == "sentencepiece":
+    if command == "newer":
+        write_newer()
+    elif command == "sentencepiece":
         compare_with_sentencepiece()
+    elif command == "more":
+        write_more()
     elif command == "generate":
         write(int(sys.argv[2]), Path(sys.argv[3]))
     else:

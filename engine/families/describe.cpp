@@ -77,6 +77,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
                      ? narrow<std::int32_t>(spec.model.vocab)
                      : read_id(reader, "image_token_id", row.image_key, row.image_id, -1);
   out.image_token = row.image_token;
+  out.tokens_again.assign(row.tokens_again.begin(), row.tokens_again.end());
   if (row.video_id >= 0) {
     out.video_id = read_id(reader, "video_token_id", "video_token_index", row.video_id, 0);
   }

@@ -40,6 +40,7 @@ struct DescribeSpec {
   std::int32_t image_id = -1;
   std::int32_t video_id = -1;                // ... of a video; -1: it is shown as images
   std::string image_token;                   // the same as it is written
+  std::vector<std::string_view> tokens_again;  // that the processor adds to the tokenizer
   std::string newline_name;                  // tensor after each row of tiles; empty = none
   std::vector<std::int32_t> stops;
   SettingValues sampling;  // logits processors that generation_config.json switches on

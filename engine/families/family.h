@@ -65,6 +65,8 @@ struct Describer {
   std::string_view image_key;  // of the placeholder's id, next to image_token_id
   std::int64_t image_id = -1;  // the class default; -1 = by token
   std::string_view image_token;
+  // Tokens that the processor adds to the tokenizer again, as special ones and without flags.
+  std::span<const std::string_view> tokens_again;
   std::int64_t video_id = -1;  // the class default; -1 = videos are shown as images
   // What the type does in its own way, after all else was read; null = nothing.
   void (*finish)(const JsonReader& config, DescribeSpec& spec) = nullptr;

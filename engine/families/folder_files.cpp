@@ -48,7 +48,7 @@ class AccountWalk {
       out.use = row == nullptr ? KeyUse::kUnknown : row->use;
       if (row != nullptr) out.why = row->why;
       if (row != nullptr && !row->neutral.empty()) {
-        out.use = is_neutral(*row, value) ? KeyUse::kWithoutEffect : KeyUse::kNotFollowed;
+        out.use = is_neutral(*row, value) ? KeyUse::kWithoutEffect : row->use;
       }
     }
     out_->keys.push_back(std::move(out));
@@ -83,6 +83,8 @@ std::string_view key_use_name(KeyUse use) {
       return "without effect";
     case KeyUse::kNotFollowed:
       return "not followed";
+    case KeyUse::kRefused:
+      return "refused";
     case KeyUse::kUnknown:
       break;
   }
@@ -122,6 +124,7 @@ std::vector<std::string> FolderAccount::warnings() const {
     file = key.file;
     lines_of(KeyUse::kUnknown, "not known");
     lines_of(KeyUse::kNotFollowed, "not followed");
+    lines_of(KeyUse::kRefused, "refused");
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,15 +35,16 @@ enum class KeyUse : std::uint8_t {
   kUsed,
   kWithoutEffect,  // whatever its value, or with this value, the output is the same
   kNotFollowed,    // known, would change the output, and is not done here
+  kRefused,        // the same; texts are not written from a folder that has it
   kUnknown,
 };
-std::string_view key_use_name(KeyUse use);  // "used", "without effect", "not followed", "unknown"
+std::string_view key_use_name(KeyUse use);  // "used", "without effect", "not followed", ...
 
 struct KeyAccount {
   std::string file;  // name within the folder
   std::string key;   // path: "vision_config.patch_size"
   KeyUse use = KeyUse::kUnknown;
-  std::string_view why;  // of kWithoutEffect and kNotFollowed
+  std::string_view why;  // of kWithoutEffect, kNotFollowed and kRefused
 };
 
 // Every key of every file, in the order of the files.
@@ -51,7 +53,7 @@ struct FolderAccount {
 
   // In place of what was said about this key of this file, else at the end of that file's.
   void set(KeyAccount key);
-  // One line a file and kind: keys that are not known, keys that are not followed.
+  // One line a file and kind: keys that are not known, not followed, refused.
   std::vector<std::string> warnings() const;
 };
 
@@ -90,13 +92,15 @@ struct KnownKey {
   std::string_view path;
   KeyUse use = KeyUse::kWithoutEffect;
   std::string_view why;
-  // The values (JSON, separated by '|') for which it changes nothing; others are not followed.
+  // The values (JSON, separated by '|') for which it changes nothing; others do what `use` says.
   // Empty: any.
   std::string_view neutral = {};
 };
 
 // The row of a key with this value, or null.
 const KnownKey* known_key(FolderFile file, std::string_view path);
+// Those of generation_config.json that are no processor's.
+std::span<const KnownKey> known_generation_keys();
 // Whether the value is among the row's neutral ones.
 bool is_neutral(const KnownKey& row, const Json& value);
 

@@ -15,6 +15,7 @@ namespace {
 constexpr KeyUse kUsed = KeyUse::kUsed;
 constexpr KeyUse kNone = KeyUse::kWithoutEffect;
 constexpr KeyUse kIgnored = KeyUse::kNotFollowed;
+constexpr KeyUse kRefused = KeyUse::kRefused;
 
 constexpr std::string_view kBookkeeping = "bookkeeping";
 constexpr std::string_view kTraining = "of training";
@@ -266,7 +267,8 @@ constexpr KnownKey kVideoKeys[] = {
     {"*.do_normalize", kIgnored, "frames are prepared as images are", "true|null"},
 };
 
-// generation_config.json; what is used is read where texts are written.
+// generation_config.json; what is used is read where texts are written. Refused: what the reference
+// writes other texts with. guidance_scale may be that of a folder's images.
 constexpr KnownKey kGenerationKeys[] = {
     {"eos_token_id", kUsed, "ends texts"},
     {"*.transformers_version", kNone, kBookkeeping},
@@ -289,7 +291,7 @@ constexpr KnownKey kGenerationKeys[] = {
     {"negative_prompt", kNone, kGenerating},
     {"max_length", kNone, "--max-tokens"},
     {"max_new_tokens", kNone, "--max-tokens"},
-    {"max_time", kNone, "of speed"},
+    {"max_time", kRefused, "a clock ends no texts", "null"},
     {"use_cache", kNone, "of memory"},
     {"cache_implementation", kNone, "of memory"},
     {"cache_config", kNone, "of memory"},
@@ -320,21 +322,21 @@ constexpr KnownKey kGenerationKeys[] = {
     {"use_mtp", kNone, "of speed"},
     {"prompt_lookup_num_tokens", kNone, "of speed"},
     {"max_matching_ngram_size", kNone, "of speed"},
-    {"num_beams", kIgnored, kBeams, "1"},
-    {"num_beam_groups", kIgnored, kBeams, "1"},
+    {"num_beams", kRefused, kBeams, "1"},
+    {"num_beam_groups", kRefused, kBeams, "1"},
     {"diversity_penalty", kNone, kBeams},
     {"early_stopping", kNone, kBeams},
     {"length_penalty", kNone, kBeams},
-    {"constraints", kIgnored, kBeams, "null"},
-    {"force_words_ids", kIgnored, kBeams, "null"},
-    {"penalty_alpha", kIgnored, "of contrastive search", "null|0"},
-    {"dola_layers", kIgnored, "of contrasted layers", "null"},
-    {"watermarking_config", kIgnored, "of watermarks", "null"},
-    {"token_healing", kIgnored, "of texts", "false"},
+    {"constraints", kRefused, kBeams, "null"},
+    {"force_words_ids", kRefused, kBeams, "null"},
+    {"penalty_alpha", kRefused, "of contrastive search", "null|0"},
+    {"dola_layers", kRefused, "of contrasted layers", "null"},
+    {"watermarking_config", kRefused, "of watermarks", "null"},
+    {"token_healing", kRefused, "of texts", "false"},
     {"guidance_scale", kIgnored, "--cfg-scale", "null|1"},
-    {"sequence_bias", kIgnored, "of texts", "null|{}"},
-    {"exponential_decay_length_penalty", kIgnored, "of texts", "null"},
-    {"stop_strings", kIgnored, "of texts", "null"},
+    {"sequence_bias", kRefused, "of texts", "null|{}"},
+    {"exponential_decay_length_penalty", kRefused, "of texts", "null"},
+    {"stop_strings", kRefused, "of texts", "null"},
 };
 
 // tokenizer_config.json
@@ -411,6 +413,8 @@ const KnownKey* known_key(FolderFile file, std::string_view path) {
   }
   return find_row(kChatKeys, path);
 }
+
+std::span<const KnownKey> known_generation_keys() { return kGenerationKeys; }
 
 bool is_neutral(const KnownKey& row, const Json& value) {
   if (value.is_null()) return true;

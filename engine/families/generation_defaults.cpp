@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/index.h"
+#include "engine/families/folder_files.h"
 #include "engine/sampling/processors.h"
 
 namespace tessera {
@@ -47,9 +48,22 @@ SettingValue read_value(const JsonReader& config, const LogitProcessor& key, std
                                    truncate<std::int64_t>(row.high)))};
 }
 
+// What would change texts and is done nowhere here.
+void refuse_others(const JsonReader& config) {
+  for (const KnownKey& row : known_generation_keys()) {
+    if (row.use != KeyUse::kRefused || !config.has(row.path)) continue;
+    const Json& value = config.raw(row.path);
+    if (is_neutral(row, value)) continue;
+    config.fail(row.path,
+                "no such key, or " + std::string(row.neutral) + ": " + std::string(row.why),
+                value.dump());
+  }
+}
+
 }  // namespace
 
 SettingValues read_processors(const JsonReader& config, std::int64_t codes) {
+  refuse_others(config);
   SettingValues out;
   for (const LogitProcessor& key : logit_processors()) {
     if (key.config_key.empty() || !config.has(key.config_key)) continue;

@@ -9,7 +9,8 @@ namespace tessera {
 // The logits processors that the file switches on, for a head of `codes` ids; absent keys and nulls
 // leave theirs off. Greedy stays greedy: do_sample, temperature and cuts are not read. Error as
 // JsonReader's: a wrong type, a value out of range, an id that the head lacks where transformers
-// refuses it.
+// refuses it, a key that changes texts there and is not followed here (beams, biases, stop
+// strings).
 SettingValues read_processors(const JsonReader& config, std::int64_t codes);
 
 }  // namespace tessera

@@ -91,6 +91,10 @@ constexpr std::string_view kText[] = {"llama"};
 constexpr LayoutNames kLayouts[] = {{"model.text_model.", "lm_head.weight"},
                                     {"text_model.", "lm_head.weight"}};
 
+// Idefics3Processor adds these as special tokens; SmolVLMProcessor does not.
+constexpr std::string_view kIdefics3Again[] = {"<fake_token_around_image>", "<image>",
+                                               "<end_of_utterance>"};
+
 constexpr Describer kDescribers[] = {
     {.type = "idefics3",
      .title = "Idefics3",
@@ -103,7 +107,8 @@ constexpr Describer kDescribers[] = {
      .chats = kIdefics3Chats,
      .image_key = "image_token_id",
      .image_id = 128257,
-     .image_token = "<image>"},
+     .image_token = "<image>",
+     .tokens_again = kIdefics3Again},
     {.type = "smolvlm",
      .title = "SmolVLM",
      .tower = tower,

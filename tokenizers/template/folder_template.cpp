@@ -72,12 +72,32 @@ FoundTemplate template_text(const fs::path& path) {
   return {read_file(path, ChatTemplate::kMaxSourceBytes + 1), path.string(), false};
 }
 
-std::optional<FoundTemplate> find_template(const fs::path& folder) {
-  for (const char* name : {"processor_config.json", "chat_template.json"}) {
-    if (auto found = template_in(folder / name, false)) return found;
+// Templates with names of their own: the first file of additional_chat_templates, else empty.
+fs::path named_template(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder / "additional_chat_templates", missing)) {
+    if (entry.path().extension() == ".jinja") files.push_back(entry.path());
   }
-  if (file_exists(folder / "chat_template.jinja")) {
-    return template_text(folder / "chat_template.jinja");
+  return files.empty() ? fs::path() : *std::ranges::min_element(files);
+}
+
+// In the order of the reference's processors: one of chat_template.json goes with no named ones,
+// chat_template.jinja is the default of several.
+std::optional<FoundTemplate> find_template(const fs::path& folder) {
+  if (auto found = template_in(folder / "processor_config.json", false)) return found;
+  const fs::path named = named_template(folder), own = folder / "chat_template.jinja";
+  if (auto found = template_in(folder / "chat_template.json", false)) {
+    if (named.empty()) return found;
+    refuse_template(named.string(), "E_TEMPLATE_CHOICE", "chat_template.json",
+                    "chat_template.jinja in its place next to other templates", "both");
+  }
+  const fs::path standard = named.parent_path() / "default.jinja";
+  if (file_exists(own)) return template_text(own);
+  if (!named.empty() && file_exists(standard)) return template_text(standard);
+  if (!named.empty()) {
+    refuse_template(named.string(), "E_TEMPLATE_CHOICE", "additional_chat_templates",
+                    "default.jinja, or chat_template.jinja next to the folder", "other names");
   }
   return template_in(folder / "tokenizer_config.json", true);
 }

@@ -149,8 +149,9 @@ TextTokenizer TextTokenizer::from_file(const std::filesystem::path& tokenizer_js
   return from_json(read_file(tokenizer_json, kMaxFileBytes), tokenizer_json.string());
 }
 
-TextTokenizer TextTokenizer::from_folder(const std::filesystem::path& folder) {
-  return from_parts(read_tokenizer_folder(folder));
+TextTokenizer TextTokenizer::from_folder(const std::filesystem::path& folder,
+                                         std::span<const std::string_view> again) {
+  return from_parts(read_tokenizer_folder(folder, again));
 }
 
 TextTokenizer TextTokenizer::from_parts(TokenizerParts parts) {

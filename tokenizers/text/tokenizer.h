@@ -41,8 +41,10 @@ class TextTokenizer {
   // Error kModel (E_IO_*, E_JSON, E_TOK_*) names file and JSON path.
   static TextTokenizer from_file(const std::filesystem::path& tokenizer_json);
   // From the files of a model's folder: tokenizer.json, else those that the reference converts
-  // (tokenizer_folder.h). Error kModel (E_IO_*, E_JSON*, E_TOK_*).
-  static TextTokenizer from_folder(const std::filesystem::path& folder);
+  // (tokenizer_folder.h). Added tokens of `again` are special and looked for as they stand, whatever
+  // the files say: the model's processor adds them once more. Error kModel (E_IO_*, E_JSON*, E_TOK_*).
+  static TextTokenizer from_folder(const std::filesystem::path& folder,
+                                   std::span<const std::string_view> again = {});
   // Of parts that were read already.
   static TextTokenizer from_parts(TokenizerParts parts);
   // `file` is the name in messages.

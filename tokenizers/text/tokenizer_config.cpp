@@ -1,5 +1,5 @@
-// See tokenizer_config.h. What overrides what follows the reference (transformers 4.57): with
-// added_tokens_decoder the two older files are not read.
+// See tokenizer_config.h. What overrides what follows the reference: with added_tokens_decoder the
+// two older files are not read.
 #include "tokenizers/text/tokenizer_config.h"
 
 #include <algorithm>
@@ -91,18 +91,46 @@ void read_roles(const JsonNode& root, TokenizerConfig& config) {
   };
   std::sort(config.roles.begin(), config.roles.end(),
             [&](const TokenRole& a, const TokenRole& b) { return place(a) < place(b); });
-  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    if (!root.has(key)) continue;
-    for (const JsonNode& node : token_list(root.at(key))) {
-      TokenRole role = read_role(node, key);
-      if (!role.token) node.fail("E_TOK_TYPE", "a token", node.describe());
-      const bool known =
-          std::any_of(config.additional.begin(), config.additional.end(),
-                      [&](const TokenRole& r) { return r.token->content == role.token->content; });
-      if (!known) config.additional.push_back(std::move(role));
-    }
+}
+
+void add_roles(const JsonNode& root, const char* key, std::vector<TokenRole>& to) {
+  for (const JsonNode& node : token_list(root.at(key))) {
+    TokenRole role = read_role(node, key);
+    if (!role.token) node.fail("E_TOK_TYPE", "a token", node.describe());
+    const auto same = [&](const TokenRole& r) { return r.token->content == role.token->content; };
+    if (std::none_of(to.begin(), to.end(), same)) to.push_back(std::move(role));
   }
 }
+
+// extra_special_tokens is release 5's name of additional_special_tokens; an object of it names its
+// tokens and is no list. The older list counts where there is none of the newer name, a later
+// file's instead of an earlier one's; newer ones add up.
+struct MoreTokens {
+  std::vector<TokenRole> named;
+  std::optional<std::vector<TokenRole>> newer, older;
+
+  void read(const JsonNode& root, bool first) {
+    constexpr const char *kNewer = "extra_special_tokens", *kOlder = "additional_special_tokens";
+    if (root.json().contains(kOlder)) {
+      older.emplace();
+      if (root.has(kOlder)) add_roles(root, kOlder, *older);
+    }
+    if (root.json().contains(kNewer)) {
+      const bool object = root.has(kNewer) && root.at(kNewer).is_object();
+      if (!object && !newer) newer.emplace();
+      if (root.has(kNewer)) add_roles(root, kNewer, object ? named : *newer);
+    }
+    if (first && older && named.empty() && (!newer || newer->empty())) {
+      newer = std::exchange(older, std::nullopt);
+    }
+  }
+  std::vector<TokenRole> all() const {
+    std::vector<TokenRole> out = named;
+    const auto& list = newer ? newer : older;
+    if (list) out.insert(out.end(), list->begin(), list->end());
+    return out;
+  }
+};
 
 bool is_special(const TokenizerConfig& config, std::string_view content) {
   const auto same = [&](const TokenRole& r) { return r.token && r.token->content == content; };
@@ -171,11 +199,14 @@ const TokenRole* TokenizerConfig::role(std::string_view name) const {
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
   TokenizerConfig config;
   bool has_table = false;
+  MoreTokens more;
   if (const auto file = read_config_file(folder / "tokenizer_config.json")) {
     config.file = file->name;
     const JsonNode root = file->root();
     read_switches(root, config);
     read_roles(root, config);
+    more.read(root, true);
+    config.additional = more.all();
     has_table = root.has("added_tokens_decoder");
     if (has_table) {
       config.listed_file = file->name;
@@ -183,8 +214,11 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
     }
   }
   if (!has_table) {
-    if (const auto file = read_config_file(folder / "special_tokens_map.json"))
+    if (const auto file = read_config_file(folder / "special_tokens_map.json")) {
       read_roles(file->root(), config);
+      more.read(file->root(), false);
+      config.additional = more.all();
+    }
     if (const auto file = read_config_file(folder / "added_tokens.json"))
       read_added_tokens(*file, config);
   }

@@ -1,6 +1,7 @@
 // See tokenizer_folder.h.
 #include "tokenizers/text/tokenizer_folder.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -57,16 +58,32 @@ void note_switch(const ConfigSwitch& set, const char* key, bool done, TokenizerP
                          "tokenizer.json's post_processor says otherwise, as in transformers 5"});
 }
 
+// Tokens without flags, special, whatever the file says. True if any changed.
+bool add_again(std::span<const std::string_view> again, Json& json) {
+  bool changed = false;
+  for (Json& token : json["added_tokens"]) {
+    if (std::ranges::find(again, token["content"].get_ref<const std::string&>()) == again.end()) {
+      continue;
+    }
+    for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized", "special"}) {
+      const bool value = std::string_view(flag) == "special";
+      changed = changed || token[flag] != Json(value);
+      token[flag] = value;
+    }
+  }
+  return changed;
+}
+
 // tokenizer_config.json adds tokens to those of tokenizer.json and changes how they are looked for.
-TokenizerParts read_json_with_config(const Path& path, const Path& folder) {
+TokenizerParts read_json_with_config(const Path& path, const Path& folder,
+                                     std::span<const std::string_view> again) {
   const std::string file = path.string();
   Json json = parse_tokenizer_json(read_whole(path), file);
   TokenizerParts parts = read_tokenizer_parts(json, file, nullptr);
   const TokenizerConfig config = read_tokenizer_config(folder);
-  if (auto added = added_by_config(parts, config)) {
-    json["added_tokens"] = std::move(*added);
-    parts = read_tokenizer_parts(json, file, nullptr);
-  }
+  std::optional<Json> added = added_by_config(parts, config);
+  if (added) json["added_tokens"] = std::move(*added);
+  if (add_again(again, json) || added) parts = read_tokenizer_parts(json, file, nullptr);
   bool before = false, after = false;
   for (const IdTemplate& around : parts.templates) {
     before = before || !around.before.empty();
@@ -95,9 +112,9 @@ constexpr const char* kMissing = "E_TOK_MISSING_FILE";
 
 }  // namespace
 
-TokenizerParts read_tokenizer_folder(const Path& folder) {
+TokenizerParts read_tokenizer_folder(const Path& folder, std::span<const std::string_view> again) {
   const Path json = folder / "tokenizer.json";
-  if (file_exists(json)) return read_json_with_config(json, folder);
+  if (file_exists(json)) return read_json_with_config(json, folder, again);
   constexpr std::array<const char*, 2> kModels = {"tokenizer.model", "spiece.model"};
   for (const char* name : kModels) {
     const Path path = folder / name;

@@ -5,13 +5,17 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
+#include <string_view>
 
 #include "tokenizers/text/tokenizer_json.h"
 
 namespace tessera {
 
+// Added tokens of `again` in tokenizer.json are special and have no flags, whatever the files say.
 // Error kModel (E_IO_*, E_JSON*, E_TOK_*) names file and place. E_TOK_MISSING_FILE: none of these
 // files is there; the message says what is, and what to do.
-TokenizerParts read_tokenizer_folder(const std::filesystem::path& folder);
+TokenizerParts read_tokenizer_folder(const std::filesystem::path& folder,
+                                     std::span<const std::string_view> again = {});
 
 }  // namespace tessera

@@ -350,5 +350,38 @@ TEST(TiedHead, AHeadInTheFileComesFirst) {
   expect_same(run(TinyLmm(folder.path(), recording("llava-1.5"), 1)), run(plain));
 }
 
+// The reference would draw the head at random; without the key, or with true, it is the table.
+TEST(TiedHead, AMissingHeadIsRefusedWhereTheConfigurationUntiesIt) {
+  const TinyLmm plain("llava-1.5");
+  const TempFolder folder;
+  write_folder(plain.folder, folder.path(), [](const std::string& name, ConstTensorView view) {
+    const bool head = name.ends_with("lm_head.weight");
+    return std::pair{head ? std::string() : name, as_it_is(view)};
+  });
+  const Json published = *plain.spec.describe->config;
+  const auto refused_at = [&](const Json& whole, const Json& text) -> std::string {
+    Json config = published;
+    config.erase("tie_word_embeddings");
+    config["text_config"].erase("tie_word_embeddings");
+    if (!whole.is_null()) config["tie_word_embeddings"] = whole;
+    if (!text.is_null()) config["text_config"]["tie_word_embeddings"] = text;
+    std::ofstream(folder / "config.json") << config.dump();
+    try {
+      TinyLmm(folder.path(), recording("llava-1.5"), 1);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().code, "E_TIED_HEAD");
+      EXPECT_EQ(error.info().file, (folder / "config.json").string());
+      return error.info().where;
+    }
+    return "";
+  };
+  EXPECT_EQ(refused_at(false, nullptr), "tie_word_embeddings");
+  EXPECT_EQ(refused_at(false, false), "tie_word_embeddings");
+  EXPECT_EQ(refused_at(nullptr, false), "text_config.tie_word_embeddings");
+  EXPECT_EQ(refused_at(nullptr, nullptr), "");
+  EXPECT_EQ(refused_at(true, false), "");
+  EXPECT_EQ(refused_at(false, true), "");
+}
+
 }  // namespace
 }  // namespace tessera::layouts_golden_test

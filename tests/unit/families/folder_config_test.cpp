@@ -206,7 +206,7 @@ TEST_F(FolderConfig, EveryKeyIsAccountedFor) {
       (std::vector<std::string>{"1 key of config.json is not known: colour_of_the_box",
                                 "1 key of config.json is not followed: is_encoder_decoder",
                                 "1 key of preprocessor_config.json is not known: sharpen.by",
-                                "1 key of generation_config.json is not followed: num_beams"}));
+                                "1 key of generation_config.json is refused: num_beams"}));
 }
 
 TEST_F(FolderConfig, ManyUnknownKeysAreOneLine) {

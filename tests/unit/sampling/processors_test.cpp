@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 
 #include "engine/core/io.h"
 #include "engine/core/json.h"
+#include "engine/families/folder_files.h"
 #include "engine/families/generation_defaults.h"
 #include "engine/sampling/processor_settings.h"
 #include "engine/sampling/sampling_settings.h"
@@ -233,6 +235,80 @@ TEST(GenerationDefaults, WrongValuesAreRefusedByTheirKey) {
     EXPECT_NE(info.where.find(key), std::string::npos) << key << ' ' << value;
     EXPECT_FALSE(info.expected.empty()) << key << ' ' << value;
   }
+}
+
+// Of the reference's keys those that change what it writes, each with a value that does.
+constexpr std::pair<const char*, const char*> kChangesTexts[] = {
+    {"bad_words_ids", "[[5]]"},
+    {"begin_suppress_tokens", "[3]"},
+    {"constraints", "[1]"},
+    {"dola_layers", "\"high\""},
+    {"encoder_no_repeat_ngram_size", "2"},
+    {"encoder_repetition_penalty", "1.5"},
+    {"eos_token_id", "2"},
+    {"exponential_decay_length_penalty", "[2, 1.5]"},
+    {"force_words_ids", "[[3]]"},
+    {"forced_bos_token_id", "2"},
+    {"forced_eos_token_id", "2"},
+    {"guidance_scale", "2"},
+    {"max_time", "0.5"},
+    {"min_length", "3"},
+    {"min_new_tokens", "3"},
+    {"no_repeat_ngram_size", "2"},
+    {"num_beam_groups", "2"},
+    {"num_beams", "2"},
+    {"penalty_alpha", "0.6"},
+    {"repetition_penalty", "1.1"},
+    {"sequence_bias", "[[[3], 2.0]]"},
+    {"stop_strings", "[\"end\"]"},
+    {"suppress_tokens", "[3]"},
+    {"token_healing", "true"},
+    {"watermarking_config", "{\"bias\": 2.5}"}};
+
+// Ends texts; said of the folder, where it may be of its images.
+bool answered_elsewhere(std::string_view key) {
+  return key == "eos_token_id" || key == "guidance_scale";
+}
+
+TEST(GenerationDefaults, EveryKeyOfTheReferenceIsHonouredRefusedOrWithoutEffect) {
+  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/folders/keys.json";
+  const Json keys = parse_json(read_file(path, std::size_t{1} << 20), path);
+  std::size_t changing = 0, without = 0;
+  for (const Json& one : keys.at("generation")) {
+    const auto key = one.get<std::string>();
+    const KnownKey* const row = known_key(FolderFile::kGeneration, key);
+    ASSERT_NE(row, nullptr) << key;
+    const auto* const found =
+        std::find_if(std::begin(kChangesTexts), std::end(kChangesTexts),
+                     [&](const auto& changes) { return changes.first == key; });
+    if (found == std::end(kChangesTexts)) {
+      EXPECT_EQ(row->use, KeyUse::kWithoutEffect) << key;
+      EXPECT_TRUE(row->neutral.empty()) << key;
+      ++without;
+      continue;
+    }
+    ++changing;
+    if (answered_elsewhere(key)) continue;
+    const Json config = Json::parse("{\"" + key + "\": " + found->second + "}");
+    if (row->use == KeyUse::kUsed) {
+      EXPECT_EQ(processors_of(config).entries().size(), 1u) << key;
+      continue;
+    }
+    const ErrorInfo info = processors_error([&] { processors_of(config); });
+    EXPECT_EQ(info.file, "generation_config.json") << key;
+    EXPECT_EQ(info.where, key);
+    EXPECT_EQ(info.found, config.at(key).dump());
+    EXPECT_TRUE(processors_of(Json::parse("{\"" + key + "\": null}")).entries().empty());
+  }
+  EXPECT_EQ(changing, std::size(kChangesTexts));
+  EXPECT_GT(without, 40u);
+}
+
+TEST(GenerationDefaults, NeutralValuesOfRefusedKeysAreTaken) {
+  const SettingValues values = processors_of(Json::parse(
+      R"({"num_beams": 1, "num_beam_groups": 1, "penalty_alpha": 0.0, "sequence_bias": {},
+          "token_healing": false, "stop_strings": null, "max_time": null})"));
+  EXPECT_TRUE(values.entries().empty());
 }
 
 }  // namespace

@@ -58,6 +58,23 @@ TEST(FolderTemplateTest, IsTakenFromThePlacesInTheirOrder) {
   expect("processor_config.json", json_with(naming("processor_config.json")), false);
 }
 
+// Files of templates with names, in the order of transformers 5 (processing_utils.py).
+TEST(FolderTemplateTest, NamedTemplatesNeedADefault) {
+  const TempFolder folder;
+  const auto code = [&] { return code_of([&] { read_folder_template(folder.path()); }); };
+  std::filesystem::create_directory(folder / "additional_chat_templates");
+  put_file(folder / "tokenizer_config.json", json_with("{{ messages[0].content }}c"));
+  EXPECT_EQ(rendered(*read_folder_template(folder.path()), "x"), "xc");
+  put_file(folder / "additional_chat_templates/tool_use.jinja", "{{ messages[0].content }}t");
+  EXPECT_EQ(code(), "E_TEMPLATE_CHOICE");
+  put_file(folder / "additional_chat_templates/default.jinja", "{{ messages[0].content }}d");
+  EXPECT_EQ(rendered(*read_folder_template(folder.path()), "x"), "xd");
+  put_file(folder / "chat_template.jinja", "{{ messages[0].content }}j");
+  EXPECT_EQ(rendered(*read_folder_template(folder.path()), "x"), "xj");
+  put_file(folder / "chat_template.json", json_with("{{ messages[0].content }}o"));
+  EXPECT_EQ(code(), "E_TEMPLATE_CHOICE");
+}
+
 TEST(FolderTemplateTest, ListsOfTemplatesHaveADefault) {
   const TempFolder folder;
   const auto with = [&](const Json& list) {

@@ -55,6 +55,25 @@ TEST(TokenizerFolder, SwitchesThatTheTemplateContradictsAreNamed) {
             Names{"tokenizer_config.json add_bos_token"});
 }
 
+// Two releases have two names for more special tokens, in two files.
+TEST(TokenizerFolder, MoreTokensAreThoseThatTheReferenceAdds) {
+  const Json plain = Json::parse(get_file(kFolder.parent_path() / "json_older" / "tokenizer.json"));
+  const Json rows = Json::parse(get_file(kFolder.parent_path().parent_path() / "text" / "more_tokens.json"));
+  ASSERT_EQ(rows.size(), 36u);
+  for (const Json& row : rows) {
+    const TempFolder folder;
+    put_file(folder.path() / "tokenizer.json", plain.dump());
+    put_file(folder.path() / "tokenizer_config.json", row[0].dump());
+    if (!row[1].is_null()) put_file(folder.path() / "special_tokens_map.json", row[1].dump());
+    const TextTokenizer tokenizer = TextTokenizer::from_folder(folder.path());
+    Json added = Json::array();
+    for (const char* token : {"<a>", "<b>", "<c>", "<d>"}) {
+      if (tokenizer.id_of(token)) added.push_back(token);
+    }
+    EXPECT_EQ(added, row[2]) << row;
+  }
+}
+
 // What the template puts after a text follows the prompt; a prompt that begins as the template
 // would is left alone.
 TEST(TokenizerFolder, ATemplateAroundATextStandsAroundAPrompt) {
