@@ -250,10 +250,20 @@ TokenizerParts convert_bytes(ListedTokenizer listed) {
   return read_tokenizer_parts(json, listed.file, std::move(words));
 }
 
+// Rows of a table that is longer than its vocabulary have names in files, and none in folders.
+void drop_unused_end(ListedTokenizer& listed) {
+  std::size_t count = listed.tokens.size();
+  while (count > 1 && kind_of(listed, count - 1) == ListedKind::kUnused) --count;
+  listed.tokens.resize(count);
+  if (!listed.kinds.empty()) listed.kinds.resize(count);
+  if (listed.scores.size() > count) listed.scores.resize(count);
+}
+
 }  // namespace
 
 TokenizerParts convert_listed(ListedTokenizer listed) {
   check_tokens(listed);
+  drop_unused_end(listed);
   if (listed.model == "llama") return convert_pieces(std::move(listed));
   if (listed.model == "gpt2") return convert_bytes(std::move(listed));
   refuse_listed(listed, "E_TOK_MODEL", "model", "llama or gpt2",
