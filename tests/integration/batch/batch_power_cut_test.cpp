@@ -81,12 +81,18 @@ class BatchPowerCut : public BatchTest {
     }
     return all;
   }
+  // The letter of proc(5); empty: there is no such process.
+  static std::string state_of(pid_t child) {
+    std::string state;
+    std::ifstream in("/proc/" + std::to_string(child) + "/stat");
+    in >> state >> state >> state;
+    return state;
+  }
+  static bool ended(const std::string& state) { return state == "Z" || state.empty(); }
   static void wait_until_stopped(pid_t child) {
     for (int i = 0; i < 10000; ++i) {
-      std::string state;
-      std::ifstream in("/proc/" + std::to_string(child) + "/stat");
-      in >> state >> state >> state;
-      if (state == "T" || state == "Z" || state.empty()) return;
+      const std::string state = state_of(child);
+      if (state == "T" || ended(state)) return;
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
@@ -121,7 +127,17 @@ class BatchPowerCuts : public BatchPowerCut {
     return path;
   }
 
-  // Runs the job on a new disk with `more` flags; what the disk held at moments random.
+  // Until the program has told `items` items or ends: a sleep misses the work on a busy machine.
+  void wait_until_told(std::size_t items, pid_t child) {
+    const fs::path out = logs_ / "stdout";
+    for (int i = 0; i < 100000 && ids_in(get_file(out)).size() < items; ++i) {
+      if (ended(state_of(child))) return;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+
+  // Runs the job on a new disk with `more` flags; what the disk held at moments random. Each cut
+  // waits for its share of the items first, so that the cuts of a run spread over it.
   std::vector<Cut> cut_run(const std::string& job, std::vector<std::string> more, int round) {
     // A file of its own each time: a loop device that still holds a file keeps old blocks of it.
     const fs::path image = folder_ / ("disk" + std::to_string(++images_) + ".img");
@@ -135,7 +151,8 @@ class BatchPowerCuts : public BatchPowerCut {
       for (int i = 0; i < kCuts; ++i) {
         const auto lot = philox4x32({static_cast<std::uint32_t>(i), 0, 0, 0},
                                     {static_cast<std::uint32_t>(round), 5})[0];
-        std::this_thread::sleep_for(std::chrono::microseconds(1000 + lot % pause_));
+        wait_until_told(kItems * static_cast<std::size_t>(i) / kCuts, child);
+        std::this_thread::sleep_for(std::chrono::microseconds(lot % pause_));
         kill(child, SIGSTOP);
         wait_until_stopped(child);
         const std::set<std::string> heard = ids_in(get_file(logs_ / "stdout"));
@@ -153,10 +170,10 @@ class BatchPowerCuts : public BatchPowerCut {
     const std::string job = put_job(kItems);
     const auto started = std::chrono::steady_clock::now();
     EXPECT_EQ(batch(job, "truth", flags(common)).exit_code, 0);
-    // So that the cuts of a run spread over it, whatever it writes and however fast.
+    // Random within what two items take, whatever the job writes and however fast.
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(
         std::chrono::steady_clock::now() - started);
-    pause_ = static_cast<std::uint32_t>(2 * took.count() / kCuts);
+    pause_ = 1 + static_cast<std::uint32_t>(took.count() / kCuts);
     const auto truth = tree("truth");
     std::vector<std::string> verify = flags(common);
     verify.insert(verify.begin(), "--verify");
@@ -192,7 +209,7 @@ class BatchPowerCuts : public BatchPowerCut {
     return counts;
   }
 
-  std::uint32_t pause_ = 1;  // most microseconds between two cuts
+  std::uint32_t pause_ = 1;  // random microseconds before a cut: fewer than these
   int images_ = 0;
   int moved_ = 0;  // copies that were begun again
 };
