@@ -22,15 +22,12 @@ struct NamePair {
 constexpr std::array kModelNames = {NamePair{"token_embd", "model.embed_tokens"},
                                     NamePair{"output_norm", "model.norm"},
                                     NamePair{"output", "lm_head"}};
-constexpr std::array kLayerNames = {NamePair{"attn_norm", "input_layernorm"},
-                                    NamePair{"attn_q", "self_attn.q_proj"},
-                                    NamePair{"attn_k", "self_attn.k_proj"},
-                                    NamePair{"attn_v", "self_attn.v_proj"},
-                                    NamePair{"attn_output", "self_attn.o_proj"},
-                                    NamePair{"ffn_norm", "post_attention_layernorm"},
-                                    NamePair{"ffn_gate", "mlp.gate_proj"},
-                                    NamePair{"ffn_up", "mlp.up_proj"},
-                                    NamePair{"ffn_down", "mlp.down_proj"}};
+constexpr std::array kLayerNames = {
+    NamePair{"attn_norm", "input_layernorm"},    NamePair{"attn_q", "self_attn.q_proj"},
+    NamePair{"attn_k", "self_attn.k_proj"},      NamePair{"attn_v", "self_attn.v_proj"},
+    NamePair{"attn_output", "self_attn.o_proj"}, NamePair{"ffn_norm", "post_attention_layernorm"},
+    NamePair{"ffn_gate", "mlp.gate_proj"},       NamePair{"ffn_up", "mlp.up_proj"},
+    NamePair{"ffn_down", "mlp.down_proj"}};
 
 [[noreturn]] void refuse(const char* code, const std::string& file, std::string where,
                          std::string expected, std::string found, std::string hint = {}) {
@@ -63,8 +60,7 @@ std::string wanted_name(const std::string& own) {
   }
   const std::string_view rest = stem.substr(4);
   const std::size_t end = rest.find('.');
-  if (end == std::string_view::npos || end == 0 ||
-      rest.find_first_not_of("0123456789") != end) {
+  if (end == std::string_view::npos || end == 0 || rest.find_first_not_of("0123456789") != end) {
     return own;
   }
   const std::string_view wanted = wanted_of(kLayerNames, rest.substr(end + 1));
@@ -114,8 +110,8 @@ std::vector<fs::path> gguf_parts(const fs::path& path) {
                      tail.ends_with(kEnd) && own >= 0 && count >= 0;
   if (!split) return {path};
   if (own < 1 || own > count) {
-    refuse("E_GGUF_PARTS", path.string(), "file name",
-           "a part from 1 to " + std::to_string(count), std::to_string(own));
+    refuse("E_GGUF_PARTS", path.string(), "file name", "a part from 1 to " + std::to_string(count),
+           std::to_string(own));
   }
   std::vector<fs::path> out;
   for (int i = 1; i <= count; ++i) {
@@ -132,13 +128,15 @@ void check_gguf_part(const GgufFile& part, std::size_t number, std::size_t count
   const auto check = [&](const char* key, std::size_t wanted) {
     const GgufValue* value = part.find(key);
     if (value == nullptr && count == 1) return;
-    const std::optional<std::int64_t> found =
-        value == nullptr ? std::nullopt : value->integer();
+    const std::optional<std::int64_t> found = value == nullptr ? std::nullopt : value->integer();
     if (found == to_index(wanted)) return;
-    refuse("E_GGUF_PARTS", file, "key \"" + std::string(key) + "\"",
-           std::to_string(wanted) + (count == 1 ? ": the file is a part of a model" : ""),
-           value == nullptr ? "no such key" : found ? std::to_string(*found) : "no whole number",
-           count == 1 ? "name the parts NAME-00001-of-00002.gguf and so on, as they were made" : "");
+    refuse(
+        "E_GGUF_PARTS", file, "key \"" + std::string(key) + "\"",
+        std::to_string(wanted) + (count == 1 ? ": the file is a part of a model" : ""),
+        value == nullptr ? "no such key"
+        : found          ? std::to_string(*found)
+                         : "no whole number",
+        count == 1 ? "name the parts NAME-00001-of-00002.gguf and so on, as they were made" : "");
   };
   check("split.count", count);
   check("split.no", number);
@@ -146,8 +144,7 @@ void check_gguf_part(const GgufFile& part, std::size_t number, std::size_t count
 
 std::string gguf_architecture(const GgufFile& head, const std::string& file) {
   const GgufValue* value = head.find("general.architecture");
-  const std::optional<std::string_view> text =
-      value == nullptr ? std::nullopt : value->text();
+  const std::optional<std::string_view> text = value == nullptr ? std::nullopt : value->text();
   if (!text) {
     refuse("E_GGUF_MODEL", file, "key \"general.architecture\"", "a name",
            value == nullptr ? "no such key" : std::string(gguf_kind_name(value->kind())));
@@ -155,8 +152,8 @@ std::string gguf_architecture(const GgufFile& head, const std::string& file) {
   return std::string(*text);
 }
 
-std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part,
-                                     std::size_t number, const std::string& file) {
+std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part, std::size_t number,
+                                     const std::string& file) {
   const std::string architecture = gguf_architecture(head, file);
   std::vector<GgufWeight> out;
   for (const GgufTensor& tensor : part.tensors) {

@@ -37,9 +37,10 @@ void check_gguf_part(const GgufFile& part, std::size_t number, std::size_t count
 std::string gguf_architecture(const GgufFile& head, const std::string& file);
 
 // The tensors of part `number`, renamed. `head`: the first part, which has the model's keys. Names
-// that are not a language model's stay. E_GGUF_MODEL for query or key heads that do not divide rows.
-std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part,
-                                     std::size_t number, const std::string& file);
+// that are not a language model's stay. E_GGUF_MODEL for query or key heads that do not divide
+// rows.
+std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part, std::size_t number,
+                                     const std::string& file);
 
 // All numbers as f32, rows in the wanted order. bytes: of the whole file.
 void read_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, float* out);

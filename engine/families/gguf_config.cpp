@@ -141,7 +141,8 @@ void check_architecture(const std::string& name, const std::string& file) {
 Json divided(const Checkpoint& weights, std::int64_t pairs, std::int64_t positions,
              const std::string& file) {
   const ConstTensorView* view = weights.find(kFrequencies);
-  const bool right = view->dtype == DType::kF32 && view->shape.rank() == 1 && view->shape[0] == pairs;
+  const bool right =
+      view->dtype == DType::kF32 && view->shape.rank() == 1 && view->shape[0] == pairs;
   if (!right) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_GGUF_MODEL",
@@ -154,13 +155,13 @@ Json divided(const Checkpoint& weights, std::int64_t pairs, std::int64_t positio
   for (std::int64_t i = 0; i < pairs; ++i) {
     const double divisor = double{view->f32()[i]};
     if (!(divisor >= 1e-6 && divisor <= 1e6)) {
-      throw Error({.kind = ErrorKind::kModel,
-                   .code = "E_GGUF_MODEL",
-                   .file = file,
-                   .where = "tensor \"" + std::string(kFrequencies) + "\", number " +
-                            std::to_string(i),
-                   .expected = "a divisor from 1e-6 to 1e6",
-                   .found = std::to_string(divisor)});
+      throw Error(
+          {.kind = ErrorKind::kModel,
+           .code = "E_GGUF_MODEL",
+           .file = file,
+           .where = "tensor \"" + std::string(kFrequencies) + "\", number " + std::to_string(i),
+           .expected = "a divisor from 1e-6 to 1e6",
+           .found = std::to_string(divisor)});
     }
     list.push_back(divisor);
   }
@@ -183,11 +184,13 @@ Json rope_of(KeyReader& keys, const Checkpoint& weights, std::int64_t head_dim,
     keys.fail("rope.scaling.type", "none, linear or yarn", type);
   }
   if (weights.tensors().contains(kFrequencies)) {
-    if (stretched) keys.fail("rope.scaling.type", "none next to " + std::string(kFrequencies), type);
+    if (stretched)
+      keys.fail("rope.scaling.type", "none next to " + std::string(kFrequencies), type);
     return divided(weights, head_dim / 2, positions, keys.file());
   }
   if (!stretched) return nullptr;
-  if (!factor) keys.fail("rope.scaling.factor", "a number, for scaling of type " + type, "no such key");
+  if (!factor)
+    keys.fail("rope.scaling.factor", "a number, for scaling of type " + type, "no such key");
   Json out = {{"rope_type", type}, {"factor", *factor}};
   if (type == "yarn") {
     if (!original) {

@@ -69,8 +69,8 @@ void read_folder(const fs::path& folder, TextSpec& spec) {
 void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) {
   const MappedFile file(gguf_parts(path).front());
   const std::string name = file.path().string();
-  spec.config = std::make_shared<const Json>(
-      gguf_config(parse_gguf(file.bytes(), name), weights, name));
+  spec.config =
+      std::make_shared<const Json>(gguf_config(parse_gguf(file.bytes(), name), weights, name));
   read_config(JsonReader(*spec.config, name), spec);
 }
 

@@ -1,10 +1,10 @@
-// What the tokenizer.json of the models that bear these names says; the parts of a SentencePiece model are
-// those that its own file has.
+// What the tokenizer.json of the models that bear these names says; the parts of a SentencePiece
+// model are those that its own file has.
 #include "tokenizers/text/listed_tokenizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -88,10 +88,10 @@ void check_tokens(const ListedTokenizer& listed) {
   for (std::size_t id = 0; id < count; ++id) {
     const std::string& token = listed.tokens[id];
     if (!token.empty() && token.size() <= kMaxTokenBytes) continue;
-    refuse_listed(listed, token.empty() ? "E_TOK_TOKEN_EMPTY" : "E_TOK_TOKEN_LENGTH", "tokens",
-                  "token " + std::to_string(id) + " of 1 to " + std::to_string(kMaxTokenBytes) +
-                      " bytes",
-                  std::to_string(token.size()));
+    refuse_listed(
+        listed, token.empty() ? "E_TOK_TOKEN_EMPTY" : "E_TOK_TOKEN_LENGTH", "tokens",
+        "token " + std::to_string(id) + " of 1 to " + std::to_string(kMaxTokenBytes) + " bytes",
+        std::to_string(token.size()));
   }
   const std::pair<const char*, std::optional<std::int32_t>> ids[] = {
       {"bos_token_id", listed.begin},
@@ -109,7 +109,8 @@ ListedKind kind_of(const ListedTokenizer& listed, std::size_t id) {
   return listed.kinds.empty() ? ListedKind::kNormal : listed.kinds[id];
 }
 
-// --- SentencePiece's BPE --------------------------------------------------------------------------
+// --- SentencePiece's BPE
+// --------------------------------------------------------------------------
 
 TokenRole role_of(const ListedTokenizer& listed, const char* name, std::optional<std::int32_t> id) {
   TokenRole role{.name = name, .token = std::nullopt};
@@ -132,9 +133,9 @@ TokenizerParts convert_pieces(ListedTokenizer listed) {
   config.add_prefix_space = {true, listed.space_prefix.value_or(true)};
   config.add_bos_token = {true, listed.add_begin.value_or(true)};
   config.add_eos_token = {true, listed.add_end.value_or(false)};
-  config.roles = {role_of(listed, "bos_token", listed.begin), role_of(listed, "eos_token", listed.end),
-                  role_of(listed, "unk_token", listed.unknown),
-                  role_of(listed, "pad_token", listed.pad)};
+  config.roles = {
+      role_of(listed, "bos_token", listed.begin), role_of(listed, "eos_token", listed.end),
+      role_of(listed, "unk_token", listed.unknown), role_of(listed, "pad_token", listed.pad)};
   SentencePieceModel model;
   model.kind = SentencePieceModel::Kind::kBpe;
   model.byte_fallback = true;
@@ -156,7 +157,8 @@ TokenizerParts convert_pieces(ListedTokenizer listed) {
   return convert_sentencepiece(std::move(model), config, listed.file);
 }
 
-// --- BPE over bytes -------------------------------------------------------------------------------
+// --- BPE over bytes
+// -------------------------------------------------------------------------------
 
 MergeTable merges_of(const ListedTokenizer& listed) {
   MergeBuilder merges(listed.tokens, listed.merges.size());
@@ -197,7 +199,8 @@ Json template_json(const ListedTokenizer& listed, bool begin, bool end) {
   Json single = Json::array(), specials = Json::object();
   const auto put = [&](bool wanted, std::optional<std::int32_t> id, const char* key) {
     if (!wanted) return;
-    if (!id) refuse_listed(listed, "E_TOK_ID", key, "an id, as texts get this token", "no such key");
+    if (!id)
+      refuse_listed(listed, "E_TOK_ID", key, "an id, as texts get this token", "no such key");
     const std::string& token = nth(listed.tokens, *id);
     single.push_back({{"SpecialToken", {{"id", token}, {"type_id", 0}}}});
     specials[token] = {{"id", token}, {"ids", {*id}}, {"tokens", {token}}};
@@ -231,6 +234,9 @@ Json added_json(const ListedTokenizer& listed) {
 
 TokenizerParts convert_bytes(ListedTokenizer listed) {
   const WordCut& cut = cut_of(listed);
+  if (listed.space_prefix.value_or(false)) {
+    refuse_listed(listed, "E_TOK_SWITCH", "add_space_prefix", "false next to model gpt2", "true");
+  }
   Json json = Json::object();
   if (cut.composes) json["normalizer"] = {{"type", "NFC"}};
   json["pre_tokenizer"] = pre_tokenizer_json(cut);
@@ -245,8 +251,8 @@ TokenizerParts convert_bytes(ListedTokenizer listed) {
   MergeTable merges = merges_of(listed);
   BpeOptions options;
   options.ignore_merges = cut.ignore_merges;
-  auto words = std::make_unique<BpeModel>(std::move(listed.tokens), std::move(merges),
-                                          std::move(options));
+  auto words =
+      std::make_unique<BpeModel>(std::move(listed.tokens), std::move(merges), std::move(options));
   return read_tokenizer_parts(json, listed.file, std::move(words));
 }
 
