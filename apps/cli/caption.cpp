@@ -186,7 +186,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, 1, seed));
-  warn_of_keys(session, task.model().describe());
+  warn_of_keys(session, task.model().describe().account.get());
   task.check_memory();
   if (flags.dump) return dump(flags, task, request.prompt);
   for (const std::string& image : flags.images) {
@@ -356,7 +356,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   const std::uint64_t seed = settle_seed(flags);
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, flags.batch_size, seed));
-  warn_of_keys(session, task.model().describe());
+  warn_of_keys(session, task.model().describe().account.get());
   task.check_memory();
   Json job = job_of(flags, task, inputs);
   add_video_settings(flags.videos, job);

@@ -14,6 +14,7 @@ void add_generate(CLI::App& root, Session& session);
 void add_video(CLI::App& root, Session& session);
 void add_batch(CLI::App& root, Session& session);
 void add_caption(CLI::App& root, Session& session);
+void add_complete(CLI::App& root, Session& session);
 void add_models(CLI::App& root, Session& session);
 void add_inspect(CLI::App& root, Session& session);
 void add_metadata(CLI::App& root, Session& session);

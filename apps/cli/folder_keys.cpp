@@ -6,14 +6,14 @@
 
 namespace tessera {
 
-void warn_of_keys(const Session& session, const DescribeSpec& spec) {
-  if (spec.account == nullptr) return;
-  for (const std::string& line : spec.account->warnings()) warn(session, line);
+void warn_of_keys(const Session& session, const FolderAccount* account) {
+  if (account == nullptr) return;
+  for (const std::string& line : account->warnings()) warn(session, line);
 }
 
-void print_keys(const Session& session, const DescribeSpec& spec) {
-  if (spec.account == nullptr) return;
-  for (const KeyAccount& key : spec.account->keys) {
+void print_keys(const Session& session, const FolderAccount* account) {
+  if (account == nullptr) return;
+  for (const KeyAccount& key : account->keys) {
     const std::string_view use = key_use_name(key.use);
     if (session.json) {
       print_json_line({{"file", key.file}, {"key", key.key}, {"use", use}, {"why", key.why}});

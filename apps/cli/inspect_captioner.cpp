@@ -109,7 +109,7 @@ Json captioner_json(const CaptionerQuestion& question) {
 
 void print_captioner_keys(const Session& session, const CaptionerQuestion& question) {
   Runtime runtime;
-  print_keys(session, open_task(runtime, question).model().describe());
+  print_keys(session, open_task(runtime, question).model().describe().account.get());
 }
 
 std::vector<TensorSpec> captioner_tensors(const CaptionerQuestion& question) {

@@ -19,33 +19,6 @@ DraftLimits draft_limits(const StreamLimits& limits, const DraftRoom& room) {
           .guided = room.guided};
 }
 
-// Ids mean the same to both, or a draft would be another word than it was meant to be.
-void check_one_vocabulary(const CaptionModel& target, const std::string& target_name,
-                          const CaptionModel& draft, const std::string& draft_name) {
-  const auto differs = [&](std::string expected, std::string found) {
-    refuse_draft("E_DRAFT_VOCABULARY", draft_name, expected + ", as " + target_name + " has",
-                 std::move(found), "draft and target need one vocabulary");
-  };
-  const auto same = [&](std::int64_t wanted, std::int64_t found, const char* what) {
-    if (wanted != found) differs(std::to_string(wanted) + what, std::to_string(found));
-  };
-  same(target.spec().model.vocab, draft.spec().model.vocab, " ids of logits");
-  const TextTokenizer &wanted = target.tokenizer(), &found = draft.tokenizer();
-  same(wanted.vocab_size(), found.vocab_size(), " tokens");
-  for (std::int32_t id = 0; id < wanted.vocab_size(); ++id) {
-    const std::string at = "token " + std::to_string(id) + " ";
-    if (wanted.token(id) != found.token(id)) {
-      differs(at + "\"" + std::string(wanted.token(id)) + "\"",
-              "\"" + std::string(found.token(id)) + "\"");
-    }
-    const auto kind = [](bool special) { return special ? "special" : "ordinary"; };
-    if (wanted.is_special(id) != found.is_special(id)) {
-      differs(at + "\"" + std::string(wanted.token(id)) + "\" " + kind(wanted.is_special(id)),
-              kind(found.is_special(id)));
-    }
-  }
-}
-
 // Scores of the target are of its tokens, one for one.
 void check_same_tokens(const VerifierWatch& watch, const PromptRows& rows) {
   const std::vector<std::int64_t> wanted = watch.image_sizes();
@@ -80,7 +53,8 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
   }
   out->model_ = out->opened_ ? out->opened_.get() : &target;
   const CaptionModel& model = *out->model_;
-  check_one_vocabulary(target, target_name, model, out->name_);
+  check_one_vocabulary({target.spec().model.vocab, target.tokenizer(), target_name},
+                       {model.spec().model.vocab, model.tokenizer(), out->name_});
   const std::int64_t positions = model.spec().model.max_positions;
   if (max_tokens >= positions) {
     refuse_draft("E_TEXT_LENGTH", out->name_,

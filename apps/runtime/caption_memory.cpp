@@ -30,6 +30,24 @@ std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType
   return backend.packed_linear_bytes(shape[0], shape.elements() / shape[0], storage);
 }
 
+// The image encoder and what it works on.
+void add_images(const ModelSpec& spec, const Backend& backend, DType storage,
+                const StreamLimits& limits, const PreprocessPlan& image, CaptionMemoryPlan& plan) {
+  for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
+    plan.tower += weight_bytes(backend, tensor, beside(storage));
+  }
+  // One view at a time; its rows, those of the image, and the prompt's on their way.
+  const VitSpec& vit = spec.describe->tower.vit;
+  const std::int64_t patches = image.view_width / vit.patch * (image.view_height / vit.patch);
+  const std::int64_t width = spec.model.transformer.width;
+  plan.encoding = VisionEncoder::scratch_bytes(vit, patches) +
+                  floats(image.views * patches * vit.feature_width()) +
+                  floats(2 * image.tokens * width) + floats(2 * limits.prompt_rows * width);
+  const std::int64_t ahead = std::max<std::int64_t>(limits.items, 2) + 1;
+  plan.images = floats(ahead * image.views * 3 * image.view_width * image.view_height) +
+                to_size(2 * 3 * image.width * image.height);
+}
+
 }  // namespace
 
 std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& backend,
@@ -55,20 +73,8 @@ CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
     plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width, storage);
   }
   plan.language += floats(text_places(text) * text.transformer.head_dim);
-  for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
-    plan.tower += weight_bytes(backend, tensor, beside(storage));
-  }
   plan.texts = text_loop_bytes(text, backend, limits);
-  // One view at a time; its rows, those of the image, and the prompt's on their way.
-  const VitSpec& vit = spec.describe->tower.vit;
-  const std::int64_t patches = image.view_width / vit.patch * (image.view_height / vit.patch);
-  const std::int64_t width = text.transformer.width;
-  plan.encoding = VisionEncoder::scratch_bytes(vit, patches) +
-                  floats(image.views * patches * vit.feature_width()) +
-                  floats(2 * image.tokens * width) + floats(2 * limits.prompt_rows * width);
-  const std::int64_t ahead = std::max<std::int64_t>(limits.items, 2) + 1;
-  plan.images = floats(ahead * image.views * 3 * image.view_width * image.view_height) +
-                to_size(2 * 3 * image.width * image.height);
+  if (spec.describe) add_images(spec, backend, storage, limits, image, plan);
   plan.process = kCaptionProgramBytes;
   return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);
 }
@@ -108,7 +114,8 @@ void check_room(std::size_t needed, const std::string& parts, std::uint64_t room
 void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
                           StreamLimits limits, const std::string& model_name) {
   // A small image and its prompt: larger ones are refused one by one.
-  const PreprocessPlan image = plan_preprocess(spec.describe->policy, 64, 64);
+  PreprocessPlan image;
+  if (spec.describe) image = plan_preprocess(spec.describe->policy, 64, 64);
   constexpr std::int64_t kShortPrompt = 32;
   limits.items = 1;
   limits.prompt_rows = std::max(limits.prompt_rows, image.tokens + kShortPrompt);

@@ -1,4 +1,5 @@
-// What describing images with a model holds in memory, before any weight is read.
+// What writing texts with a model holds in memory, before any weight is read: about images, or of a
+// model of texts alone.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@ struct CaptionMemoryPlan {
   std::size_t total() const { return device_bytes() + host_bytes(); }
 };
 
-// `limits` as the loop will have them; `image`: one like all others.
+// `limits` as the loop will have them; `image`: one like all others, not read for a model of texts.
 CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend, DType storage,
                                   const StreamLimits& limits, const PreprocessPlan& image);
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/split_prompt.h"
+#include "apps/runtime/text_stops.h"
 #include "apps/runtime/video_prompt.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -28,48 +29,6 @@ namespace fs = std::filesystem;
                .where = std::move(where),
                .expected = std::move(expected),
                .found = std::move(found)});
-}
-
-// generation_config.json; null where the folder has none.
-Json read_generation(const fs::path& path) {
-  if (!file_exists(path)) return {};
-  return parse_json(read_file(path, std::size_t{1} << 20), path.string());
-}
-
-// eos_token_id of the generation configuration, or of the model's: one id or several.
-std::vector<std::int32_t> read_stops(const ModelSpec& spec, const fs::path& generation_file,
-                                     const Json& generation, const TextTokenizer& tokenizer) {
-  const fs::path& folder = spec.folder;
-  const std::pair<fs::path, const Json*> files[] = {
-      {generation_file, &generation}, {folder / "config.json", spec.describe->config.get()}};
-  for (const auto& [path, json] : files) {
-    if (!json->is_object()) continue;
-    std::vector<const Json*> places = {json};
-    for (const char* key : {"text_config", "language_config"}) {
-      if (const auto part = json->find(key); part != json->end() && part->is_object()) {
-        places.push_back(&*part);
-      }
-    }
-    for (const Json* place : places) {
-      const auto found = place->find("eos_token_id");
-      if (found == place->end() || found->is_null()) continue;
-      std::vector<std::int32_t> out;
-      for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
-        if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-            id.get<std::int64_t>() >= std::int64_t{1} << 30 || out.size() >= 64) {
-          refuse_file(path, "eos_token_id", "token ids", id.dump());
-        }
-        out.push_back(id.get<std::int32_t>());
-      }
-      return out;
-    }
-  }
-  for (const char* token : {"</s>", "<|im_end|>", "<end_of_utterance>",
-                            "<\xef\xbd\x9c"
-                            "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"}) {
-    if (const auto id = tokenizer.id_of(token)) return {*id};
-  }
-  refuse_file(folder, "eos_token_id", "a token that ends a text", "none");
 }
 
 std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& name,
@@ -188,9 +147,9 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
   }
   const bool no_token = describe.image_id == spec.model.vocab;
   if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
-  const fs::path generation_file = spec.folder / "generation_config.json";
-  const Json generation = read_generation(generation_file);
-  describe.stops = read_stops(spec, generation_file, generation, tokenizer);
+  const fs::path generation_file = generation_path(spec.folder);
+  const Json generation = read_generation(spec.folder);
+  describe.stops = read_stops(spec.folder, generation, *describe.config, tokenizer);
   if (generation.is_object()) {
     describe.sampling =
         read_processors(JsonReader(generation, generation_file.string()), spec.model.vocab);

@@ -36,6 +36,31 @@ void refuse_draft(const char* code, const std::string& draft, std::string expect
                .hint = std::move(hint)});
 }
 
+void check_one_vocabulary(const Vocabulary& target, const Vocabulary& draft) {
+  const auto differs = [&](std::string expected, std::string found) {
+    refuse_draft("E_DRAFT_VOCABULARY", draft.model, expected + ", as " + target.model + " has",
+                 std::move(found), "draft and target need one vocabulary");
+  };
+  const auto same = [&](std::int64_t wanted, std::int64_t found, const char* what) {
+    if (wanted != found) differs(std::to_string(wanted) + what, std::to_string(found));
+  };
+  same(target.ids, draft.ids, " ids of logits");
+  const TextTokenizer &wanted = target.tokenizer, &found = draft.tokenizer;
+  same(wanted.vocab_size(), found.vocab_size(), " tokens");
+  for (std::int32_t id = 0; id < wanted.vocab_size(); ++id) {
+    const std::string at = "token " + std::to_string(id) + " ";
+    if (wanted.token(id) != found.token(id)) {
+      differs(at + "\"" + std::string(wanted.token(id)) + "\"",
+              "\"" + std::string(found.token(id)) + "\"");
+    }
+    const auto kind = [](bool special) { return special ? "special" : "ordinary"; };
+    if (wanted.is_special(id) != found.is_special(id)) {
+      differs(at + "\"" + std::string(wanted.token(id)) + "\" " + kind(wanted.is_special(id)),
+              kind(found.is_special(id)));
+    }
+  }
+}
+
 std::unique_ptr<ModelDrafter> DraftModel::make_drafter(DraftLimits limits) {
   const TokenModel& loaded = model();
   limits.kv = beside(storage_);

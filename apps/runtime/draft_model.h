@@ -12,6 +12,7 @@
 #include "apps/runtime/submission.h"
 #include "engine/decoding/drafters/model_drafter.h"
 #include "engine/families/open_model.h"
+#include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
 
@@ -21,6 +22,16 @@ void check_generates(const ModelSpec& spec, const std::string& name);
 // Error kUsage at --model-draft, for a draft model that does not fit its target.
 [[noreturn]] void refuse_draft(const char* code, const std::string& draft, std::string expected,
                                std::string found, std::string hint);
+
+// The texts of a model that drafts, or is drafted for.
+struct Vocabulary {
+  std::int64_t ids = 0;  // with logits
+  const TextTokenizer& tokenizer;
+  const std::string& model;
+};
+// Ids mean the same to both, or a draft would be another word than it was meant to be. Error kUsage,
+// E_DRAFT_VOCABULARY, naming both models and the first difference.
+void check_one_vocabulary(const Vocabulary& target, const Vocabulary& draft);
 
 class DraftModel {
  public:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/checkpoint/container.h"
+#include "engine/checkpoint/gguf_weights.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/shard_index.h"
 #include "engine/checkpoint/torch_file.h"
@@ -42,6 +43,16 @@ bool is_torch_name(const std::string& name) {
 
 bool is_weight_file(const std::string& name) {
   return is_torch_name(name) || name.ends_with(".safetensors");
+}
+
+// The type under which a tensor's own bytes can be read where they stand.
+std::optional<DType> stored_as(const GgufWeight& weight) {
+  if (weight.paired_heads > 0) return std::nullopt;
+  const std::string_view type = weight.tensor.type->name;
+  if (type == "F32") return DType::kF32;
+  if (type == "F16") return DType::kF16;
+  if (type == "BF16") return DType::kBF16;
+  return std::nullopt;
 }
 
 // "a, b, c" of the first ten names and how many more there are.
@@ -102,6 +113,12 @@ struct Checkpoint::Impl {
   std::map<std::string, ConstTensorView, std::less<>> tensors;
   std::map<std::string, Origin, std::less<>> origins;
   std::map<std::string, std::string> metadata;
+  // Tensors whose numbers are computed when find() is asked for them, and kept until release().
+  struct Block {
+    GgufWeight weight;
+    Tensor numbers;
+  };
+  std::map<std::string, Block, std::less<>> blocks;
 
   std::string file_name(int file) const {
     return file < 0 ? label : nth(files, file).path().string();
@@ -121,6 +138,68 @@ struct Checkpoint::Impl {
     std::uint64_t copied = 0;
     for (const StoredTensor& stored : container.tensors) add_stored(file, stored, copied);
     metadata.merge(container.metadata);
+  }
+
+  // One GGUF model, of all its parts.
+  void add_gguf(const fs::path& path) {
+    const std::vector<fs::path> parts = gguf_parts(path);
+    std::vector<GgufFile> parsed;
+    const std::size_t first = files.size();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      files.emplace_back(parts[i]);
+      refuse_pointer(files.back(), parts[i]);
+      const std::string name = parts[i].string();
+      parsed.push_back(parse_gguf(files.back().bytes(), name));
+      check_gguf_part(parsed.back(), i, parts.size(), name);
+      for (const GgufWeight& weight : gguf_weights(parsed.front(), parsed.back(), first + i, name)) {
+        add_gguf_weight(weight);
+      }
+    }
+    check_part_tensors(parsed, parts.front());
+  }
+
+  // A part of another model has other tensors than the first one counts.
+  void check_part_tensors(const std::vector<GgufFile>& parts, const fs::path& first) const {
+    constexpr const char* kKey = "split.tensors.count";
+    const GgufValue* value = parts.front().find(kKey);
+    if (parts.size() == 1 || value == nullptr) return;
+    std::size_t count = 0;
+    for (const GgufFile& part : parts) count += part.tensors.size();
+    if (value->integer() == to_index(count)) return;
+    refuse_folder("E_GGUF_PARTS", first, std::string("key \"") + kKey + "\"",
+                  std::to_string(count) + ", the tensors of all parts",
+                  value->integer() ? std::to_string(*value->integer()) : "no whole number");
+  }
+
+  void add_gguf_weight(const GgufWeight& weight) {
+    const MappedFile& file = files[weight.file];
+    const GgufTensor& tensor = weight.tensor;
+    const std::byte* data = file.bytes().data() + tensor.begin;
+    const std::optional<DType> dtype = stored_as(weight);
+    const bool mapped = dtype && is_aligned(data, *dtype);
+    if (const auto known = origins.find(weight.name); known != origins.end()) {
+      refuse_folder("E_CKPT_DUPLICATE", file.path(), tensor_place(tensor.name),
+                    "each tensor in one file", "it in " + file_name(known->second.file) + " too");
+    }
+    origins.emplace(weight.name,
+                    Origin{narrow<int>(weight.file), tensor.begin, tensor.end - tensor.begin});
+    tensors.emplace(weight.name, ConstTensorView{mapped ? *dtype : DType::kF32, tensor.shape,
+                                                 mapped ? data : nullptr, Device{}});
+    if (!mapped) blocks.emplace(weight.name, Block{weight, Tensor()});
+  }
+
+  // The numbers of a tensor in blocks, where they are not there yet.
+  void read_block(Block& block, ConstTensorView& view) {
+    if (view.data != nullptr) return;
+    block.numbers = Tensor::host(DType::kF32, view.shape);
+    read_gguf_weight(block.weight, files[block.weight.file].bytes(),
+                     static_cast<float*>(block.numbers.view().data));
+    view = std::as_const(block.numbers).view();
+  }
+
+  void drop_block(Block& block, ConstTensorView& view) {
+    block.numbers = Tensor();
+    view.data = nullptr;
   }
 
   static void refuse_pointer(const MappedFile& file, const fs::path& path) {
@@ -225,7 +304,9 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   auto impl = std::make_unique<Impl>();
   impl->label = path.string();
   const fs::path file = is_folder(path) ? choose_file(path) : path;
-  if (file.filename().string().ends_with(".index.json")) {
+  if (is_gguf_name(file)) {
+    impl->add_gguf(file);
+  } else if (file.filename().string().ends_with(".index.json")) {
     impl->add_index(file);
   } else {
     impl->add_file(file);
@@ -261,11 +342,18 @@ void Checkpoint::add(Checkpoint other) {
   impl_->tensors.merge(other.impl_->tensors);
   for (MappedFile& file : other.impl_->files) impl_->files.push_back(std::move(file));
   for (Tensor& tensor : other.impl_->owned) impl_->owned.push_back(std::move(tensor));
+  for (auto& [name, block] : other.impl_->blocks) {
+    block.weight.file += to_size(first);
+    impl_->blocks.emplace(name, std::move(block));
+  }
 }
 
 const ConstTensorView* Checkpoint::find(std::string_view name) const {
   const auto found = impl_->tensors.find(name);
-  return found == impl_->tensors.end() ? nullptr : &found->second;
+  if (found == impl_->tensors.end()) return nullptr;
+  const auto block = impl_->blocks.find(name);
+  if (block != impl_->blocks.end()) impl_->read_block(block->second, found->second);
+  return &found->second;
 }
 
 const std::map<std::string, ConstTensorView, std::less<>>& Checkpoint::tensors() const {
@@ -296,12 +384,18 @@ void Checkpoint::verify_unchanged() const {
 void Checkpoint::release(std::string_view name) const {
   const auto found = impl_->origins.find(name);
   if (found == impl_->origins.end() || found->second.file < 0) return;
-  release(name, 0, found->second.length);
+  const auto block = impl_->blocks.find(name);
+  if (block != impl_->blocks.end()) {
+    impl_->drop_block(block->second, impl_->tensors.find(name)->second);
+  }
+  const Impl::Origin& origin = found->second;
+  nth(impl_->files, origin.file).release(origin.offset, origin.length);
 }
 
 void Checkpoint::release(std::string_view name, std::size_t begin, std::size_t end) const {
   const auto found = impl_->origins.find(name);
   if (found == impl_->origins.end() || found->second.file < 0) return;
+  if (impl_->blocks.contains(name)) return;  // its numbers stand elsewhere, and go at once
   const Impl::Origin& origin = found->second;
   expects(begin <= end && end <= origin.length, "a range of the tensor");
   nth(impl_->files, origin.file).release(origin.offset + begin, end - begin);

@@ -59,7 +59,10 @@ void check(const std::vector<TensorSpec>& expected, const std::vector<std::strin
   };
   for (const TensorSpec& tensor : expected) {
     known.insert(tensor.name);
-    const ConstTensorView* found = checkpoint.find(tensor.name);
+    // The table, not find(), which may read numbers.
+    const auto entry = checkpoint.tensors().find(tensor.name);
+    const ConstTensorView* found =
+        entry == checkpoint.tensors().end() ? nullptr : &entry->second;
     if (found == nullptr) {
       if (std::find(optional.begin(), optional.end(), tensor.name) != optional.end()) continue;
       missing.add(tensor.name);

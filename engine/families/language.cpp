@@ -259,7 +259,7 @@ void locate_text(std::vector<TextLayout>& layouts, const Checkpoint& checkpoint)
   std::string looked_for;
   for (const TextLayout& layout : layouts) {
     const std::string table = layout.root + "embed_tokens.weight";
-    if (checkpoint.find(table) != nullptr) {
+    if (checkpoint.tensors().contains(table)) {
       layouts = {TextLayout(layout)};
       return;
     }

@@ -175,6 +175,17 @@ std::optional<FolderTemplate> read_folder_template(const fs::path& folder) {
   return checked_template(*found, folder);
 }
 
+FolderTemplate read_template_text(
+    std::string text, std::string file,
+    std::vector<std::pair<std::string, std::string>> special_tokens) {
+  FolderTemplate out{.source = ChatTemplate::parse(text, file),
+                     .file = std::move(file),
+                     .of_tokenizer = true,
+                     .special_tokens = std::move(special_tokens)};
+  out.content = content_form(out);
+  return out;
+}
+
 FolderTemplate read_template_file(const fs::path& file, const fs::path& folder) {
   if (file.extension() == ".json") {
     if (const auto found = template_in(file, false)) return checked_template(*found, folder);

@@ -37,4 +37,9 @@ std::optional<FolderTemplate> read_folder_template(const std::filesystem::path& 
 FolderTemplate read_template_file(const std::filesystem::path& file,
                                   const std::filesystem::path& folder);
 
+// A template of a tokenizer that stands in no folder; `file` is the name in messages.
+FolderTemplate read_template_text(
+    std::string text, std::string file,
+    std::vector<std::pair<std::string, std::string>> special_tokens);
+
 }  // namespace tessera

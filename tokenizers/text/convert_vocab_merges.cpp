@@ -10,6 +10,7 @@
 #include "tokenizers/text/json_node.h"
 #include "tokenizers/text/merge_builder.h"
 #include "tokenizers/text/model_json.h"
+#include "tokenizers/text/patterns.h"
 #include "tokenizers/text/slow_tokenizers.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -17,8 +18,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kClipPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
 constexpr std::size_t kClipLines = 49152 - 256 - 2 + 1;

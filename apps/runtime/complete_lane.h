@@ -1,0 +1,81 @@
+// A text model, its method and its draft model, as a lane asks for them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/runtime/complete_task.h"
+#include "apps/runtime/draft_model.h"
+#include "apps/runtime/lane.h"
+#include "engine/decoding/method_parts.h"
+#include "engine/sampling/dist.h"
+
+namespace tessera {
+
+// A second model that drafts the texts of the first, asked with the same ids.
+class TextDraft final : public DraftModel {
+ public:
+  // Error kUsage: E_DRAFT_VOCABULARY unless both have one vocabulary, E_TEXT_LENGTH for texts longer
+  // than its positions.
+  TextDraft(const std::string& name, const CompletionModel& target, const std::string& target_name,
+            std::int64_t max_tokens);
+
+  void load(Backend& backend, std::optional<DType> storage);
+  // Whether a prompt of so many rows has room in it.
+  bool fits(std::int64_t rows, std::int64_t tokens) const;
+  std::unique_ptr<ModelDrafter> make_drafter(const StreamLimits& limits, const LoopNeeds& needs);
+  std::size_t bytes(const Backend& backend, const StreamLimits& limits,
+                    const LoopNeeds& needs) const;
+  // Notifies the drafter made last of the text in a slot.
+  void set_stream(std::size_t slot, DraftStreamItem item);
+
+ private:
+  const TokenModel& model() override { return loaded_->space(TokenSpace::kText); }
+  const ModelConfig& transformer() const override { return model_->spec().model.transformer; }
+  std::int64_t logit_ids() const override { return model_->spec().model.vocab; }
+  std::size_t scratch_bytes(std::int64_t rows, const Backend& backend) const override {
+    return Transformer::scratch_bytes(transformer(), rows, backend);
+  }
+
+  std::unique_ptr<CompletionModel> model_;
+  std::optional<StreamModel> loaded_;
+  ModelDrafter* drafter_ = nullptr;  // made last, owned by who asked for it
+};
+
+class CompleteLane final : public LaneModel {
+ public:
+  CompleteLane(Runtime& runtime, const CompleteOptions& options);
+
+  const CompleteOptions& options() const { return options_; }
+  const CompletionModel& model() const { return *model_; }
+  const std::string& name() const { return name_; }
+  DType storage() const { return storage_; }
+  const DistributionSettings& dist() const { return dist_; }
+  TextDraft* draft() const { return draft_.get(); }  // null = none
+
+  void load() override;
+  Backend& backend() const override { return share_->backend(); }
+  const TokenModel& tokens() const override { return share_->tokens(); }
+  StreamLimits limits(const LoopNeeds& needs) const override;
+  void make_drafter(const StreamLimits& limits, const LoopNeeds& needs) override;
+  void drop_drafter() override;
+  LoopParts parts() const override { return parts_->parts(); }
+  WindowController* controller() override { return controller_ ? &*controller_ : nullptr; }
+  std::size_t loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const override;
+  ErrorInfo no_room(const LoopNeeds& needs) const override;
+
+ private:
+  CompleteOptions options_;
+  std::string name_;
+  std::unique_ptr<CompletionModel> model_;
+  DType storage_;
+  std::unique_ptr<ModelShare> share_;
+  DecodeAids aids_;
+  DistributionSettings dist_;
+  std::unique_ptr<TextDraft> draft_;
+  std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
+  std::optional<WindowController> controller_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,218 @@
+#include "apps/runtime/complete_task.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "apps/runtime/complete_lane.h"
+#include "apps/runtime/text_stream.h"
+#include "engine/core/index.h"
+#include "engine/families/describe.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Prompts of one listener on their way to texts.
+class CompleteSubmission final : public Submission {
+ public:
+  CompleteSubmission(CompleteLane& lane, std::vector<CompleteRequest> requests,
+                     CompleteListener& listener)
+      : lane_(lane), requests_(std::move(requests)), listener_(listener) {}
+
+  LoopNeeds needs() const override {
+    return {.slots = std::clamp<std::int64_t>(std::ssize(requests_) - to_index(next_), 1,
+                                              lane_.options().batch_size)};
+  }
+  bool more() const override { return !stopped_ && next_ < requests_.size(); }
+  bool takes_fewer_slots() const override { return true; }
+
+  std::optional<NextStream> next(Wait /*wait*/) override {
+    if (stop_asked()) return std::nullopt;
+    while (next_ < requests_.size()) {
+      const std::size_t number = next_++;
+      try {
+        lane_.load();
+        return make_stream(number);
+      } catch (const Error& error) {  // the boundary of one prompt
+        if (error.info().kind != ErrorKind::kUsage) throw;
+        Completion failed;
+        failed.number = number;
+        fail(std::move(failed), error.info());
+      }
+    }
+    return std::nullopt;
+  }
+
+  Flow on_pass(const SubmissionPass& /*pass*/) override {
+    return stop_asked() ? Flow::kStop : Flow::kContinue;
+  }
+  void on_tokens(std::size_t number, std::span<const std::int32_t> tokens) override {
+    Work& work = at_work_.at(number);
+    if (work.completion.first_seconds == 0) work.completion.first_seconds = since(work.start);
+    const std::string more = work.text.add(tokens, lane_.model().stops());
+    if (!more.empty()) listener_.on_text(number, more);
+  }
+  std::optional<SlidingStream> on_done(std::size_t number, StreamResult&& result) override {
+    Completion completion = std::move(at_work_.at(number).completion);
+    completion.text = at_work_.at(number).text.whole();
+    completion.seconds = since(at_work_.at(number).start);
+    at_work_.erase(number);
+    completion.tokens = std::ssize(result.tokens);
+    completion.passes = result.passes;
+    completion.meters = std::move(result.meters);
+    completion.cut_short = !result.stopped;
+    if (result.status == StreamStatus::kFailed) {
+      fail(std::move(completion), result.error);
+    } else {
+      listener_.on_completion(std::move(completion));
+    }
+    return std::nullopt;
+  }
+  void on_stopped(std::size_t number, StreamResult&& /*result*/) override {
+    stopped_ = true;
+    at_work_.erase(number);
+  }
+  void on_fewer_slots(std::int64_t had, std::int64_t have) override {
+    listener_.on_notice("not enough memory for " + std::to_string(had) +
+                        " texts at once: " + std::to_string(have) + " from here on");
+  }
+  void on_no_room(std::size_t number, const ErrorInfo& error) override {
+    Completion completion = std::move(at_work_.at(number).completion);
+    at_work_.erase(number);
+    fail(std::move(completion), error);
+  }
+  void on_over(const ErrorInfo* error) override {
+    listener_.on_over(error == nullptr && !stopped_ && next_ == requests_.size());
+  }
+
+ private:
+  struct Work {
+    Completion completion;
+    TextStream text;
+    Clock::time_point start;
+  };
+
+  bool stop_asked() {
+    stopped_ = stopped_ || listener_.on_pass() == Flow::kStop;
+    return stopped_;
+  }
+
+  void fail(Completion completion, const ErrorInfo& error) {
+    completion.failed = true;
+    completion.error = error;
+    listener_.on_completion(std::move(completion));
+  }
+
+  std::vector<std::int32_t> ids_of(const std::string& text) const {
+    const CompleteOptions& options = lane_.options();
+    std::vector<std::int32_t> ids = lane_.model().prompt_ids(text, options.chat);
+    const std::int64_t places = text_places(lane_.model().spec().model);
+    if (std::ssize(ids) + options.max_tokens > places) {
+      const std::string& limit = lane_.model().text().limit;
+      throw Error({.kind = ErrorKind::kUsage,
+                   .code = "E_TEXT_LENGTH",
+                   .where = "prompt",
+                   .expected = "at most " + std::to_string(places - options.max_tokens) +
+                               " tokens next to --max-tokens " +
+                               std::to_string(options.max_tokens) +
+                               (limit.empty() ? "" : " (because of " + limit + ")"),
+                   .found = std::to_string(ids.size())});
+    }
+    return ids;
+  }
+
+  NextStream make_stream(std::size_t number) {
+    const CompleteRequest& request = requests_[number];
+    const CompleteOptions& options = lane_.options();
+    NextStream out;
+    out.number = number;
+    Stream& stream = out.stream;
+    stream.kind = StreamKind::kText;
+    stream.prompt.ids = ids_of(request.prompt);
+    stream.dist = lane_.dist();
+    if (stream.dist.guided()) {
+      stream.unconditional.ids = ids_of(request.negative_prompt.value_or(request.prompt));
+    }
+    stream.before = stream.processed = stream.prompt.ids;
+    stream.stops = lane_.model().stops();
+    stream.max_tokens = options.max_tokens;
+    stream.seed = options.seed;
+    stream.item = number;
+    out.needs.guided = stream.branches() == 2;
+    out.needs.prompt_rows = std::max(stream.prompt.length(), stream.unconditional.length());
+    const std::int64_t rows = out.needs.prompt_rows;
+    if (lane_.draft() != nullptr && lane_.draft()->fits(rows, options.max_tokens)) {
+      out.needs.draft_prompt_rows = rows;
+      out.needs.draft_guided = out.needs.guided;
+      out.on_slot = [this, item = draft_item(stream)](std::size_t slot) {
+        lane_.draft()->set_stream(slot, item);
+      };
+    }
+    Work work{{}, TextStream(lane_.model().tokenizer()), Clock::now()};
+    work.completion.number = number;
+    work.completion.prompt_tokens = stream.prompt.length();
+    at_work_.emplace(number, std::move(work));
+    return out;
+  }
+
+  DraftStreamItem draft_item(const Stream& stream) const {
+    DraftStreamItem out;
+    out.branches.push_back({.ids = stream.prompt.ids});
+    if (stream.dist.guided()) out.branches.push_back({.ids = stream.unconditional.ids});
+    out.grammar = VocabularyGrammar::line(to_size(lane_.model().spec().model.vocab),
+                                          to_size(stream.max_tokens));
+    out.dist = stream.dist;
+    out.stops = stream.stops;
+    out.processed = stream.processed;
+    out.in_parts = true;
+    return out;
+  }
+
+  CompleteLane& lane_;
+  std::vector<CompleteRequest> requests_;
+  CompleteListener& listener_;
+  std::size_t next_ = 0;
+  bool stopped_ = false;
+  std::map<std::size_t, Work> at_work_;  // by number
+};
+
+}  // namespace
+
+struct CompleteTask::State {
+  State(Runtime& owner, const CompleteOptions& options)
+      : runtime(owner), model(owner, options), lane(model, owner, {.slots = options.batch_size}) {
+    runtime.attach(lane);
+  }
+  ~State() { runtime.detach(lane); }
+  State(const State&) = delete;
+
+  Runtime& runtime;
+  CompleteLane model;
+  StreamLane lane;
+};
+
+CompleteTask::CompleteTask(Runtime& runtime, const CompleteOptions& options)
+    : state_(std::make_unique<State>(runtime, options)) {}
+CompleteTask::~CompleteTask() = default;
+CompleteTask::CompleteTask(CompleteTask&&) noexcept = default;
+
+const CompletionModel& CompleteTask::model() const { return state_->model.model(); }
+const std::string& CompleteTask::model_name() const { return state_->model.name(); }
+DType CompleteTask::storage() const { return state_->model.storage(); }
+const Backend& CompleteTask::backend() const { return state_->model.backend(); }
+
+Ticket CompleteTask::submit(std::vector<CompleteRequest> requests, CompleteListener& listener) {
+  const Ticket ticket = state_->runtime.next_ticket();
+  state_->lane.submit(ticket, std::make_unique<CompleteSubmission>(
+                                  state_->model, std::move(requests), listener));
+  return ticket;
+}
+
+}  // namespace tessera

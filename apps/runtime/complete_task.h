@@ -1,0 +1,90 @@
+// The task "complete": prompts to texts, drafted as one likes. What is written for a prompt depends on
+// the prompt, the settings and the seed alone.
+//
+//   Runtime runtime;
+//   CompleteTask task(runtime, options);
+//   runtime.finish(task.submit(requests, listener));
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/runtime/completion_model.h"
+#include "apps/runtime/runtime.h"
+#include "engine/core/setting.h"
+#include "engine/decoding/decode_method.h"
+#include "engine/decoding/meters.h"
+
+namespace tessera {
+
+struct CompleteOptions {
+  std::string model;          // as resolve_model() takes it: a folder or a .gguf file
+  std::string chat_template;  // a file in place of the model's; empty = the model's
+  bool chat = false;          // prompts are questions of a conversation
+  std::string device = "auto";
+  CudaOptions cuda;
+  int threads = 0;               // 0 = one per core
+  std::optional<DType> storage;  // empty = as the file stores it, what is quantised as f32
+  std::int64_t batch_size = 1;   // texts at once; fewer where memory does not last
+  std::int64_t max_tokens = 256;
+  DecodeMethod method;     // texts keep their distribution
+  std::string draft;       // a model that drafts, for methods of the drafter "model"; empty = none
+  SettingValues sampling;  // greedy without guidance unless given
+  std::uint64_t seed = 0;
+};
+
+struct CompleteRequest {
+  std::string prompt;
+  std::optional<std::string> negative_prompt;  // the second branch, under guidance
+};
+
+struct Completion {
+  std::size_t number = 0;  // of its request
+  bool failed = false;
+  ErrorInfo error;
+  std::string text;
+  bool cut_short = false;  // max_tokens were written
+  std::int64_t prompt_tokens = 0, tokens = 0, passes = 0;
+  double first_seconds = 0, seconds = 0;  // to the first token, to the last one
+  DecodeMeters meters;
+};
+
+class CompleteListener {
+ public:
+  virtual ~CompleteListener() = default;
+  // More of a text, as tokens are committed.
+  virtual void on_text(std::size_t /*number*/, std::string_view /*more*/) {}
+  virtual void on_completion(Completion&& completion) = 0;
+  virtual void on_notice(std::string_view /*text*/) {}
+  // Asked between passes. kStop: texts at work are dropped.
+  virtual Flow on_pass() { return Flow::kContinue; }
+  virtual void on_over(bool /*finished*/) {}
+};
+
+class CompleteTask {
+ public:
+  // Opens and checks the model's files; reads no weights. The runtime is borrowed. Error kModel;
+  // kUsage for settings that contradict one another or the model.
+  CompleteTask(Runtime& runtime, const CompleteOptions& options);
+  ~CompleteTask();
+  CompleteTask(CompleteTask&&) noexcept;
+
+  const CompletionModel& model() const;
+  const std::string& model_name() const;
+  DType storage() const;
+  const Backend& backend() const;
+
+  // Texts of the requests, in the order in which they end. The listener is borrowed until the
+  // submission is over. A prompt that is too long is one failed text.
+  Ticket submit(std::vector<CompleteRequest> requests, CompleteListener& listener);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,108 @@
+#include "apps/runtime/completion_model.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/runtime/gguf_tokenizer.h"
+#include "apps/runtime/text_stops.h"
+#include "engine/checkpoint/gguf_weights.h"
+#include "engine/families/generation_defaults.h"
+#include "engine/families/language.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+void CompletionModel::read_folder(const fs::path& folder) {
+  tokenizer_.emplace(TextTokenizer::from_folder(folder));
+  template_ = read_folder_template(folder);
+  const Json generation = read_generation(folder);
+  stops_ = read_stops(folder, generation, *text_.config, *tokenizer_);
+  if (generation.is_object()) {
+    sampling_ = read_processors(JsonReader(generation, generation_path(folder).string()),
+                                spec().model.vocab);
+  }
+}
+
+void CompletionModel::read_file(const fs::path& path, bool own_template) {
+  GgufTexts texts = read_gguf_texts(path);
+  tokenizer_.emplace(std::move(texts.tokenizer));
+  stops_ = std::move(texts.stops);
+  if (own_template && texts.chat_template) {
+    template_ = read_template_text(std::move(*texts.chat_template), path.string(),
+                                   std::move(texts.special_tokens));
+  }
+}
+
+std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
+                                                       const fs::path& chat_template) {
+  std::unique_ptr<CompletionModel> out(new CompletionModel());
+  out->opened_ = open_text_model(path, out->text_);
+  const bool gguf = is_gguf_name(path);
+  if (gguf) {
+    out->read_file(path, chat_template.empty());
+  } else {
+    out->read_folder(path);
+  }
+  if (!chat_template.empty()) {
+    out->template_ = read_template_file(chat_template, gguf ? fs::path() : path);
+  }
+  if (out->template_) out->special_.emplace(*out->tokenizer_);
+  return out;
+}
+
+DType CompletionModel::stored() const {
+  for (const TensorSpec& tensor : spec().tensors) {
+    const auto found = opened_.weights->tensors().find(tensor.name);
+    if (tensor.shape.rank() == 2 && found->second.dtype != DType::kBF16) return DType::kF32;
+  }
+  return DType::kBF16;
+}
+
+StreamModel CompletionModel::load(Backend& backend, DType storage) const {
+  StreamModel out =
+      load_stream_model(spec().model, spec().names, *opened_.source, backend, storage);
+  opened_.weights->verify_unchanged();
+  return out;
+}
+
+std::vector<std::int32_t> CompletionModel::prompt_ids(const std::string& text, bool chat) const {
+  const auto refuse = [&](ErrorKind kind, const char* code, std::string expected,
+                          std::string found) {
+    throw Error({.kind = kind,
+                 .code = code,
+                 .file = spec().weights.filename().string(),
+                 .where = "prompt",
+                 .expected = std::move(expected),
+                 .found = std::move(found)});
+  };
+  std::vector<std::int32_t> ids;
+  if (chat) {
+    if (!template_) {
+      refuse(ErrorKind::kUsage, "E_CHAT_TEMPLATE", "a chat template of the model, for --chat",
+             "none; --chat-template FILE gives one");
+    }
+    const std::vector<ChatTurn> turns = {{ChatRole::kUser, {{false, text}}}};
+    const Prompt prompt = chat_prompt(*template_, turns, true, *special_, {});
+    std::vector<TextStretch> stretches;
+    for (const PromptSegment& segment : prompt) {
+      const bool plain = segment.kind == PromptSegment::Kind::kPlain;
+      stretches.push_back({segment.text, plain ? SpecialText::kPlain : SpecialText::kControl});
+    }
+    ids = tokenizer_->encode(stretches, false);  // the template has written the beginning
+  } else {
+    ids = tokenizer_->encode(text, true, SpecialText::kPlain);
+  }
+  if (ids.empty()) {
+    refuse(ErrorKind::kUsage, "E_TEXT_PROMPT", "a prompt of a token or more", "none");
+  }
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < spec().model.vocab) continue;
+    refuse(ErrorKind::kModel, "E_TEXT_VOCABULARY",
+           "ids below the model's vocabulary of " + std::to_string(spec().model.vocab),
+           std::to_string(id));
+  }
+  return ids;
+}
+
+}  // namespace tessera

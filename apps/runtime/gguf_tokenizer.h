@@ -1,0 +1,26 @@
+// What a GGUF file says of texts: its tokenizer, its chat template, the ids that end a text.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tokenizers/text/tokenizer.h"
+
+namespace tessera {
+
+struct GgufTexts {
+  TextTokenizer tokenizer;
+  std::vector<std::int32_t> stops;
+  std::optional<std::string> chat_template;
+  std::vector<std::pair<std::string, std::string>> special_tokens;  // "bos_token": "<s>" ...
+};
+
+// `path`: the model, or one of its parts. Error kModel naming file and key: E_TOK_KEY for a key that
+// is missing or of another kind, and as convert_listed().
+GgufTexts read_gguf_texts(const std::filesystem::path& path);
+
+}  // namespace tessera

@@ -1,0 +1,121 @@
+#include "engine/families/text_model.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "engine/checkpoint/gguf_weights.h"
+#include "engine/core/io.h"
+#include "engine/families/describe.h"
+#include "engine/families/family.h"
+#include "engine/families/folder_files.h"
+#include "engine/families/folder_pointers.h"
+#include "engine/families/gguf_config.h"
+#include "engine/families/language.h"
+#include "engine/families/unreadable.h"
+
+namespace tessera {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kTypes = {std::string_view("llama"), std::string_view("mistral"),
+                               std::string_view("qwen2")};
+constexpr std::size_t kConfigBytes = std::size_t{4} << 20;
+
+void read_config(const JsonReader& reader, TextSpec& spec) {
+  const LanguageConfig language = parse_language(reader, kTypes);
+  StreamModelConfig& model = spec.model.model;
+  model.transformer = language.model;
+  model.vocab = language.vocab;
+  model.max_positions = language.max_positions;
+  model.tied_head = language.tied;
+  model.transformer.rope.positions = text_places(model);
+  spec.limit = language.limit;
+  spec.model.layouts = {{"model.", "lm_head.weight"}};
+  spec.model.size = size_label(language.model);
+  spec.model.licence = "as its card says";
+}
+
+[[noreturn]] void refuse_folder(const fs::path& file, std::string found) {
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_TEXT_MODEL",
+               .file = file.string(),
+               .where = "model_type",
+               .expected = "a model that writes text alone: " + text_model_types(),
+               .found = std::move(found),
+               .hint = "`tessera models` lists what can be loaded"});
+}
+
+void read_folder(const fs::path& folder, TextSpec& spec) {
+  refuse_pointers(folder);
+  refuse_adapter(folder);
+  const fs::path file = folder / "config.json";
+  const auto config = std::make_shared<const Json>(
+      parse_json(read_file(file, kConfigBytes), file.string(), {.max_bytes = kConfigBytes}));
+  if (!config->is_object()) refuse_folder(file, std::string(config->type_name()));
+  const std::string type = model_type(*config);
+  if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
+    refuse_folder(file, type.empty() ? "none" : type);
+  }
+  refuse_quantised(*config, file.string());
+  FolderFiles files = FolderFiles::read(folder, config);
+  read_config(files.reader(FolderFile::kConfig), spec);
+  spec.config = config;
+  spec.account = std::make_shared<const FolderAccount>(files.account());
+}
+
+void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) {
+  const MappedFile file(gguf_parts(path).front());
+  const std::string name = file.path().string();
+  spec.config =
+      std::make_shared<const Json>(gguf_config(parse_gguf(file.bytes(), name), weights, name));
+  read_config(JsonReader(*spec.config, name), spec);
+}
+
+// All tensors of the model, and no others: those would be another model's.
+void settle_tensors(const Checkpoint& weights, ModelSpec& spec) {
+  const TextLayout& layout = spec.layouts.front();
+  const bool head = weights.tensors().contains(layout.head);
+  spec.model.tied_head = spec.model.tied_head || !head;
+  spec.names = text_names(spec.model, layout);
+  spec.tensors = text_tensors(spec.model, layout);
+  spec.ignored = {"rope_freqs.weight"};  // read with the configuration
+  if (head && spec.model.tied_head) spec.ignored.push_back(layout.head);
+  for (const auto& [name, view] : weights.tensors()) {
+    // A table in every layer of older files, which the reference computes.
+    if (name.ends_with(".rotary_emb.inv_freq")) spec.ignored.push_back(name);
+  }
+  check_tensors(spec, weights);
+}
+
+}  // namespace
+
+std::string text_model_types() {
+  std::string out;
+  for (const std::string_view type : kTypes) out += (out.empty() ? "" : ", ") + std::string(type);
+  return out;
+}
+
+OpenedModel open_text_model(const fs::path& path, TextSpec& spec) {
+  OpenedModel out;
+  const bool gguf = is_gguf_name(path);
+  if (!gguf) read_folder(path, spec);
+  Checkpoint weights = Checkpoint::open(path);
+  if (gguf) read_gguf(path, weights, spec);
+  ModelSpec& model = spec.model;
+  model.folder = gguf ? fs::path() : path;
+  model.weights = path;
+  model.family = model_type(*spec.config);
+  model.title = model.family + " " + model.size;
+  if (!gguf) model.tokenizer = path / "tokenizer.json";
+  locate_text(model.layouts, weights);
+  settle_tensors(weights, model);
+  out.weights = std::make_shared<const Checkpoint>(std::move(weights));
+  out.source = source_of(out.weights);
+  out.spec = model;
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,109 @@
+// `tessera complete` as people run it: one text, several, JSON lines, chats, and what is refused.
+#include "engine/core/json.h"
+#include "tests/integration/cli/program.h"
+
+namespace tessera::cli_complete_test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::filesystem::path kModels =
+    std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/golden/gguf_text";
+
+class CliComplete : public ProgramTest {
+ protected:
+  CliComplete() {
+    std::ifstream in(kModels / "texts.json");
+    golden_ = Json::parse(in);
+  }
+  const Json& rows(std::size_t model) const { return golden_[model].at("rows"); }
+  std::string path(std::size_t model) const {
+    return (kModels / golden_[model].at("file").get<std::string>()).string();
+  }
+  Json golden_;
+};
+
+constexpr std::size_t kLlama = 0, kQwen = 2;
+
+TEST_F(CliComplete, JsonLinesHoldTheTexts) {
+  std::vector<std::string> args = {"complete", path(kQwen), "--json", "--max-tokens",
+                                   "24",       "--dtype",   "f32"};
+  std::vector<std::string> prompts, texts;
+  for (const Json& row : rows(kQwen)) {
+    if (row.at("chat").get<bool>()) continue;
+    args.push_back("-p");
+    args.push_back(row.at("prompt"));
+    prompts.push_back(row.at("prompt"));
+    texts.push_back(row.at("text"));
+  }
+  const ProgramResult result = run(args);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = result.json_lines();
+  ASSERT_EQ(lines.size(), prompts.size());
+  for (const Json& line : lines) {
+    const std::size_t id = line.at("id").get<std::size_t>() - 1;
+    EXPECT_EQ(line.at("prompt"), prompts.at(id));
+    EXPECT_EQ(line.at("text"), texts.at(id));
+    EXPECT_EQ(line.at("tokens"), 24);
+    EXPECT_EQ(line.at("ended"), "max-tokens");
+    EXPECT_FALSE(line.contains("seed"));
+  }
+}
+
+TEST_F(CliComplete, ChatsAndPromptFilesAreWritten) {
+  std::string jsonl;
+  std::vector<std::string> texts;
+  for (const Json& row : rows(kQwen)) {
+    if (!row.at("chat").get<bool>()) continue;
+    jsonl += Json({{"prompt", row.at("prompt")}}).dump() + "\n";
+    texts.push_back(row.at("text"));
+  }
+  ASSERT_EQ(texts.size(), 2u);
+  put_file(folder_ / "prompts.jsonl", jsonl);
+  const ProgramResult result =
+      run({"complete", path(kQwen), "--chat", "--prompt-file", (folder_ / "prompts.jsonl").string(),
+           "--max-tokens", "24", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const Json& line : result.json_lines()) {
+    EXPECT_EQ(line.at("text"), texts.at(line.at("id").get<std::size_t>() - 1));
+  }
+}
+
+TEST_F(CliComplete, SeveralTextsComeInOrder) {
+  const ProgramResult result =
+      run({"complete", path(kLlama), "-p", "a", "-p", "The cat sat on", "--max-tokens", "3"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(result.out.starts_with("--- 1\n")) << result.out;
+  EXPECT_NE(result.out.find("\n--- 2\n"), std::string::npos) << result.out;
+}
+
+TEST_F(CliComplete, DrawnTextsFollowTheSeed) {
+  const auto drawn = [&](const char* seed) {
+    return run({"complete", path(kLlama), "-p", "a", "--temp", "1", "-s", seed, "--json",
+                "--max-tokens", "12"})
+        .json_lines()
+        .at(0);
+  };
+  EXPECT_EQ(drawn("3").at("text"), drawn("3").at("text"));
+  EXPECT_NE(drawn("3").at("text"), drawn("4").at("text"));
+  EXPECT_EQ(drawn("3").at("seed"), 3);
+}
+
+TEST_F(CliComplete, RefusalsNameFlagAndFile) {
+  const auto refused = [&](const std::vector<std::string>& args, int code, const char* part) {
+    const ProgramResult result = run(args);
+    EXPECT_EQ(result.exit_code, code) << part;
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  };
+  const std::string model = path(kLlama);
+  refused({"complete", model}, 2, "--prompt");
+  refused({"complete", model, "-p", "a", "--chat"}, 2, "chat template");
+  refused({"complete", model, "-p", "a", "--max-tokens", "512"}, 2, "--max-tokens");
+  refused({"complete", model, "-p", "a", "--cfg-scale", "2"}, 2, "--negative-prompt");
+  refused({"complete", model, "-p", "a", "--model-draft", path(kQwen)}, 2, "--model-draft");
+  refused({"complete", "tabletop-llava", "-p", "a"}, 4, "model_type");
+  refused({"complete", "no-such.gguf", "-p", "a"}, 4, "no-such.gguf");
+}
+
+}  // namespace
+}  // namespace tessera::cli_complete_test
