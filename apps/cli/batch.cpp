@@ -1,5 +1,5 @@
-// `tessera batch`: generates the items of a job file, survives any end of itself, and goes on where it
-// ended; `batch status` and `batch merge` say and join what is there.
+// `tessera batch`: generates the items of a job file, survives any end of itself, and goes on where
+// it ended; `batch status` and `batch merge` say and join what is there.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +9,7 @@
 #include "apps/cli/batch_videos.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/cli/preview_flags.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/setting_flags.h"
@@ -85,8 +86,8 @@ struct OpenJob {
   BatchStore& store;
 };
 
-JobEnd generate_wanted(const OpenJob& job, std::span<const std::size_t> wanted, const MemoryPlan& plan,
-                    const LoopNeeds& room) {
+JobEnd generate_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
+                       const MemoryPlan& plan, const LoopNeeds& room) {
   const BatchFlags& flags = job.flags;
   note(job.session, job.task.spec().title + " as " + std::string(dtype_name(job.task.storage())) +
                         " on " + job.task.backend().name() + ", " + format_bytes(plan.total()));
@@ -126,9 +127,10 @@ void refuse_video_model(const GenerateTask& task) {
 }
 
 int generate_job(const Session& session, const BatchFlags& flags, const BatchJob& job,
-                   const Shard& shard) {
+                 const Shard& shard) {
   Runtime runtime;
   GenerateTask task(runtime, pipeline_options(flags));
+  warn_of_keys(session, task.spec().account.get());
   refuse_video_model(task);
   show_elsewhere(session, flags.preview_to, task);
   const std::vector<SettledItem>& items = job.items;
@@ -155,8 +157,8 @@ int generate_job(const Session& session, const BatchFlags& flags, const BatchJob
   JobEnd end = JobEnd::kOver;
   if (!wanted.empty()) {
     write_owner(flags.output_dir, shard);
-    end = generate_wanted({session, flags, task, describer.get(), items, store}, wanted, memory.plan,
-                       room_for(check.worst));
+    end = generate_wanted({session, flags, task, describer.get(), items, store}, wanted,
+                          memory.plan, room_for(check.worst));
   }
   return end_job(session, flags, items, store, end);
 }
@@ -167,7 +169,7 @@ int run_batch_job(const Session& session, BatchFlags flags) {
   const Shard shard = shard_of_call(flags);
   BatchJob job = read_batch_job(session, flags, shard);
   return job.videos ? generate_video_job(session, flags, job, shard)
-                   : generate_job(session, flags, job, shard);
+                    : generate_job(session, flags, job, shard);
 }
 
 int run_batch(const Session& session, const BatchFlags& flags) {

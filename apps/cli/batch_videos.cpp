@@ -7,6 +7,7 @@
 
 #include "apps/cli/batch_reports.h"
 #include "apps/cli/commands.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/cli/progress.h"
 #include "apps/jobs/job_check.h"
 #include "apps/jobs/job_folder.h"
@@ -113,7 +114,7 @@ class VideoJobReporter final : public VideoJobListener {
 };
 
 int dry_run_videos(const Session& session, const BatchFlags& flags, const BatchJob& job,
-                  const Shard& shard, const VideoTask& task, const VideoCheck& check) {
+                   const Shard& shard, const VideoTask& task, const VideoCheck& check) {
   const WantedItems wanted = wanted_items(flags.output_dir, shard, job.items, flags.retry_failed);
   VideoDryRun run{.items = wanted.items,
                   .wanted = wanted.wanted.size(),
@@ -136,8 +137,8 @@ StoreOptions video_store_options(const BatchFlags& flags, const Shard& shard) {
 }
 
 JobEnd generate_wanted_videos(const Session& session, const BatchFlags& flags, const BatchJob& job,
-                          VideoTask& task, BatchStore& store, const LoopNeeds& needs,
-                          std::span<const std::size_t> wanted) {
+                              VideoTask& task, BatchStore& store, const LoopNeeds& needs,
+                              std::span<const std::size_t> wanted) {
   VideoJobOptions options;
   options.at_once = flags.batch_size;
   options.needs = needs;
@@ -158,10 +159,11 @@ JobEnd generate_wanted_videos(const Session& session, const BatchFlags& flags, c
 }  // namespace
 
 int generate_video_job(const Session& session, const BatchFlags& flags, BatchJob& job,
-                   const Shard& shard) {
+                       const Shard& shard) {
   refuse_image_flags(flags);
   Runtime runtime;
   VideoTask task = open_video_task(runtime, flags);
+  warn_of_keys(session, task.spec().account.get());
   const std::string file = job.file.string();
   stop_at(session, settle_first_frames(job.items, folder_of(job), file));
   const VideoCheck check = check_videos(task, job.items, folder_of(job), file, flags.batch_size);

@@ -21,8 +21,8 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/runtime/caption_dump.h"
 #include "apps/cli/video_flags.h"
+#include "apps/runtime/caption_dump.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
@@ -372,19 +372,19 @@ int run_job(const Session& session, const CaptionFlags& flags) {
                     " on " + task.backend().name());
   if (flags.seed < 0 && draws(flags)) warn(session, "seed " + std::to_string(seed));
   CaptionReporter reporter(session, flags.output.has_value());
-  const CaptionJobEnd end =
-      write_captions(runtime, task, inputs, *store,
-                     {.items = {.carry = writes_tar(flags),
-                                .subtitles = writes_subtitles(flags),
-                                .retry_failed = flags.retry_failed,
-                                .shard = shard,
-                                .similar = similar ? &*similar : nullptr},
-                      .prune = flags.prune.method.value_or(""),
-                      .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
-                      .negative_prompt = flags.negative_prompt,
-                      .seed = draws(flags) ? std::optional(seed) : std::nullopt,
-                      .videos = video_input_settings(flags.videos, task.model().spec(), flags.max_tokens)},
-                     reporter);
+  const CaptionJobEnd end = write_captions(
+      runtime, task, inputs, *store,
+      {.items = {.carry = writes_tar(flags),
+                 .subtitles = writes_subtitles(flags),
+                 .retry_failed = flags.retry_failed,
+                 .shard = shard,
+                 .similar = similar ? &*similar : nullptr},
+       .prune = flags.prune.method.value_or(""),
+       .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
+       .negative_prompt = flags.negative_prompt,
+       .seed = draws(flags) ? std::optional(seed) : std::nullopt,
+       .videos = video_input_settings(flags.videos, task.model().spec(), flags.max_tokens)},
+      reporter);
   reporter.end_progress();
   say_more(session, inputs, end, flags.prune.method.has_value());
   if (const std::string why = task.window_report(); !why.empty()) note(session, why);
@@ -393,15 +393,16 @@ int run_job(const Session& session, const CaptionFlags& flags) {
 
 // A question writes no file.
 void check_question_flags(const CaptionFlags& flags) {
-  const std::pair<bool, const char*> of_jobs[] = {{flags.output.has_value(), "--output"},
-                                                  {flags.extension.has_value(), "--caption-ext"},
-                                                  {!flags.existing.empty(), "--existing"},
-                                                  {flags.recursive, "--recursive"},
-                                                  {flags.retry_failed, "--retry-failed"},
-                                                  {flags.anew, "--anew"},
-                                                  {flags.raw_csv, "--csv-raw"},
-                                                  {flags.skip_similar.has_value(), "--skip-similar"},
-                                                  {flags.shard.has_value(), "--shard"}};
+  const std::pair<bool, const char*> of_jobs[] = {
+      {flags.output.has_value(), "--output"},
+      {flags.extension.has_value(), "--caption-ext"},
+      {!flags.existing.empty(), "--existing"},
+      {flags.recursive, "--recursive"},
+      {flags.retry_failed, "--retry-failed"},
+      {flags.anew, "--anew"},
+      {flags.raw_csv, "--csv-raw"},
+      {flags.skip_similar.has_value(), "--skip-similar"},
+      {flags.shard.has_value(), "--shard"}};
   for (const auto& [given, name] : of_jobs) {
     if (given) refuse_caption("E_FLAG_CONFLICT", name, "inputs without --image", "both");
   }
@@ -475,8 +476,7 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
 }  // namespace
 
 void add_caption(CLI::App& root, Session& session) {
-  CLI::App* app =
-      root.add_subcommand("caption", "describe images, or answer questions about them");
+  CLI::App* app = root.add_subcommand("caption", "describe images, or answer questions about them");
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
                   "images, videos, folders, WebDataset shards (.tar, .tar.gz, .tar.zst), lists "

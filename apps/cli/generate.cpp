@@ -9,6 +9,7 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/cli/preview_flags.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
@@ -246,6 +247,7 @@ int run_generate(const Session& session, GenerateFlags flags) {
 
   Runtime runtime;
   GenerateTask task(runtime, generate_options(flags));
+  warn_of_keys(session, task.spec().account.get());
   show_elsewhere(session, flags.preview_to, task);
   const std::vector<PreparedRequest> requests = prepare_all(task, flags, prompts);
   const std::vector<fs::path> paths =
@@ -259,7 +261,8 @@ int run_generate(const Session& session, GenerateFlags flags) {
                     task.backend().name() + ", " + format_bytes(plan.total()));
 
   if (requests.front().item.dist.temperature == 0) {
-    warn(session, "greedy decoding (--temp 0) generates flat images; a temperature near 1 does not");
+    warn(session,
+         "greedy decoding (--temp 0) generates flat images; a temperature near 1 does not");
   }
   ImageReporter reporter(session, flags, paths);
   ImageSaver saver(reporter, paths,

@@ -6,6 +6,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/cli/inspect_captioner.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
@@ -154,7 +155,8 @@ void print_fields(const Json& fields, const std::string& prefix, bool bytes) {
 
 // What the model generates with, or none of it; `out` and `tensors` take what there is.
 bool inspect_generator(const InspectFlags& flags, Json& out,
-                     std::vector<std::vector<TensorSpec>>& tensors) {
+                       std::vector<std::vector<TensorSpec>>& tensors,
+                       std::shared_ptr<const FolderAccount>& account) {
   const GenerateOptions options =
       generation_options(flags.model, flags.device, flags.size, flags.batch_size);
   try {
@@ -165,6 +167,7 @@ bool inspect_generator(const InspectFlags& flags, Json& out,
       out["memory"] = plan_json(task, plan_of(task, flags), flags.batch_size);
     }
     tensors = {task.spec().tensors, task.spec().vq_tensors};
+    account = task.spec().account;
     return true;
   } catch (const Error& error) {  // no family that generates may be one that describes
     if (error.info().code != "E_FAMILY_UNKNOWN") throw;
@@ -180,7 +183,8 @@ int run_inspect(const Session& session, InspectFlags flags) {
   settle_size(flags.size);
   Json out;
   std::vector<std::vector<TensorSpec>> tensors;
-  const bool generates = inspect_generator(flags, out, tensors);
+  std::shared_ptr<const FolderAccount> account;
+  const bool generates = inspect_generator(flags, out, tensors, account);
   const CaptionerQuestion question{.model = flags.model.value_or(std::string(kDefaultModel)),
                                    .batch_size = flags.batch_size,
                                    .width = flags.size.width.value_or(0),
@@ -203,6 +207,7 @@ int run_inspect(const Session& session, InspectFlags flags) {
   if (flags.folder && captions_images(resolve_model(question.model))) {
     print_captioner_keys(session, question);
   }
+  if (flags.folder) print_keys(session, account.get(), "generating");
   return 0;
 }
 
@@ -217,7 +222,7 @@ void add_inspect(CLI::App& root, Session& session) {
                 "what generating or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");
   app->add_flag("--folder", flags->folder,
-                "every key of a describing model's files, and what becomes of it");
+                "every key of the model's files, and what becomes of it");
   setting_flag(*app, setting::kBatchSize, flags->batch_size,
                {.help = "--memory: images or texts at once"});
   setting_flag(*app, setting::kGuidance, flags->sampling, {.help = "--memory: 1 = one branch"});

@@ -35,10 +35,9 @@ DescribeTask open_task(Runtime& runtime, const CaptionerQuestion& question) {
   return DescribeTask(runtime, options);
 }
 
-Json memory_json(const DescribeTask& task, const std::string& prompt,
-                 const PreprocessPlan& image) {
+Json memory_json(const DescribeTask& task, const std::string& prompt, const PreprocessPlan& image) {
   const CaptionMemoryPlan plan = task.plan(prompt, {&image, 1});
-  Json out = {{"language", plan.language}, {"tower", plan.tower},       {"texts", plan.texts},
+  Json out = {{"language", plan.language}, {"tower", plan.tower},     {"texts", plan.texts},
               {"encoding", plan.encoding}, {"pictures", plan.images}, {"process", plan.process},
               {"total", plan.total()}};
   const CaptionMemoryPlan placed = placed_on_device(plan);
@@ -84,8 +83,7 @@ Json captioner_json(const CaptionerQuestion& question) {
       {"parameters", describing_parameters(whole)},
       {"stored_as", dtype_name(task.storage())},
       {"chat", model.chat().form().name},
-      {"chat_template",
-       std::filesystem::path(model.chat().template_file()).filename().string()},
+      {"chat_template", std::filesystem::path(model.chat().template_file()).filename().string()},
       {"preprocessing", spec.policy.name},
       {"picture", std::to_string(image.width) + "x" + std::to_string(image.height)},
       {"views", image.views},
@@ -109,7 +107,8 @@ Json captioner_json(const CaptionerQuestion& question) {
 
 void print_captioner_keys(const Session& session, const CaptionerQuestion& question) {
   Runtime runtime;
-  print_keys(session, open_task(runtime, question).model().describe().account.get());
+  const DescribeTask task = open_task(runtime, question);
+  print_keys(session, task.model().describe().account.get(), "describing");
 }
 
 std::vector<TensorSpec> captioner_tensors(const CaptionerQuestion& question) {

@@ -10,6 +10,7 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/folder_keys.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
@@ -66,7 +67,7 @@ VideoTexts texts_of(const PreparedVideo& video, const VideoFlags& flags, std::in
   if (!video.first_frames.empty()) more["first_frames"] = video.first_frames.size();
   if (video.continuation != Continuation::kRecompute) more["continue"] = flags.continuation;
   return video_texts(video.facts, more,
-                    flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
+                     flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
 }
 
 [[noreturn]] void refuse_taken(const fs::path& path) {
@@ -201,7 +202,7 @@ void report_video(const Session& session, const VideoFlags& flags, const Generat
   nlohmann::ordered_json line;
   if (session.json || flags.sidecar) {
     line = image_line(path.string(), sum_of_output(path, video.frames),
-                        xmp_sidecar(path).stem().string(), video.facts, video.seconds);
+                      xmp_sidecar(path).stem().string(), video.facts, video.seconds);
     line.update(nlohmann::ordered_json{{"frames", video.frames},
                                        {"first_frames", video.first_frames},
                                        {"fps", rate},
@@ -250,6 +251,7 @@ int run_video(const Session& session, const VideoFlags& flags) {
   choose_method(options, flags.decode);
   Runtime runtime;
   VideoTask task(runtime, options);
+  warn_of_keys(session, task.spec().account.get());
   const std::int64_t rate = flags.fps.value_or(task.rate());
   check_rate(flags.output, rate);
   const PreparedVideo video = task.prepare(video_request_of(task, flags, rate));

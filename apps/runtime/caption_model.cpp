@@ -6,6 +6,7 @@
 
 #include "apps/runtime/split_prompt.h"
 #include "apps/runtime/text_stops.h"
+#include "apps/runtime/tokenizer_account.h"
 #include "apps/runtime/video_prompt.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -55,20 +56,6 @@ std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what
   refuse_file(spec.folder / "config.json", what,
               "an id below the vocabulary of " + std::to_string(spec.model.vocab),
               std::to_string(id));
-}
-
-// The account with what is said about the tokenizer's files.
-std::shared_ptr<const FolderAccount> with_notes(std::shared_ptr<const FolderAccount> account,
-                                                const TextTokenizer& tokenizer) {
-  if (account == nullptr || tokenizer.notes().empty()) return account;
-  FolderAccount out = *account;
-  for (const TokenizerNote& note : tokenizer.notes()) {
-    out.set({.file = note.file,
-             .key = note.key,
-             .use = note.neutral ? KeyUse::kWithoutEffect : KeyUse::kNotFollowed,
-             .why = note.why});
-  }
-  return std::make_shared<const FolderAccount>(std::move(out));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "apps/runtime/draft_table_file.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
+#include "apps/runtime/tokenizer_account.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
 #include "engine/sampling/processors.h"
@@ -27,6 +28,9 @@ GeneratorModel::GeneratorModel(Runtime& runtime, const GenerateOptions& options,
                                     TokenSpace::kImage)),
       prompts_(opened_, name_) {
   expects(options_.batch_size >= 1, "a lane has slots");
+  if (const TextTokenizer* tokenizer = prompts_.tokenizer()) {
+    opened_.spec.account = with_notes(std::move(opened_.spec.account), *tokenizer);
+  }
   aids_.grammar = config().grammar();
 }
 
@@ -60,7 +64,8 @@ void GeneratorModel::open_draft(bool wanted) {
 
 PreparedRequest GeneratorModel::prepare(const std::string& prompt,
                                         const std::optional<std::string>& negative,
-                                        const DistributionSettings& dist, std::uint64_t seed) const {
+                                        const DistributionSettings& dist,
+                                        std::uint64_t seed) const {
   check_processors(dist, to_index(config().grammar().codes));
   PreparedRequest out;
   out.item.dist = dist;

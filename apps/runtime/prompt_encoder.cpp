@@ -51,9 +51,14 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
     if (!found) refuse(token);
     return *found;
   };
-  if (!spec.prompt.pad_token.empty()) pad_ = id(spec.prompt.pad_token);
+  kept_ = spec.prompt.kept;
+  if (!kept_ && !spec.prompt.pad_token.empty()) pad_ = id(spec.prompt.pad_token);
   negative_ = spec.prompt.negative_text;
   begin_image_ = id(spec.prompt.begin_image_token);
+  if (spec.prompt.of_folder && opened.tokenizer_json.empty()) {
+    template_ = read_folder_template(spec.tokenizer.parent_path());
+  }
+  if (template_) special_.emplace(*text_);
   const auto fits = [&](const PromptForm& candidate) {
     return candidate.requires_token.empty() || text_->id_of(candidate.requires_token);
   };
@@ -80,18 +85,38 @@ std::vector<std::int32_t> PromptEncoder::encode_text(const std::string& prompt,
   return encode_template(prompt, where);
 }
 
+std::vector<std::int32_t> PromptEncoder::template_ids(const std::string& prompt) const {
+  if (!template_) {
+    const std::string_view text = form_.strip ? strip_ends(prompt) : std::string_view(prompt);
+    return text_->encode(std::string(form_.before).append(text).append(form_.after));
+  }
+  Prompt turns =
+      chat_prompt(*template_, {{ChatRole::kUser, {{false, prompt}}}}, true, *special_, {});
+  turns.push_back({PromptSegment::Kind::kControl, std::string(text_->token(begin_image_))});
+  return encode_prompt(*text_, turns);
+}
+
+// What is not kept becomes the pad token.
+std::vector<std::int32_t> PromptEncoder::without_text(
+    const std::vector<std::int32_t>& prompt) const {
+  if (!kept_) return unconditional_prompt(model_, prompt, pad_);
+  std::vector<std::int32_t> out = prompt;
+  for (std::int32_t& id : out) {
+    if (id != kept_->begin && id != kept_->begin_image) id = kept_->pad;
+  }
+  return out;
+}
+
 std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prompt,
                                                          const char* where) const {
-  const std::string_view text = form_.strip ? strip_ends(prompt) : std::string_view(prompt);
-  std::vector<std::int32_t> ids =
-      text_->encode(std::string(form_.before).append(text).append(form_.after));
+  std::vector<std::int32_t> ids = template_ids(prompt);
   const auto most = to_size(model_.max_prompt);
   if (ids.size() > most) {
     refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
                    std::to_string(ids.size()) + " tokens", "shorten the text");
   }
   const auto image = std::find_if(ids.begin(), ids.end(),
-                                    [&](std::int32_t id) { return id >= model_.prompt_vocab; });
+                                  [&](std::int32_t id) { return id >= model_.prompt_vocab; });
   if (image != ids.end()) {
     refuse_request("E_PROMPT_TEXT", where, "a text without image tokens",
                    "token " + std::to_string(*image));
@@ -143,7 +168,7 @@ EncodedPrompt PromptEncoder::encode(const std::string& prompt,
   } else if (guided && model_.unconditional == UnconditionalRule::kOtherText) {
     out.unconditional = encode_template(negative_, "negative prompt of the model");
   } else if (guided) {
-    out.unconditional = unconditional_prompt(model_, out.prompt, pad_);
+    out.unconditional = without_text(out.prompt);
   }
   return out;
 }

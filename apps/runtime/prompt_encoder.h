@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/families/open_model.h"
+#include "tokenizers/template/template_prompt.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
@@ -26,18 +27,26 @@ class PromptEncoder {
   // (E_CLASS), a prompt, a negative one or guidance where there is none.
   EncodedPrompt encode(const std::string& prompt, const std::optional<std::string>& negative,
                        bool guided) const;
+  // Of prompts that are texts; null without a tokenizer.
+  const TextTokenizer* tokenizer() const { return text_ ? &*text_ : nullptr; }
 
  private:
   void load_text_tokenizer(const OpenedModel& model, const std::string& name);
   std::vector<std::int32_t> encode_text(const std::string& text, const char* where) const;
   // The template around a text, which may be empty.
   std::vector<std::int32_t> encode_template(const std::string& text, const char* where) const;
+  // The ids of the folder's template around it, or of the family's form.
+  std::vector<std::int32_t> template_ids(const std::string& prompt) const;
+  std::vector<std::int32_t> without_text(const std::vector<std::int32_t>& prompt) const;
   std::int32_t parse_class(const std::string& text) const;
 
   StreamModelConfig model_;
   std::int64_t classes_ = 0;
   std::optional<TextTokenizer> text_;
   PromptForm form_;
+  std::optional<FolderTemplate> template_;  // in place of form_
+  std::optional<SpecialTexts> special_;     // where there is a template
+  std::optional<KeptIds> kept_;
   std::string negative_;  // the other branch's text, unless one is given
   std::int32_t pad_ = 0, begin_image_ = 0;
 };

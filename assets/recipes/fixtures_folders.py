@@ -109,7 +109,7 @@ def text_config(spec):
         rope["rope_theta"] = keys.pop("rope_theta")
         keys["rope_parameters"] = rope
     keys["tie_word_embeddings"] = spec["tied"]
-    if spec["text_type"].startswith("qwen2_"):
+    if spec["text_type"].startswith("qwen2_") or spec["text_type"] not in CONFIG_MAPPING:
         return keys
     return CONFIG_MAPPING[spec["text_type"]](**keys)
 
@@ -236,6 +236,8 @@ def drawn_image(width, height, seed):
 
 def weight(salt, name, shape):
     noise = hashed(f"{salt}/{name}", shape)
+    if name.endswith("running_var"):
+        return (1 + noise / 2).float()
     if len(shape) == 1:
         return (1 + noise / 4 if name.endswith(".weight") else noise / 8).float()
     if len(shape) == 2 and "embed" in name:
@@ -332,7 +334,20 @@ FILES = ("config.json", "tokenizer.json", "processor_config.json", "preprocessor
 
 def run(scratch):
     Image.Image.resize = across_first
-    OUT.mkdir(parents=True, exist_ok=True)
+    write_corpus(scratch, OUT, run_one)
+
+
+def parts_of(shapes):
+    """Shapes by the first two parts of a tensor's name: folders share some of them."""
+    parts = {}
+    for name, shape in shapes.items():
+        parts.setdefault(".".join(name.split(".")[:2]), {})[name] = shape
+    return list(parts.values())
+
+
+def write_corpus(scratch, out, run_folder, in_parts=False):
+    """folders.json in `out`: every folder of `scratch` that the reference runs, texts and shapes once each."""
+    out.mkdir(parents=True, exist_ok=True)
     texts, lists, rows = {}, {}, []
     for folder in sorted(scratch.iterdir(), key=lambda f: (f.name.split("-")[0], int(f.name.split("-")[1]))
                          if f.is_dir() else ("", 0)):
@@ -340,7 +355,7 @@ def run(scratch):
             continue
         done = folder / "result.json"
         try:
-            row = json.loads(done.read_text()) if done.exists() else run_one(folder)
+            row = json.loads(done.read_text()) if done.exists() else run_folder(folder)
         except Exception as error:  # legal to save and not to run: no folder
             print("refused by the reference:", folder.name, type(error).__name__, str(error)[:200])
             continue
@@ -354,15 +369,16 @@ def run(scratch):
                 key = hashlib.sha256(text.encode()).hexdigest()[:12]
                 texts[key] = text
                 row["files"][name] = key
-        words = json.dumps(row["shapes"])
-        key = hashlib.sha256(words.encode()).hexdigest()[:12]
-        lists[key] = by_layers(row["shapes"])
-        row["shapes"] = key
+        keys = []
+        for part in parts_of(row["shapes"]) if in_parts else [row["shapes"]]:
+            keys.append(hashlib.sha256(json.dumps(part).encode()).hexdigest()[:12])
+            lists[keys[-1]] = by_layers(part)
+        row["shapes"] = keys if in_parts else keys[0]
         rows.append(row)
     dump = {"transformers": transformers.__version__, "texts": texts, "shapes": lists, "folders": rows}
-    (OUT / "folders.json").write_text("{\n" + ",\n".join(
+    (out / "folders.json").write_text("{\n" + ",\n".join(
         json.dumps(k) + ":" + (json.dumps(v) if isinstance(v, str) else spread(v)) for k, v in dump.items()) + "\n}\n")
-    print(len(rows), "folders,", (OUT / "folders.json").stat().st_size, "bytes")
+    print(len(rows), "folders,", (out / "folders.json").stat().st_size, "bytes")
 
 
 # --- keys of the reference's classes -------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/family.h"
+#include "engine/families/image_processor.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -106,13 +107,17 @@ std::string folder_name(const JsonReader& reader, std::string_view key) {
 
 }  // namespace
 
+JsonReader config_reader(const ModelSource& source) {
+  return source.files->reader(FolderFile::kConfig, source.config_file);
+}
+
+JsonReader file_reader(const ModelSource& source, FolderFile file) {
+  return source.files->reader(file);
+}
+
 void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, ModelSpec& spec) {
   spec.sampling = defaults;
-  if (source.folder.empty()) return;
-  const std::filesystem::path path = source.folder / "generation_config.json";
-  if (!file_exists(path)) return;
-  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
-  const JsonReader reader(json, path.string());
+  const JsonReader reader = file_reader(source, FolderFile::kGeneration);
   SamplingDefaults& out = spec.sampling;
   const auto number = [&](std::string_view key, const Setting& row, double fallback) {
     return reader.number_or(key, fallback, row.low, row.high);
@@ -122,6 +127,43 @@ void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, 
   out.top_p = number("top_p", setting::kTopP, out.top_p);
   out.top_k = reader.integer_or("top_k", out.top_k, 0, truncate<std::int64_t>(setting::kTopK.high));
   spec.draft_model = folder_name(reader, "draft_model");
+}
+
+void follow_do_sample(const ModelSource& source, ModelSpec& spec) {
+  constexpr std::int64_t kAbsentTopK = 50;
+  const JsonReader reader = file_reader(source, FolderFile::kGeneration);
+  reader.integer_or("num_beams", 1, 1, 1);
+  if (!reader.has("do_sample")) return;
+  SamplingDefaults& out = spec.sampling;
+  if (!reader.boolean_or("do_sample", true)) {
+    out.temperature = 0;
+    out.top_k = 0;
+    out.top_p = 1;
+    return;
+  }
+  if (!reader.has("top_k")) out.top_k = kAbsentTopK;
+}
+
+std::string named_token(const ModelSource& source, std::string_view role, std::string fallback) {
+  const JsonReader config = file_reader(source, FolderFile::kTokenizerConfig);
+  const bool listed =
+      config.has("extra_special_tokens") && config.raw("extra_special_tokens").is_object();
+  const JsonReader nested = listed ? config.object("extra_special_tokens") : config;
+  for (const JsonReader& place : {config, nested}) {
+    if (!place.has(role)) continue;
+    return place.raw(role).is_object() ? place.object(role).string("content") : place.string(role);
+  }
+  return fallback;
+}
+
+void follow_levels(const ModelSource& source, std::span<const std::string_view> classes,
+                   ModelSpec& spec) {
+  if (!has_image_processor(*source.files)) return;
+  spec.vq.pixels = PixelRule::kLevels;
+  spec.vq.levels = read_pixel_levels(classes, *source.files);
+  if (!spec.movq) return;
+  spec.movq->frame.pixels = spec.vq.pixels;
+  spec.movq->frame.levels = spec.vq.levels;
 }
 
 VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix) {

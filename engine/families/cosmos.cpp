@@ -1,8 +1,8 @@
 // Cosmos autoregressive models (NVIDIA 2025): 4B and 12B go on with a video's first frames; 5B and
-// 13B read a text next to them. A Llama over the codes of videos with RMSNorm of queries and keys and
-// 3-D rotary places; YaRN on each axis (12B, 13B), sine and cosine of the places added before every
-// layer and attention to a text encoder's rows in every layer (5B, 13B), which also have one token
-// before the stream. Published as model.pt; the video tokenizer is a folder of its own.
+// 13B read a text next to them. A Llama over the codes of videos with RMSNorm of queries and keys
+// and 3-D rotary places; YaRN on each axis (12B, 13B), sine and cosine of the places added before
+// every layer and attention to a text encoder's rows in every layer (5B, 13B), which also have one
+// token before the stream. Published as model.pt; the video tokenizer is a folder of its own.
 //
 // config.json has the fields of the authors' ModelConfig. What it lacks is read off the shapes of
 // the weights, or is as the authors' inference code sets it.
@@ -294,11 +294,11 @@ void fill_tokenizer(const FsqVideoSpec& fsq, ModelSpec& spec) {
   spec.vq.prefix = fsq.prefix;
   // The authors' inference code writes videos of this rate, and begins with 1 or 9 frames.
   spec.video = VideoSpec{.rate = 25,
-                       .first_grid = 1,
-                       .further_grid = fsq.temporal,
-                       .goes_on = false,
-                       .from_frames = true,
-                       .max_given = 2};
+                         .first_grid = 1,
+                         .further_grid = fsq.temporal,
+                         .goes_on = false,
+                         .from_frames = true,
+                         .max_given = 2};
 }
 
 void fill_names(const Geometry& g, ModelSpec& spec) {
@@ -410,11 +410,11 @@ bool detect(const ModelSource& source) {
 
 ModelSpec parse(const ModelSource& source) {
   static const Json kEmpty = Json::object();
-  const JsonReader config(source.config != nullptr ? *source.config : kEmpty, source.config_file);
+  const JsonReader config = config_reader(source);
   ModelSpec spec;
   FsqVideoSpec fsq =
       parse_fsq_video(config.has("video_tokenizer") ? config.object("video_tokenizer")
-                                                   : JsonReader(kEmpty, config.file()));
+                                                    : JsonReader(kEmpty, config.file()));
   std::optional<Checkpoint> weights;
   if (!source.config_only) {
     spec.weights = weights_of(source);

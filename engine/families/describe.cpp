@@ -83,7 +83,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   }
   if (out.policy.mode == ResizeMode::kPinpoints) out.newline_name = "image_newline";
   check_processor(out, reader, files);
-  out.account = std::make_shared<const FolderAccount>(files.account());
+  out.account = std::make_shared<const FolderAccount>(files.account(FolderHalf::kDescribing));
 }
 
 }  // namespace tessera

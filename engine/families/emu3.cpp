@@ -25,7 +25,9 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSide = 16384;  // pixels
 constexpr std::int64_t kMaxPrompt = 4096;
-constexpr std::int64_t kImageArea = 720 * 720;  // pixels of an image, unless the file says
+constexpr std::int64_t kImageSide = 720;  // pixels of an image, unless the file says
+constexpr std::int64_t kImageArea = kImageSide * kImageSide;
+constexpr std::string_view kProcessors[] = {"Emu3ImageProcessor"};
 constexpr std::int64_t kMaxGrids = 4096;
 constexpr std::string_view kPortLanguages[] = {"emu3_text_model"};
 constexpr std::string_view kAuthorLanguages[] = {"Emu3"};
@@ -157,7 +159,9 @@ void square_grid(const ModelSource& source, const JsonReader& config, ModelSpec&
   const std::int64_t area = config.integer_or("image_area", kImageArea, 1, kMaxSide * kMaxSide);
   double side = std::sqrt(to_double(area));
   if (source.options.image_size > 0) side = to_double(source.options.image_size);
-  const auto grid = std::int64_t{std::llround(side / to_double(factor))};
+  auto grid = std::int64_t{std::llround(side / to_double(factor))};
+  // The processor counts in places of eight pixels, whatever the tokenizer has.
+  if (source.options.image_size == 0 && !config.has("image_area")) grid = kImageSide / 8;
   check_side(config, "image_area", grid * factor);
   spec.model.grid_rows = spec.model.grid_cols = grid;
 }
@@ -190,23 +194,22 @@ void fit_prompt(const JsonReader& reader, std::int64_t max_positions, ModelSpec&
 
 // --- what both layouts share --------------------------------------------------------------------
 
-void fill_prompt(ModelSpec& spec) {
+void fill_prompt(const ModelSource& source, ModelSpec& spec) {
   const StreamModelConfig& model = spec.model;
   std::string size = std::to_string(model.grid_rows) + "*" + std::to_string(model.grid_cols);
   if (spec.video) size = std::to_string(model.grids) + "*" + size;
-  const std::string after = "<|image start|>" + size + "<|image token|>";
+  const std::string last = named_token(source, "image_wrapper_token", "<|image token|>");
+  const std::string after = named_token(source, "boi_token", "<|image start|>") + size + last;
+  const std::string begin = named_token(source, "bos_token", "<|extra_203|>");
   spec.prompt.kind = PromptKind::kText;
-  spec.prompt.forms = {{"<|extra_203|>", "<|extra_203|>", after}, {"", "", after}};
-  spec.prompt.begin_image_token = "<|image token|>";
+  spec.prompt.forms = {{begin, begin, after}, {"", "", after}};
+  spec.prompt.begin_image_token = last;
 }
 
 void read_settings(const ModelSource& source, ModelSpec& spec) {
   read_sampling(source, {.guidance = 3.0, .temperature = 1.0, .top_k = 2048}, spec);
   spec.prompt.negative_text = spec.video ? "" : kNegative;
-  const fs::path path = source.folder / "generation_config.json";
-  if (source.folder.empty() || !file_exists(path)) return;
-  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
-  const JsonReader reader(json, path.string());
+  const JsonReader reader = file_reader(source, FolderFile::kGeneration);
   spec.prompt.negative_text = reader.string_or("negative_prompt", spec.prompt.negative_text);
 }
 
@@ -266,8 +269,18 @@ const PortNames& port_names(const ModelSource& source) {
   return kPortNames.front();
 }
 
+// As generate() takes an image's settings from the folder: without guidance_scale none is guided.
+void follow_generate(const ModelSource& source, ModelSpec& spec) {
+  if (spec.video) return;
+  follow_do_sample(source, spec);
+  follow_levels(source, kProcessors, spec);
+  if (!source.files->has(FolderFile::kGeneration)) return;
+  if (!file_reader(source, FolderFile::kGeneration).has("guidance_scale"))
+    spec.sampling.guidance = 1;
+}
+
 ModelSpec parse_port(const ModelSource& source) {
-  const JsonReader config(*source.config, source.config_file);
+  const JsonReader config = config_reader(source);
   ModelSpec spec;
   const JsonReader text = sub_config(config, "text_config");
   LanguageConfig language = parse_language(text, kPortLanguages);
@@ -290,7 +303,8 @@ ModelSpec parse_port(const ModelSource& source) {
   fit_prompt(text, language.max_positions, spec);
   fill_identity(source, spec);
   read_settings(source, spec);
-  fill_prompt(spec);
+  follow_generate(source, spec);
+  fill_prompt(source, spec);
   list_joint(language, names.language, names.head, spec);
   for (TensorSpec& tensor : movq_tensors(*spec.movq)) spec.tensors.push_back(std::move(tensor));
   for (std::string& name : movq_counters(*spec.movq)) spec.ignored.push_back(std::move(name));
@@ -327,7 +341,7 @@ MovqSpec author_tokenizer(const ModelSource& source, ModelSpec& spec) {
 }
 
 ModelSpec parse_authors(const ModelSource& source) {
-  const JsonReader config(*source.config, source.config_file);
+  const JsonReader config = config_reader(source);
   ModelSpec spec;
   const LanguageConfig language = parse_language(config, kAuthorLanguages);
   spec.model.transformer = language.model;
@@ -337,7 +351,7 @@ ModelSpec parse_authors(const ModelSource& source) {
   fit_prompt(config, language.max_positions, spec);
   fill_identity(source, spec);
   read_settings(source, spec);
-  fill_prompt(spec);
+  fill_prompt(source, spec);
   list_joint(language, "model.", "lm_head", spec);
   spec.vq_tensors = movq_tensors(*spec.movq);
   spec.vq_ignored = movq_counters(*spec.movq);

@@ -12,6 +12,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/core/json.h"
+#include "engine/families/folder_files.h"
 #include "engine/families/model_spec.h"
 #include "engine/families/registry.h"
 
@@ -26,6 +27,7 @@ struct ModelSource {
   std::filesystem::path file;    // the weight file when one was named, else empty
   const Json* config = nullptr;  // config.json, if there is one
   std::string config_file;       // its name in messages
+  FolderFiles* files = nullptr;  // of the folder; of its config.json alone for config_only
   bool config_only = false;      // parse_family_config: there are no weights to look at
   FamilyOptions options;
 };
@@ -44,9 +46,9 @@ inline constexpr std::int64_t kNoToken = -2;
 
 // How models of one model_type describe images: what their configuration does not say.
 struct Describer {
-  std::string_view type;   // model_type
-  // Configurations of this row have this key, and name their encoder by it; before other rows of the
-  // type. Empty = they have a vision_config.
+  std::string_view type;  // model_type
+  // Configurations of this row have this key, and name their encoder by it; before other rows of
+  // the type. Empty = they have a vision_config.
   std::string_view key;
   std::string_view title;  // empty = its image encoder is known, nothing is described with it
   // From the whole config.json; finish_tower() follows.
@@ -134,8 +136,22 @@ FsqVideoSpec parse_fsq_video(const JsonReader& config);
 // missing from a layer is found missing rather than counted as a shorter model.
 std::int64_t layer_count(const Checkpoint& weights, std::string_view prefix);
 
+// The whole config.json, which there is.
+JsonReader config_reader(const ModelSource& source);
+// The other files of the folder; objects without keys where they are absent.
+JsonReader file_reader(const ModelSource& source, FolderFile file);
+
 // guidance_scale, temperature, top_k, top_p and draft_model of generation_config.json, where given.
 void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, ModelSpec& spec);
+// The same file as transformers' generate() takes it for images: do_sample comes first, an absent
+// top_k of a sampling file is 50. Without do_sample nothing changes.
+void follow_do_sample(const ModelSource& source, ModelSpec& spec);
+
+// A token by its role ("boi_token"), as tokenizer_config.json names it; releases differ in where.
+std::string named_token(const ModelSource& source, std::string_view role, std::string fallback);
+// The levels of pixels by the folder's image processor, if it has one.
+void follow_levels(const ModelSource& source, std::span<const std::string_view> classes,
+                   ModelSpec& spec);
 
 // "24x2048": layers x width, for models that are no published size.
 std::string size_label(const ModelConfig& config);

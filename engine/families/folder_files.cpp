@@ -23,16 +23,17 @@ const Json& empty_object() {
 // Walks objects down to what is no object; lists are values.
 class AccountWalk {
  public:
-  AccountWalk(FolderFile file, const KeysRead& read, FolderAccount& out)
-      : file_(file), read_(&read), out_(&out) {}
+  AccountWalk(FolderHalf half, FolderFile file, const KeysRead& read, FolderAccount& out)
+      : half_(half), file_(file), read_(&read), out_(&out) {}
 
   void walk(const Json& object, const std::string& path) {
     for (const auto& [name, value] : object.items()) {
       const std::string key = path.empty() ? name : path + "." + name;
-      const KnownKey* row = known_key(file_, key);
+      const KnownKey* row = known_key(half_, file_, key);
       const bool nested = value.is_object() && !value.empty();
       // A row that speaks of the whole object answers for what is inside, unless it was opened.
-      if (nested && (row == nullptr || read_->contains(key))) {
+      const bool opened = read_->contains(key) && (row == nullptr || row->use != KeyUse::kUsed);
+      if (nested && (row == nullptr || opened)) {
         walk(value, key);
         continue;
       }
@@ -51,9 +52,14 @@ class AccountWalk {
         out.use = is_neutral(*row, value) ? KeyUse::kWithoutEffect : row->use;
       }
     }
+    // Texts alone are refused.
+    if (out.use == KeyUse::kRefused && half_ == FolderHalf::kGenerating) {
+      out.use = KeyUse::kNotFollowed;
+    }
     out_->keys.push_back(std::move(out));
   }
 
+  FolderHalf half_;
   FolderFile file_;
   const KeysRead* read_;
   FolderAccount* out_;
@@ -153,20 +159,22 @@ const Json& FolderFiles::value(FolderFile file) const {
   return value != nullptr ? *value : empty_object();
 }
 
-JsonReader FolderFiles::reader(FolderFile file) {
-  return JsonReader(value(file), path_of(file), "", ErrorKind::kModel, &read_[index(file)]);
+JsonReader FolderFiles::reader(FolderFile file) { return reader(file, path_of(file)); }
+
+JsonReader FolderFiles::reader(FolderFile file, std::string name) {
+  return JsonReader(value(file), std::move(name), "", ErrorKind::kModel, &read_[index(file)]);
 }
 
 std::string FolderFiles::path_of(FolderFile file) const {
   return (folder_ / folder_file_name(file)).string();
 }
 
-FolderAccount FolderFiles::account() const {
+FolderAccount FolderFiles::account(FolderHalf half) const {
   FolderAccount out;
   for (std::size_t i = 0; i < kFolderFiles; ++i) {
     const auto file = static_cast<FolderFile>(i);
     if (!has(file) || !value(file).is_object()) continue;
-    AccountWalk(file, read_[i], out).walk(value(file), "");
+    AccountWalk(half, file, read_[i], out).walk(value(file), "");
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// The JSON files next to a describing model's weights, and the account of their keys: which were
+// The JSON files next to a model's weights, and the account of their keys: which were
 // read, which are known to change nothing here, which nobody knows.
 #pragma once
 
@@ -40,6 +40,9 @@ enum class KeyUse : std::uint8_t {
 };
 std::string_view key_use_name(KeyUse use);  // "used", "without effect", "not followed", ...
 
+// Whose account: what one half reads may be nothing to the other.
+enum class FolderHalf : std::uint8_t { kDescribing, kGenerating };
+
 struct KeyAccount {
   std::string file;  // name within the folder
   std::string key;   // path: "vision_config.patch_size"
@@ -71,11 +74,13 @@ class FolderFiles {
   bool has(FolderFile file) const { return values_[index(file)] != nullptr; }
   // Of the whole file; of an empty object where there is no such file.
   JsonReader reader(FolderFile file);
+  // The same under another name in messages.
+  JsonReader reader(FolderFile file, std::string name);
   const std::shared_ptr<const Json>& config() const { return values_[index(FolderFile::kConfig)]; }
   std::string path_of(FolderFile file) const;
 
   // After all was read. What readers elsewhere use of these files is in the tables of known keys.
-  FolderAccount account() const;
+  FolderAccount account(FolderHalf half) const;
 
  private:
   static std::size_t index(FolderFile file) { return static_cast<std::size_t>(file); }
@@ -97,8 +102,12 @@ struct KnownKey {
   std::string_view neutral = {};
 };
 
-// The row of a key with this value, or null.
-const KnownKey* known_key(FolderFile file, std::string_view path);
+// The row of a key, or null.
+const KnownKey* known_key(FolderHalf half, FolderFile file, std::string_view path);
+// The rows that are of generating alone; before those that both halves share.
+const KnownKey* generating_key(FolderFile file, std::string_view path);
+// The first row whose path fits.
+const KnownKey* find_known_key(std::span<const KnownKey> rows, std::string_view path);
 // Those of generation_config.json that are no processor's.
 std::span<const KnownKey> known_generation_keys();
 // Whether the value is among the row's neutral ones.

@@ -370,48 +370,55 @@ bool matches(std::string_view pattern, std::string_view path) {
   return path.size() == leaf.size() || path[path.size() - leaf.size() - 1] == '.';
 }
 
-const KnownKey* find_row(std::span<const KnownKey> rows, std::string_view path) {
-  const auto found = std::find_if(rows.begin(), rows.end(),
-                                  [&](const KnownKey& row) { return matches(row.path, path); });
-  return found == rows.end() ? nullptr : &*found;
-}
-
 const KnownKey* generation_row(std::string_view path) {
   static constexpr KnownKey kProcessor = {"", kUsed, "of texts"};
   const auto rows = logit_processors();
   const bool processed = std::any_of(rows.begin(), rows.end(), [&](const LogitProcessor& row) {
     return !row.config_key.empty() && row.config_key == path;
   });
-  return processed ? &kProcessor : find_row(kGenerationKeys, path);
+  return processed ? &kProcessor : find_known_key(kGenerationKeys, path);
+}
+
+const KnownKey* describing_key(FolderFile file, std::string_view path) {
+  switch (file) {
+    case FolderFile::kConfig:
+      return find_known_key(kConfigKeys, path);
+    case FolderFile::kVideoPreprocessor:
+      if (const KnownKey* row = find_known_key(kVideoKeys, path)) return row;
+      return find_known_key(kProcessorKeys, path);
+    case FolderFile::kProcessor:
+      if (path.starts_with("video_processor.")) {
+        if (const KnownKey* row = find_known_key(kVideoKeys, path)) return row;
+      }
+      return find_known_key(kProcessorKeys, path);
+    case FolderFile::kPreprocessor:
+      return find_known_key(kProcessorKeys, path);
+    case FolderFile::kGeneration:
+      return generation_row(path);
+    case FolderFile::kTokenizerConfig:
+      return find_known_key(kTokenizerKeys, path);
+    case FolderFile::kSpecialTokens:
+    case FolderFile::kAddedTokens:
+      return find_known_key(kTokenLists, path);
+    case FolderFile::kChatTemplate:
+      break;
+  }
+  return find_known_key(kChatKeys, path);
 }
 
 }  // namespace
 
-const KnownKey* known_key(FolderFile file, std::string_view path) {
-  switch (file) {
-    case FolderFile::kConfig:
-      return find_row(kConfigKeys, path);
-    case FolderFile::kVideoPreprocessor:
-      if (const KnownKey* row = find_row(kVideoKeys, path)) return row;
-      return find_row(kProcessorKeys, path);
-    case FolderFile::kProcessor:
-      if (path.starts_with("video_processor.")) {
-        if (const KnownKey* row = find_row(kVideoKeys, path)) return row;
-      }
-      return find_row(kProcessorKeys, path);
-    case FolderFile::kPreprocessor:
-      return find_row(kProcessorKeys, path);
-    case FolderFile::kGeneration:
-      return generation_row(path);
-    case FolderFile::kTokenizerConfig:
-      return find_row(kTokenizerKeys, path);
-    case FolderFile::kSpecialTokens:
-    case FolderFile::kAddedTokens:
-      return find_row(kTokenLists, path);
-    case FolderFile::kChatTemplate:
-      break;
+const KnownKey* find_known_key(std::span<const KnownKey> rows, std::string_view path) {
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [&](const KnownKey& row) { return matches(row.path, path); });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+const KnownKey* known_key(FolderHalf half, FolderFile file, std::string_view path) {
+  if (half == FolderHalf::kGenerating) {
+    if (const KnownKey* row = generating_key(file, path)) return row;
   }
-  return find_row(kChatKeys, path);
+  return describing_key(file, path);
 }
 
 std::span<const KnownKey> known_generation_keys() { return kGenerationKeys; }

@@ -57,6 +57,7 @@ constexpr ProcessorClass kClasses[] = {
      .unit = 384},
     {.name = "JanusImageProcessor", .mode = ResizeMode::kLongestSide, .height = 384, .width = 384},
     {.name = "VLMImageProcessor", .mode = ResizeMode::kLongestSide},
+    {.name = "Emu3ImageProcessor", .mode = ResizeMode::kMultiples},
     {.name = "Qwen2VLImageProcessor", .mode = ResizeMode::kMultiples},
     {.name = "Idefics3ImageProcessor",
      .mode = ResizeMode::kTiles,
@@ -77,7 +78,7 @@ std::string joined(std::span<const std::string_view> names) {
 }
 
 // image_processor_type, feature_extractor_type of older files, or the family's own class.
-const ProcessorClass& class_of(const Describer& row, const JsonReader& own) {
+const ProcessorClass& class_of(std::span<const std::string_view> classes, const JsonReader& own) {
   std::string key = "image_processor_type";
   std::string name = own.string_or(key, "");
   if (name.empty() && own.has("feature_extractor_type")) {
@@ -87,13 +88,13 @@ const ProcessorClass& class_of(const Describer& row, const JsonReader& own) {
       name.replace(at, std::string_view("FeatureExtractor").size(), "ImageProcessor");
     }
   }
-  if (name.empty()) name = row.processors.front();
+  if (name.empty()) name = classes.front();
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   const auto found = std::find_if(std::begin(kClasses), std::end(kClasses),
                                   [&](const ProcessorClass& one) { return one.name == name; });
   if (found == std::end(kClasses) ||
-      std::find(row.processors.begin(), row.processors.end(), name) == row.processors.end()) {
-    own.fail(key, "one of " + joined(row.processors), name);
+      std::find(classes.begin(), classes.end(), name) == classes.end()) {
+    own.fail(key, "one of " + joined(classes), name);
   }
   return *found;
 }
@@ -398,6 +399,24 @@ JsonReader processor_keys(FolderFiles& files, std::string_view nested, FolderFil
 
 }  // namespace
 
+PixelLevels read_pixel_levels(std::span<const std::string_view> classes, FolderFiles& files) {
+  const JsonReader own = image_processor_keys(files);
+  const ProcessorClass& kind = class_of(classes, own);
+  refuse_null_steps(own);
+  PixelLevels out;
+  out.mean = three(own, "image_mean", kind.mean);
+  out.std = three(own, "image_std", kind.std);
+  out.scale = 1.0 / own.number_or("rescale_factor", 1.0 / 255.0, 1e-9, 1.0);
+  if (!own.boolean_or("do_normalize", true)) {
+    out.mean = {0, 0, 0};
+    out.std = {1, 1, 1};
+  }
+  if (!own.boolean_or("do_rescale", true)) {
+    own.fail("do_rescale", "true, as an image is made of levels", "false");
+  }
+  return out;
+}
+
 JsonReader image_processor_keys(FolderFiles& files) {
   return processor_keys(files, "image_processor", FolderFile::kPreprocessor);
 }
@@ -428,7 +447,7 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
     return policy;
   }
   const JsonReader own = image_processor_keys(files);
-  const ProcessorClass& kind = class_of(row, own);
+  const ProcessorClass& kind = class_of(row.processors, own);
   switch (kind.mode) {
     case ResizeMode::kStretch:
     case ResizeMode::kShortestSide:

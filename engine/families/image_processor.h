@@ -3,6 +3,7 @@
 // Hugging Face transformers 5 that resize by Pillow.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "engine/families/family.h"
@@ -17,6 +18,10 @@ JsonReader image_processor_keys(FolderFiles& files);
 JsonReader video_processor_keys(FolderFiles& files);
 // Whether the folder has such keys at all.
 bool has_image_processor(FolderFiles& files);
+
+// What postprocess() of one of these classes, the first where none is named, makes of a decoded
+// image. Error kModel as read_image_policy(); also where it makes no levels.
+PixelLevels read_pixel_levels(std::span<const std::string_view> classes, FolderFiles& files);
 
 // Error kModel naming file and key for what the reference refuses with this encoder, and for what
 // is not done here. Without processor files: the published policy, sized to the encoder.

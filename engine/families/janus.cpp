@@ -28,6 +28,7 @@ constexpr std::int64_t kMaxSide = 16384;  // pixels
 constexpr std::int64_t kMaxPrompt = 4096;
 
 constexpr std::string_view kLanguages[] = {"llama"};
+constexpr std::string_view kPortProcessors[] = {"JanusImageProcessor"};
 
 void require_equal(const JsonReader& reader, std::string_view key, std::int64_t found,
                    std::int64_t wanted, const char* what) {
@@ -171,9 +172,9 @@ void finish_geometry(const JsonReader& reader, std::string_view key, std::int64_
   model.unconditional = UnconditionalRule::kPadBetweenEnds;
   model.max_prompt = std::min(max_positions - model.image_tokens(), kMaxPrompt);
   if (model.max_prompt < 3) {
-    reader.fail(
-        key, "fewer image tokens than max_position_embeddings " + std::to_string(max_positions),
-        std::to_string(model.image_tokens()));
+    reader.fail(key,
+                "fewer image tokens than max_position_embeddings " + std::to_string(max_positions),
+                std::to_string(model.image_tokens()));
   }
   model.transformer.rope.positions = model.max_prompt + model.image_tokens();
 }
@@ -211,8 +212,23 @@ void list_generation(const ModelSpec& spec, TensorList& list) {
 
 // --- the Hugging Face port ----------------------------------------------------------------------
 
+// Prompts and levels are the processor's, the other branch's tokens those of generate().
+void follow_processor(const ModelSource& source, std::int64_t vocab, ModelSpec& spec) {
+  if (source.config_only) return;
+  spec.prompt.of_folder = true;
+  spec.prompt.begin_image_token = named_token(source, "boi_token", spec.prompt.begin_image_token);
+  const JsonReader generation = file_reader(source, FolderFile::kGeneration);
+  const auto id = [&](const JsonReader& reader, std::string_view key) {
+    return narrow<std::int32_t>(reader.integer_or(key, -1, 0, vocab - 1));
+  };
+  const std::int32_t pad = id(generation, "pad_token_id"), begin = id(generation, "bos_token_id");
+  const std::int32_t image = id(sub_config(generation, "generation_kwargs"), "boi_token_id");
+  if (pad >= 0 && image >= 0) spec.prompt.kept = KeptIds{pad, image, begin};
+  follow_levels(source, kPortProcessors, spec);
+}
+
 ModelSpec parse_hf(const ModelSource& source) {
-  const JsonReader config(*source.config, source.config_file);
+  const JsonReader config = config_reader(source);
   ModelSpec spec;
   const LanguageConfig llama = parse_language(sub_config(config, "text_config"), kLanguages);
   const std::int64_t hidden = llama.model.width;
@@ -225,12 +241,19 @@ ModelSpec parse_hf(const ModelSource& source) {
     const JsonReader reader = sub_config(config, "vision_config");
     vision = parse_hf_vision(reader, hidden);
     finish_geometry(reader, "image_size", vision->image / vision->patch, llama.max_positions, spec);
+    // The decoder's own square.
+    if (vq.has("num_patches")) {
+      require_equal(vq, "num_patches", vq.integer("num_patches", 1, kMaxSide), spec.model.grid_rows,
+                    "patches of an image along a side");
+    }
   } else {
     const std::int64_t grid = vq.integer_or("num_patches", 32, 1, kMaxSide);
     finish_geometry(vq, "num_patches", grid, llama.max_positions, spec);
   }
   finish_identity(source, spec);
   read_sampling(source, {}, spec);
+  follow_do_sample(source, spec);
+  follow_processor(source, llama.vocab, spec);
   spec.names = language_names(llama.model, "model.language_model.");
   spec.names.code_table = "model.generation_embeddings.weight";
   spec.names.align_in = "model.generation_aligner.fc1";
@@ -271,8 +294,8 @@ constexpr std::array<NamedTower, 5> kTowers = {{
     {"siglip_so400m_patch14_384", 1152, 27, 14, 4304},
 }};
 
-// Width, layers, patch_size and mlp_width may be given next to or instead of a known name; published
-// files never do, small test models must.
+// Width, layers, patch_size and mlp_width may be given next to or instead of a known name;
+// published files never do, small test models must.
 Vision parse_original_vision(const JsonReader& config) {
   const JsonReader params = sub_config(sub_config(config, "vision_config"), "params");
   Vision vision;
@@ -342,7 +365,7 @@ void check_original_widths(const JsonReader& config, std::int64_t hidden, const 
 }
 
 ModelSpec parse_original(const ModelSource& source) {
-  const JsonReader config(*source.config, source.config_file);
+  const JsonReader config = config_reader(source);
   ModelSpec spec;
   const LanguageConfig llama = parse_language(sub_config(config, "language_config"), kLanguages);
   const std::int64_t hidden = llama.model.width;
@@ -481,7 +504,6 @@ PreprocessPolicy original_policy() { return longest_side("janus", SideRounding::
 PreprocessPolicy port_policy() { return longest_side("janus-hf", SideRounding::kHalfToEven); }
 
 constexpr PolicyMaker kPolicies[] = {original_policy, port_policy};
-constexpr std::string_view kPortProcessors[] = {"JanusImageProcessor"};
 constexpr std::string_view kOriginalProcessors[] = {"VLMImageProcessor"};
 
 // --- describing: prompts -------------------------------------------------------------------------

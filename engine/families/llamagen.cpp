@@ -326,7 +326,7 @@ ModelSpec parse(const ModelSource& source) {
   ModelSpec spec;
   Geometry g;
   if (source.config_only) {
-    const JsonReader config(*source.config, source.config_file);
+    const JsonReader config = config_reader(source);
     g = geometry_of_config(config);
     spec.vq = published_vq16();
     spec.vq.codes = g.codes;
@@ -337,7 +337,7 @@ ModelSpec parse(const ModelSource& source) {
              "none, or several");
     }
     if (has_model_args(source)) {
-      g = geometry_of_config(JsonReader(*source.config, source.config_file));
+      g = geometry_of_config(config_reader(source));
     } else {
       g = geometry_of_shapes(Checkpoint::open(spec.weights), spec.weights.string());
     }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,13 +36,13 @@ struct CrossNames {
 struct WeightNames {
   std::string layer_prefix;
   std::string attention_norm, ffn_norm, out, down;
-  std::vector<std::string> qkv;       // one fused tensor, or q, k, v
-  std::vector<std::string> qkv_bias;  // of the same parts; empty = no biases
-  std::string out_bias, down_bias;    // empty = none
-  std::vector<std::string> gate_up;   // gate, up
+  std::vector<std::string> qkv;           // one fused tensor, or q, k, v
+  std::vector<std::string> qkv_bias;      // of the same parts; empty = no biases
+  std::string out_bias, down_bias;        // empty = none
+  std::vector<std::string> gate_up;       // gate, up
   std::vector<std::string> gate_up_bias;  // of the same parts; empty = no biases
-  std::string q_norm, k_norm;         // empty = none
-  std::optional<CrossNames> cross;    // empty = no attention to other rows
+  std::string q_norm, k_norm;             // empty = none
+  std::optional<CrossNames> cross;        // empty = no attention to other rows
   std::string final_norm;
   std::string prompt_table;
   std::string code_table;
@@ -68,8 +69,17 @@ struct PromptForm {
   bool strip = false;          // white space at the ends of that text is taken away
 };
 
+// Which tokens the unconditional branch keeps, by generation_config.json; all others become `pad`.
+struct KeptIds {
+  std::int32_t pad = 0, begin_image = 0;
+  std::int32_t begin = -1;  // -1: the file names none
+};
+
 struct PromptTemplate {
   PromptKind kind = PromptKind::kText;
+  // Prompts are written by the folder's chat template, where it has one; else by `forms`.
+  bool of_folder = false;
+  std::optional<KeptIds> kept;    // kText, kPadBetweenEnds: in place of the ends
   std::vector<PromptForm> forms;  // kText
   std::string pad_token;          // kText, kPadBetweenEnds: by string
   std::string negative_text;      // kText, kOtherText: of the unconditional branch
@@ -115,8 +125,8 @@ struct ContextSpec {
 
 // A folder that only drafts for another model: no text head and no image tokenizer in it.
 struct DraftSpec {
-  // Its conditional branch alone imitates the other model's distribution under this guidance; 0 = it is
-  // guided as the other model is.
+  // Its conditional branch alone imitates the other model's distribution under this guidance; 0 =
+  // it is guided as the other model is.
   double guidance = 0;
 };
 
@@ -132,10 +142,12 @@ struct ModelSpec {
   WeightNames names;
   std::vector<TextLayout> layouts;       // of the text it writes; the first is the one in use
   std::optional<DescribeSpec> describe;  // empty = describes no images, or was not asked to
+  // Of the keys of its files, as generating reads them; null where it does not generate.
+  std::shared_ptr<const FolderAccount> account;
   VqSpec vq;
-  std::optional<MovqSpec> movq;    // the tokenizer, where it is a video tokenizer; vq is its frame's
+  std::optional<MovqSpec> movq;  // the tokenizer, where it is a video tokenizer; vq is its frame's
   std::optional<FsqVideoSpec> fsq;  // the same of another kind; at most one of the two
-  std::optional<VideoSpec> video;    // empty = generates images
+  std::optional<VideoSpec> video;   // empty = generates images
   std::optional<ContextSpec> context;
   // Written in blocks of tokens: `model` then tells of stream and prompt, and sizes.
   std::optional<BlockModelConfig> blocks;

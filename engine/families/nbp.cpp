@@ -1,8 +1,9 @@
 // NBP (Ren et al. 2025, "Next block prediction"): a GPT with learned positions over one vocabulary
 // of special tokens, condition tokens and image codes, which writes a row of 16 codes at a time.
 // Published as Lightning checkpoints without a configuration, so sizes are read off shapes; a
-// config.json of model_type "nbp" says them otherwise, and may come with a video tokenizer. The video
-// tokenizer of the published models is not read, so that those are checked and looked at alone.
+// config.json of model_type "nbp" says them otherwise, and may come with a video tokenizer. The
+// video tokenizer of the published models is not read, so that those are checked and looked at
+// alone.
 //
 // Ids, as the authors' program lays them out: for models that begin by themselves (hybrid) the
 // begin token and the placeholders of a first block, then the condition's vocabulary, then the
@@ -82,7 +83,7 @@ void read_config(const JsonReader& config, ModelSpec& spec) {
   spec.model.grid_rows = video.integer("grid_rows", 1, kMaxSide);
   spec.model.grid_cols = video.integer("grid_cols", 1, kMaxSide);
   spec.video = VideoSpec{.rate = video.integer_or("fps", 8, 1, 1000),
-                       .from_frames = model.start == BlockStart::kGiven};
+                         .from_frames = model.start == BlockStart::kGiven};
   if (!config.has("vq_config")) return;
   spec.movq = parse_movq(config.object("vq_config"), MovqNames::kHfEmu3);
   spec.movq->frame.prefix = "model.vqmodel.";
@@ -135,9 +136,9 @@ void read_shapes(const Checkpoint& weights, const std::string& file, ModelSpec& 
   spec.model.grids = 5;
   spec.model.grid_rows = spec.model.grid_cols = 16;
   spec.video = VideoSpec{.rate = 8,
-                       .first_grid = 1,
-                       .further_grid = 4,
-                       .from_frames = model.start == BlockStart::kGiven};
+                         .first_grid = 1,
+                         .further_grid = 4,
+                         .from_frames = model.start == BlockStart::kGiven};
   spec.vq.multipliers = {1, 1, 1, 1};  // 8 pixels a code
   spec.vq.codes = model.codes;
 }
@@ -266,7 +267,7 @@ ModelSpec parse(const ModelSource& source) {
   }
   const std::string file = source.config != nullptr ? source.config_file : spec.weights.string();
   if (source.config != nullptr) {
-    read_config(JsonReader(*source.config, source.config_file), spec);
+    read_config(config_reader(source), spec);
   } else {
     read_shapes(Checkpoint::open(spec.weights), file, spec);
   }

@@ -114,6 +114,8 @@ std::optional<ModelSpec> parse_generating(const ModelSource& source) {
     ModelSpec spec = family->parse(source);
     spec.family = family->name;
     spec.folder = source.folder;
+    spec.account =
+        std::make_shared<const FolderAccount>(source.files->account(FolderHalf::kGenerating));
     if (std::string licence = card_licence(source.folder); !licence.empty()) {
       spec.licence = std::move(licence);
     }
@@ -137,9 +139,9 @@ void add_describing(FolderFiles files, const fs::path& folder, ModelSpec& spec) 
                  .where = "model_type",
                  .expected = "a family that describes images: " + describing_types(),
                  .found = !config->is_object() ? "no object"
-                          : row != nullptr
-                              ? model_type(*config) + ", which has no vision_config: it only generates"
-                              : model_type(*config)});
+                          : row != nullptr     ? model_type(*config) +
+                                                 ", which has no vision_config: it only generates"
+                                           : model_type(*config)});
   }
   refuse_quantised(*config, (folder / "config.json").string());
   read_describing(*row, files, spec);
@@ -203,26 +205,31 @@ ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
     source.folder = path.parent_path();
     source.file = path;
   }
-  Json config;
+  std::shared_ptr<const Json> config;
   const fs::path config_path = source.folder / "config.json";
   source.config_file = config_path.string();
   if (file_exists(config_path)) {
-    config = read_config(read_file(config_path, kConfigBytes), source.config_file);
-    source.config = &config;
+    config = std::make_shared<const Json>(
+        read_config(read_file(config_path, kConfigBytes), source.config_file));
+    source.config = config.get();
   }
-  const std::string file = source.config != nullptr ? source.config_file : path.string();
-  if (options.use == ModelUse::kGenerate || !describes(config)) return parse_source(source, file);
+  FolderFiles files = FolderFiles::read(source.folder, config);
+  source.files = &files;
+  const std::string file = config != nullptr ? source.config_file : path.string();
+  const bool described = config != nullptr && describes(*config);
+  if (options.use == ModelUse::kGenerate || !described) return parse_source(source, file);
   ModelSpec spec = parse_generating(source).value_or(ModelSpec{});
-  add_describing(std::make_shared<const Json>(std::move(config)), source.folder, spec);
+  add_describing(std::move(config), source.folder, spec);
   return spec;
 }
 
 ModelSpec parse_family_config(std::string_view json, const std::string& file,
                               const FamilyOptions& options) {
-  const Json config = read_config(json, file);
+  FolderFiles files({}, std::make_shared<const Json>(read_config(json, file)));
   ModelSource source;
   source.options = options;
-  source.config = &config;
+  source.config = files.config().get();
+  source.files = &files;
   source.config_file = file;
   source.config_only = true;
   return parse_source(source, file);

@@ -63,7 +63,7 @@ void read_folder(const fs::path& folder, TextSpec& spec) {
   FolderFiles files = FolderFiles::read(folder, config);
   read_config(files.reader(FolderFile::kConfig), spec);
   spec.config = config;
-  spec.account = std::make_shared<const FolderAccount>(files.account());
+  spec.account = std::make_shared<const FolderAccount>(files.account(FolderHalf::kDescribing));
 }
 
 void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) {

@@ -2,6 +2,7 @@
 // Janus instantiate it), and the list of tensors such a model has under each naming scheme.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +26,13 @@ enum class VqNames : std::uint8_t {
 enum class PixelRule : std::uint8_t {
   kJanusTruncate,  // trunc(clip((x + 1) / 2 * 255, 0, 255))
   kLlamaGenEval,   // trunc(clip(127.5 x + 128, 0, 255))
+  kLevels,         // trunc(clip((x + mean / std) / (1 / std) * scale, 0, 255)), see PixelLevels
+};
+
+// What undoes an image processor's normalisation, by channel.
+struct PixelLevels {
+  std::array<double, 3> mean = {0.5, 0.5, 0.5}, std = {0.5, 0.5, 0.5};
+  double scale = 255.0;  // levels of one unit
 };
 
 struct VqSpec {
@@ -43,6 +51,7 @@ struct VqSpec {
   VqNames names = VqNames::kLlamaGen;
   std::string prefix;  // before every tensor name: "", "gen_vision_model.", "model.vqmodel."
   PixelRule pixels = PixelRule::kJanusTruncate;
+  PixelLevels levels;      // of PixelRule::kLevels
   std::int64_t patch = 1;  // pixels of a side that a wavelet takes together before level 0
 
   // Pixels per code along one side.

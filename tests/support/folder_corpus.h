@@ -27,7 +27,10 @@ inline std::vector<float> folder_weight(const std::string& salt, const std::stri
   }
   std::vector<float> values = hashed_values(salt + "/" + name, count);
   float mean = 0.0f, scale = 1.0f;
-  if (shape.size() == 1) {
+  if (name.ends_with("running_var")) {
+    mean = 1.0f;
+    scale = 0.5f;
+  } else if (shape.size() == 1) {
     mean = name.ends_with(".weight") ? 1.0f : 0.0f;
     scale = name.ends_with(".weight") ? 0.25f : 0.125f;
   } else if (shape.size() > 2 || name.find("embed") == std::string::npos) {
@@ -112,9 +115,14 @@ class FolderCorpus {
     for (const auto& [name, key] : row["files"].items()) {
       put_file(folder / name, json_["texts"][key.get<std::string>()].get<std::string>());
     }
+    // One list of shapes, or several that folders share.
+    Json shapes = Json::object();
+    for (const Json& key :
+         row["shapes"].is_array() ? row["shapes"] : Json::array({row["shapes"]})) {
+      shapes.update(json_["shapes"][key.get<std::string>()]);
+    }
     put_file(folder / "model.safetensors",
-             folder_weights_file(std::to_string(row["salt"].get<int>()),
-                                 json_["shapes"][row["shapes"].get<std::string>()]));
+             folder_weights_file(std::to_string(row["salt"].get<int>()), shapes));
   }
 
  private:

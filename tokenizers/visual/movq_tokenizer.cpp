@@ -102,10 +102,9 @@ struct MovqTokenizer::TimeSide {
                        storage);
     }
     for (int i = 0; i < spec.time_steps; ++i) {
-      convs.emplace_back(backend, checkpoint,
-                         name + "time_conv." + std::to_string(i) + ".conv.conv",
-                         TimeConv::Size{channels, channels, side == VqSide::kEncoder ? 4 : 3, 3},
-                         storage);
+      convs.emplace_back(
+          backend, checkpoint, name + "time_conv." + std::to_string(i) + ".conv.conv",
+          TimeConv::Size{channels, channels, side == VqSide::kEncoder ? 4 : 3, 3}, storage);
     }
   }
 };
@@ -278,7 +277,7 @@ std::unique_ptr<GridDecoder> MovqTokenizer::video_decoder(int rows, int cols) co
 }
 
 std::vector<std::uint8_t> MovqTokenizer::to_pixels(ConstTensorView image) const {
-  return pixels_from_image(image, spec_.frame.pixels);
+  return pixels_from_image(image, spec_.frame.pixels, spec_.frame.levels);
 }
 
 struct VideoEncoder::State {

@@ -1,5 +1,5 @@
-// Joins encoder, codebook and decoder. The codebook is normalised once, when it is loaded, so encode
-// and decode see the same unit vectors.
+// Joins encoder, codebook and decoder. The codebook is normalised once, when it is loaded, so
+// encode and decode see the same unit vectors.
 #include "tokenizers/visual/vq_tokenizer.h"
 
 #include <algorithm>
@@ -122,16 +122,30 @@ std::size_t VqTokenizer::decode_scratch_bytes(int rows, int cols) const {
 }
 
 std::vector<std::uint8_t> VqTokenizer::to_pixels(ConstTensorView image) const {
-  return pixels_from_image(image, spec_.pixels);
+  return pixels_from_image(image, spec_.pixels, spec_.levels);
 }
 
-std::vector<std::uint8_t> pixels_from_image(ConstTensorView image, PixelRule rule) {
+namespace {
+
+// As transformers' image processors undo their steps: single precision, each step rounded.
+float level_of(float x, std::size_t channel, const PixelLevels& levels) {
+  const double std = nth(levels.std, channel);
+  const auto mean = static_cast<float>(-nth(levels.mean, channel) / std);
+  const float unit = (x - mean) / static_cast<float>(1.0 / std);
+  return static_cast<float>(static_cast<double>(unit) * levels.scale);
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> pixels_from_image(ConstTensorView image, PixelRule rule,
+                                            const PixelLevels& levels) {
   const float* values = image.f32();
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(image.shape.elements()));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const float x = values[i];
-    const float level =
-        rule == PixelRule::kJanusTruncate ? (x + 1.0f) / 2.0f * 255.0f : 127.5f * x + 128.0f;
+    const float level = rule == PixelRule::kLevels          ? level_of(x, i % 3, levels)
+                        : rule == PixelRule::kJanusTruncate ? (x + 1.0f) / 2.0f * 255.0f
+                                                            : 127.5f * x + 128.0f;
     // Written so that NaN takes the first branch.
     if (!(level > 0.0f)) {
       bytes[i] = 0;

@@ -44,7 +44,9 @@ class VqTokenizer final : public VisualTokenizer {
   std::optional<ConvStack> encoder_;
 };
 
-// Float image to bytes by one of the published rounding rules; NaN becomes 0.
-std::vector<std::uint8_t> pixels_from_image(ConstTensorView image, PixelRule rule);
+// Float image [H, W, 3] to bytes by one of the published rounding rules; NaN becomes 0. `levels`
+// are those of PixelRule::kLevels.
+std::vector<std::uint8_t> pixels_from_image(ConstTensorView image, PixelRule rule,
+                                            const PixelLevels& levels = {});
 
 }  // namespace tessera
