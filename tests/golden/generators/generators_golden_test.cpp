@@ -148,7 +148,7 @@ TEST_P(GeneratorsOf, AreWhatTheReferenceMakesOfThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GeneratorsOf, ::testing::Values("janus", "emu3"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& family) { return std::string(family.param); });
 
 // The first folder of a family, with one key of a file set.
 class Changed {
