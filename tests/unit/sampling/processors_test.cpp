@@ -276,7 +276,7 @@ TEST(GenerationDefaults, EveryKeyOfTheReferenceIsHonouredRefusedOrWithoutEffect)
   std::size_t changing = 0, without = 0;
   for (const Json& one : keys.at("generation")) {
     const auto key = one.get<std::string>();
-    const KnownKey* const row = known_key(FolderFile::kGeneration, key);
+    const KnownKey* const row = known_key(FolderHalf::kDescribing, FolderFile::kGeneration, key);
     ASSERT_NE(row, nullptr) << key;
     const auto* const found =
         std::find_if(std::begin(kChangesTexts), std::end(kChangesTexts),
