@@ -135,6 +135,23 @@ TEST_F(CliGenerate, FromImageGivesTheSameBytesAndFlagsWin) {
   EXPECT_NE(content("a.png"), content("c.png"));
 }
 
+TEST_F(CliGenerate, WeightsInBlocksAreRecordedAndEveryMethodKeepsTheImage) {
+  for (const std::string type : {"q8", "q4"}) {
+    const auto pixels = [&](const std::string& name, const char* method) {
+      const auto line = generate({"-p", "x", "-s", "3", "--dtype", type, "--decode", method, "-o",
+                                  name, "--json"})
+                            .json_lines()
+                            .at(0);
+      EXPECT_EQ(line["dtype"], type);
+      return read_own_png(folder_ / name).rgb;
+    };
+    const std::string name = type + ".png", again = "again_" + name;
+    EXPECT_EQ(pixels(name, "plain"), pixels("gumbel_" + name, "gumbel"));
+    ASSERT_EQ(run({"generate", "--from-image", name, "-o", again}).exit_code, 0);
+    EXPECT_EQ(content(name), content(again));
+  }
+}
+
 // The viewer generated such images when flags and records did not take them.
 TEST_F(CliGenerate, GuidanceBelowOneIsRecordedAndGeneratesAgain) {
   generate({"-p", "x", "-s", "3", "--cfg-scale", "0.5", "-o", "a.png"});
