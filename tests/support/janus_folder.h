@@ -22,6 +22,7 @@ class JanusFolder {
     Json config = *captioner.spec.describe->config;
     config["vision_config"]["num_image_tokens"] = 16;
     config["vq_config"] = Json::parse(test_model_config("tiny"))["vq_config"];
+    config["vq_config"]["num_patches"] = 4;  // of the encoder: the image is as wide as what it sees
     write_file_atomic(folder_ / "config.json", config.dump());
     write_file_atomic(folder_ / "tokenizer.json", test_tokenizer_json());
     std::map<std::string, Tensor> tensors = copy_tensors(*captioner.weights);
