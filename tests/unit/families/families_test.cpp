@@ -267,6 +267,7 @@ TEST(Families, AUseReadsItsHalfAlone) {
   config["vision_config"] = {
       {"hidden_size", 32}, {"num_attention_heads", 4}, {"num_hidden_layers", 2}, {"image_size", 32},
       {"patch_size", 8},   {"num_image_tokens", 16},   {"projection_dim", 64}};
+  config["vq_config"]["num_patches"] = 4;
   put_file(folder / "config.json", config.dump());
   EXPECT_TRUE(describes_images(folder.path()));
   const ModelSpec image = load_model_spec(folder.path());
