@@ -10,15 +10,6 @@ namespace tessera {
 
 namespace {
 
-DraftLimits draft_limits(const StreamLimits& limits, const DraftRoom& room) {
-  return {.items = limits.items,
-          .prompt_rows = room.prompt_rows,
-          .tokens = limits.tokens(),
-          .window = limits.window,
-          .chunk = limits.budget,
-          .guided = room.guided};
-}
-
 // Scores of the target are of its tokens, one for one.
 void check_same_tokens(const VerifierWatch& watch, const PromptRows& rows) {
   const std::vector<std::int64_t> wanted = watch.image_sizes();
@@ -55,12 +46,7 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
   const CaptionModel& model = *out->model_;
   check_one_vocabulary({target.spec().model.vocab, target.tokenizer(), target_name},
                        {model.spec().model.vocab, model.tokenizer(), out->name_});
-  const std::int64_t positions = model.spec().model.max_positions;
-  if (max_tokens >= positions) {
-    refuse_draft("E_TEXT_LENGTH", out->name_,
-                 "more than the " + std::to_string(max_tokens) + " positions of --max-tokens",
-                 std::to_string(positions), "choose a smaller --max-tokens or another draft");
-  }
+  check_draft_positions(out->name_, model.spec().model.max_positions, max_tokens);
   if (choice.prune.on() && !choice.blind) {
     out->pruner_ = make_pruner(choice.prune.method, choice.prune.options);
     check_pruning(model, {out->pruner_.get(), choice.prune.budget});
@@ -152,14 +138,14 @@ void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std:
 std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const StreamLimits& limits,
                                                          const DraftRoom& room) {
   drafter_ = nullptr;
-  auto made = DraftModel::make_drafter(draft_limits(limits, room));
+  auto made = DraftModel::make_drafter(text_draft_limits(limits, room.prompt_rows, room.guided));
   drafter_ = made.get();
   return made;
 }
 
 std::size_t CaptionDraft::bytes(const Backend& backend, const StreamLimits& limits,
                                 const DraftRoom& room) const {
-  return drafter_bytes(backend, draft_limits(limits, room));
+  return drafter_bytes(backend, text_draft_limits(limits, room.prompt_rows, room.guided));
 }
 
 void CaptionDraft::set_stream(std::size_t slot, PreparedDraft& prepared) {

@@ -5,7 +5,6 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/index.h"
-#include "engine/core/storage.h"
 #include "engine/families/describe.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
@@ -15,12 +14,7 @@ namespace tessera {
 namespace {
 
 DraftLimits draft_limits(const StreamLimits& limits, const LoopNeeds& needs) {
-  return {.items = limits.items,
-          .prompt_rows = needs.draft_prompt_rows,
-          .tokens = limits.tokens(),
-          .window = limits.window,
-          .chunk = limits.budget,
-          .guided = needs.draft_guided};
+  return text_draft_limits(limits, needs.draft_prompt_rows, needs.draft_guided);
 }
 
 }  // namespace
@@ -33,12 +27,7 @@ TextDraft::TextDraft(const std::string& name, const CompletionModel& target,
   model_ = CompletionModel::open(reference.open_name);
   check_one_vocabulary({target.spec().model.vocab, target.tokenizer(), target_name},
                        {model_->spec().model.vocab, model_->tokenizer(), name_});
-  const std::int64_t positions = text_places(model_->spec().model);
-  if (max_tokens >= positions) {
-    refuse_draft("E_TEXT_LENGTH", name_,
-                 "more than the " + std::to_string(max_tokens) + " positions of --max-tokens",
-                 std::to_string(positions), "choose a smaller --max-tokens or another draft");
-  }
+  check_draft_positions(name_, text_places(model_->spec().model), max_tokens);
 }
 
 void TextDraft::load(Backend& backend, std::optional<DType> storage) {
@@ -112,14 +101,7 @@ void CompleteLane::load() {
 }
 
 StreamLimits CompleteLane::limits(const LoopNeeds& needs) const {
-  return {.items = needs.slots,
-          .prompt_rows = needs.prompt_rows,
-          .grammar = aids_.grammar,
-          .window = options_.method.window,
-          .guided = needs.guided,
-          .kv = beside(storage_),
-          .dists = keeps_dists(options_.method),
-          .shape = options_.method.shape()};
+  return loop_limits(needs, options_.method, aids_.grammar, storage_);
 }
 
 void CompleteLane::make_drafter(const StreamLimits& limits, const LoopNeeds& needs) {

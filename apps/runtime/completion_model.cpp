@@ -83,13 +83,8 @@ std::vector<std::int32_t> CompletionModel::prompt_ids(const std::string& text, b
              "none; --chat-template FILE gives one");
     }
     const std::vector<ChatTurn> turns = {{ChatRole::kUser, {{false, text}}}};
-    const Prompt prompt = chat_prompt(*template_, turns, true, *special_, {});
-    std::vector<TextStretch> stretches;
-    for (const PromptSegment& segment : prompt) {
-      const bool plain = segment.kind == PromptSegment::Kind::kPlain;
-      stretches.push_back({segment.text, plain ? SpecialText::kPlain : SpecialText::kControl});
-    }
-    ids = tokenizer_->encode(stretches, false);  // the template has written the beginning
+    // The template has written the beginning.
+    ids = encode_segments(*tokenizer_, chat_prompt(*template_, turns, true, *special_, {}));
   } else {
     ids = tokenizer_->encode(text, true, SpecialText::kPlain);
   }

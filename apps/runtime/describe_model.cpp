@@ -5,7 +5,6 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/index.h"
-#include "engine/core/storage.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -89,14 +88,7 @@ void DescribeModel::check_memory() const {
 }
 
 StreamLimits DescribeModel::limits(const LoopNeeds& needs) const {
-  return {.items = needs.slots,
-          .prompt_rows = needs.prompt_rows,
-          .grammar = aids_.grammar,
-          .window = options_.method.window,
-          .guided = needs.guided,
-          .kv = beside(storage_),
-          .dists = keeps_dists(options_.method),
-          .shape = options_.method.shape()};
+  return loop_limits(needs, options_.method, aids_.grammar, storage_);
 }
 
 void DescribeModel::make_drafter(const StreamLimits& limits, const LoopNeeds& needs) {

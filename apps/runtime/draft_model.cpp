@@ -36,6 +36,23 @@ void refuse_draft(const char* code, const std::string& draft, std::string expect
                .hint = std::move(hint)});
 }
 
+void check_draft_positions(const std::string& draft, std::int64_t positions,
+                           std::int64_t max_tokens) {
+  if (max_tokens < positions) return;
+  refuse_draft("E_TEXT_LENGTH", draft,
+               "more than the " + std::to_string(max_tokens) + " positions of --max-tokens",
+               std::to_string(positions), "choose a smaller --max-tokens or another draft");
+}
+
+DraftLimits text_draft_limits(const StreamLimits& limits, std::int64_t prompt_rows, bool guided) {
+  return {.items = limits.items,
+          .prompt_rows = prompt_rows,
+          .tokens = limits.tokens(),
+          .window = limits.window,
+          .chunk = limits.budget,
+          .guided = guided};
+}
+
 void check_one_vocabulary(const Vocabulary& target, const Vocabulary& draft) {
   const auto differs = [&](std::string expected, std::string found) {
     refuse_draft("E_DRAFT_VOCABULARY", draft.model, expected + ", as " + target.model + " has",

@@ -11,6 +11,7 @@
 #include "apps/runtime/prompt_encoder.h"
 #include "apps/runtime/submission.h"
 #include "engine/decoding/drafters/model_drafter.h"
+#include "engine/decoding/stream_limits.h"
 #include "engine/families/open_model.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -32,6 +33,12 @@ struct Vocabulary {
 // Ids mean the same to both, or a draft would be another word than it was meant to be. Error kUsage,
 // E_DRAFT_VOCABULARY, naming both models and the first difference.
 void check_one_vocabulary(const Vocabulary& target, const Vocabulary& draft);
+
+// A text of this length needs more positions than it has tokens. Error kUsage, E_TEXT_LENGTH.
+void check_draft_positions(const std::string& draft, std::int64_t positions,
+                           std::int64_t max_tokens);
+// Of a drafter of texts for such a loop, with room for prompts of so many rows.
+DraftLimits text_draft_limits(const StreamLimits& limits, std::int64_t prompt_rows, bool guided);
 
 class DraftModel {
  public:

@@ -3,6 +3,8 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/core/storage.h"
+
 namespace tessera {
 
 void refuse_request(std::string code, std::string where, std::string expected, std::string found,
@@ -23,6 +25,18 @@ std::filesystem::path shared_folder(const ModelSpec& spec) {
   std::error_code missing;
   const std::filesystem::path folder = std::filesystem::canonical(spec.folder, missing);
   return missing ? std::filesystem::path() : folder;
+}
+
+StreamLimits loop_limits(const LoopNeeds& needs, const DecodeMethod& method,
+                         const VocabularyGrammar& grammar, DType storage) {
+  return {.items = needs.slots,
+          .prompt_rows = needs.prompt_rows,
+          .grammar = grammar,
+          .window = method.window,
+          .guided = needs.guided,
+          .kv = beside(storage),
+          .dists = keeps_dists(method),
+          .shape = method.shape()};
 }
 
 void check_geometry(const GenerateOptions& options, const ModelSpec& spec,

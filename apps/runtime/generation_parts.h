@@ -8,6 +8,8 @@
 #include <string>
 
 #include "apps/runtime/generate_request.h"
+#include "apps/runtime/submission.h"
+#include "engine/decoding/stream_limits.h"
 
 namespace tessera {
 
@@ -20,6 +22,10 @@ std::string size_text(std::int64_t width, std::int64_t height);
 
 // The folder by which models are shared; empty for one without files.
 std::filesystem::path shared_folder(const ModelSpec& spec);
+
+// Of a loop that writes by this method with these needs; `storage`: of the model's weights.
+StreamLimits loop_limits(const LoopNeeds& needs, const DecodeMethod& method,
+                         const VocabularyGrammar& grammar, DType storage);
 
 // Error kUsage, E_GEOMETRY, when the model does another size than options ask for.
 void check_geometry(const GenerateOptions& options, const ModelSpec& spec, const std::string& name);

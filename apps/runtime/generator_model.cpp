@@ -86,14 +86,7 @@ void GeneratorModel::announce(std::size_t slot, const DraftRequest& request) con
 }
 
 StreamLimits GeneratorModel::limits(const LoopNeeds& needs) const {
-  return {.items = needs.slots,
-          .prompt_rows = needs.prompt_rows,
-          .grammar = aids_.grammar,
-          .window = options_.method.window,
-          .guided = needs.guided,
-          .kv = beside(storage_),
-          .dists = keeps_dists(options_.method),
-          .shape = options_.method.shape()};
+  return loop_limits(needs, options_.method, aids_.grammar, storage_);
 }
 
 DraftLimits GeneratorModel::draft_limits(const StreamLimits& limits, const LoopNeeds& needs) const {

@@ -236,15 +236,19 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
   return out;
 }
 
-std::vector<std::int32_t> encode_prompt(const TextTokenizer& tokenizer, const Prompt& prompt) {
-  const std::vector<std::int32_t> begin = tokenizer.ids_before(), end = tokenizer.ids_after();
+std::vector<std::int32_t> encode_segments(const TextTokenizer& tokenizer, const Prompt& prompt) {
   std::vector<TextStretch> stretches;
   stretches.reserve(prompt.size());
   for (const PromptSegment& segment : prompt) {
     const bool plain = segment.kind == Kind::kPlain;
     stretches.push_back({segment.text, plain ? SpecialText::kPlain : SpecialText::kControl});
   }
-  std::vector<std::int32_t> ids = tokenizer.encode(stretches, false);
+  return tokenizer.encode(stretches, false);
+}
+
+std::vector<std::int32_t> encode_prompt(const TextTokenizer& tokenizer, const Prompt& prompt) {
+  const std::vector<std::int32_t> begin = tokenizer.ids_before(), end = tokenizer.ids_after();
+  std::vector<std::int32_t> ids = encode_segments(tokenizer, prompt);
   // A template that writes the beginning itself: then nothing is put around it, as in the
   // reference.
   const bool again = !begin.empty() && !prompt.empty() && prompt.front().kind != Kind::kPlain &&

@@ -74,6 +74,8 @@ struct ImageLayout {
 Prompt expand_images(const ChatForm& form, const Prompt& prompt,
                      std::span<const ImageLayout> layouts);
 
+// Ids of the segments as one text, without what the tokenizer's template puts around one.
+std::vector<std::int32_t> encode_segments(const TextTokenizer& tokenizer, const Prompt& prompt);
 // Ids of the prompt: those of the segments as one text, in what the tokenizer's template puts around
 // a text (BOS ...), unless the prompt begins so already.
 std::vector<std::int32_t> encode_prompt(const TextTokenizer& tokenizer, const Prompt& prompt);

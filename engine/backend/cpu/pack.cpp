@@ -27,35 +27,33 @@ void write_bf16(std::span<const float> inputs, std::int64_t first, int column, v
   }
 }
 
-// Blocks as files have them, taken apart: numbers of a column stand 16 columns apart in fours, the
-// scales of all columns at the end of a block.
-void write_q8(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  constexpr std::int64_t kNumbers = kQuantBlock * kLanes, kBytes = kNumbers + 2 * kLanes;
-  const StorageType& type = storage_of(DType::kQ8);
-  std::array<std::byte, 34> block;
-  auto* out = static_cast<std::byte*>(panel) + first / kQuantBlock * kBytes;
-  for (std::size_t at = 0; at < inputs.size(); at += kQuantBlock, out += kBytes) {
+// Blocks as files have them, a scale and `bytes` of numbers, taken apart: numbers of a column stand
+// 16 columns apart in fours, the scales of all columns at the end of a block. Nibbles keep their
+// place: low ones are inputs 0..15 of the block and high ones 16..31, in the file and here.
+void write_blocks(const StorageType& type, std::byte flipped, std::span<const float> inputs,
+                  std::int64_t first, int column, void* panel) {
+  constexpr std::size_t kMostBytes = 2 + kQuantBlock;
+  const std::size_t bytes = type.block_bytes - 2;
+  std::array<std::byte, kMostBytes> block{};
+  auto* out = static_cast<std::byte*>(panel) + type.bytes(first) * to_size(kLanes);
+  for (std::size_t at = 0; at < inputs.size();
+       at += kQuantBlock, out += type.block_bytes * kLanes) {
     const std::size_t some = std::min<std::size_t>(kQuantBlock, inputs.size() - at);
     type.write(inputs.data() + at, to_index(some), block.data());
-    for (int i = 0; i < kQuantBlock; ++i) {
-      out[panel_quad(i, column)] = block[2 + to_size(i)] ^ std::byte{0x80};  // 128 more
+    for (std::size_t i = 0; i < bytes; ++i) {
+      out[panel_quad(narrow<int>(i), column)] = block[2 + i] ^ flipped;
     }
-    std::memcpy(out + kNumbers + 2 * column, block.data(), 2);
+    std::memcpy(out + bytes * kLanes + 2 * to_size(column), block.data(), 2);
   }
 }
 
+void write_q8(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
+  constexpr std::byte k128More{0x80};
+  write_blocks(storage_of(DType::kQ8), k128More, inputs, first, column, panel);
+}
+
 void write_q4(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  constexpr std::int64_t kNumbers = kQuantBlock / 2 * kLanes, kBytes = kNumbers + 2 * kLanes;
-  const StorageType& type = storage_of(DType::kQ4);
-  std::array<std::byte, 18> block;
-  auto* out = static_cast<std::byte*>(panel) + first / kQuantBlock * kBytes;
-  for (std::size_t at = 0; at < inputs.size(); at += kQuantBlock, out += kBytes) {
-    const std::size_t some = std::min<std::size_t>(kQuantBlock, inputs.size() - at);
-    type.write(inputs.data() + at, to_index(some), block.data());
-    // Low nibbles are inputs 0..15 of the block and high ones 16..31, in the file and here.
-    for (int i = 0; i < kQuantBlock / 2; ++i) out[panel_quad(i, column)] = block[2 + to_size(i)];
-    std::memcpy(out + kNumbers + 2 * column, block.data(), 2);
-  }
+  write_blocks(storage_of(DType::kQ4), std::byte{0}, inputs, first, column, panel);
 }
 
 void expand_bf16(const Kernels& kernels, const void* panel, float* out, std::int64_t count) {
