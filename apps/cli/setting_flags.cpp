@@ -43,6 +43,7 @@ std::string type_of(const Setting& row) {
   if (row.kind == SettingKind::kChoice) return choices_with(row, "|");
   if (row.kind == SettingKind::kInteger) return "N";
   if (row.kind == SettingKind::kIds) return "IDS";
+  if (row.kind == SettingKind::kBiases) return "IDS:X";
   return row.kind == SettingKind::kNumber ? "X" : "TEXT";
 }
 

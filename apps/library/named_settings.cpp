@@ -93,7 +93,7 @@ std::vector<GroupRows> groups_at(api::Task task, Place place) {
 
 api::SettingInfo info_of(const SettingGroup& group, const Setting& row, Place place) {
   static constexpr const char* kKinds[] = {"number", "integer", "switch", "name",
-                                           "name",   "text",    "ids"};
+                                           "name",   "text",    "ids",    "biases"};
   api::SettingInfo out;
   out.name = row.name;
   out.group = group.title;

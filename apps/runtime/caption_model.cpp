@@ -135,7 +135,8 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
   const bool no_token = describe.image_id == spec.model.vocab;
   if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
   const fs::path generation_file = generation_path(spec.folder);
-  const Json generation = read_generation(spec.folder);
+  out->generation_ = std::make_shared<const Json>(read_generation(spec.folder));
+  const Json& generation = *out->generation_;
   describe.stops = read_stops(spec.folder, generation, *describe.config, tokenizer);
   if (generation.is_object()) {
     describe.sampling =
@@ -149,6 +150,11 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
   }
   out->chat_.emplace(form, tokenizer, spec.folder, chat_template);
   return out;
+}
+
+SettingValues CaptionModel::cuts() const {
+  if (!generation_->is_object()) return {};
+  return read_cuts(JsonReader(*generation_, (spec().folder / "generation_config.json").string()));
 }
 
 DType CaptionModel::stored() const {

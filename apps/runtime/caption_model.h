@@ -38,6 +38,8 @@ class CaptionModel {
   const TokenModel& text() const { return *text_; }
   const VisualEncoder& images() const { return *images_; }
   const Checkpoint& weights() const { return *opened_.weights; }
+  // Cuts of generation_config.json, for texts that are drawn. Error kModel: one that is not done.
+  SettingValues cuts() const;
   // bf16 where that keeps every matrix as the weight file has it, else f32: f16 is not rounded.
   DType stored() const;
 
@@ -51,6 +53,7 @@ class CaptionModel {
  private:
   CaptionModel() = default;
   OpenedModel opened_;
+  std::shared_ptr<const Json> generation_;  // generation_config.json; null JSON without one
   std::optional<TextTokenizer> tokenizer_;
   std::optional<ChatPrompter> chat_;
   std::unique_ptr<StreamModel> own_text_;

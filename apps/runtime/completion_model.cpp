@@ -25,7 +25,7 @@ void CompletionModel::read_folder(const fs::path& folder) {
 }
 
 void CompletionModel::read_file(const fs::path& path, bool own_template) {
-  GgufTexts texts = read_gguf_texts(path);
+  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), gguf_parts(path).front().string());
   tokenizer_.emplace(std::move(texts.tokenizer));
   stops_ = std::move(texts.stops);
   if (own_template && texts.chat_template) {

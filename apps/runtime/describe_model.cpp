@@ -53,6 +53,7 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
   pruning(options_.prune);
   check_processors(settle_dist({}, options_.sampling), model_->spec().model.vocab);
   dist_ = settle_dist({.guidance = 1, .temperature = 0}, model_->describe().sampling);
+  if (options_.sampling.number(setting::kTemperature) > 0) dist_ = settle_dist(dist_, model_->cuts());
   dist_ = settle_dist(dist_, options_.sampling);
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }

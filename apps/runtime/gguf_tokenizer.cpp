@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/checkpoint/gguf_weights.h"
 #include "engine/core/index.h"
-#include "engine/core/io.h"
 #include "tokenizers/text/listed_tokenizer.h"
 
 namespace tessera {
@@ -192,10 +190,8 @@ std::vector<std::int32_t> read_ends(TextKeys& keys, std::optional<std::int32_t> 
 
 }  // namespace
 
-GgufTexts read_gguf_texts(const std::filesystem::path& path) {
-  const MappedFile file(gguf_parts(path).front());
-  const GgufFile gguf = parse_gguf(file.bytes(), file.path().string());
-  TextKeys keys(gguf, file.path().string());
+GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file) {
+  TextKeys keys(gguf, file);
   ListedTokenizer listed = read_listed(keys);
   const auto begin = listed.begin, end = listed.end;
   GgufTexts out{.tokenizer = TextTokenizer::from_parts(convert_listed(std::move(listed))),

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/checkpoint/gguf.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
@@ -19,8 +19,8 @@ struct GgufTexts {
   std::vector<std::pair<std::string, std::string>> special_tokens;  // "bos_token": "<s>" ...
 };
 
-// `path`: the model, or one of its parts. Error kModel naming file and key: E_TOK_KEY for a key that
-// is missing or of another kind, and as convert_listed().
-GgufTexts read_gguf_texts(const std::filesystem::path& path);
+// Of the keys of a model's first file, whose name is `file`. Error kModel naming file and key:
+// E_TOK_KEY for a key that is missing or of another kind, and as convert_listed().
+GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file);
 
 }  // namespace tessera

@@ -26,6 +26,7 @@ std::string value_text(const Setting& row) {
   if (row.kind == SettingKind::kSwitch) return "switch";
   if (row.kind == SettingKind::kText) return "text";
   if (row.kind == SettingKind::kIds) return row.high == 1 ? "ids" : "sequences of ids";
+  if (row.kind == SettingKind::kBiases) return "ids:number";
   if (row.is_text()) {
     std::string out;
     for (const std::string_view choice : row.choices()) {

@@ -6,6 +6,11 @@ times count off first, then presence) and stand after the repetition penalty. Ea
 greedily by random logits: every step has its logits, the processed ones to the bit, and the token. Cases with cuts say
 which ids are left instead. A step at which nothing would be left is drawn again.
 
+`more` are cases under the two processors that came later, sequence_bias and exponential_decay_length_penalty.
+
+What each key of GenerationConfig does to texts of generate(), greedy and sampled by one seed: effects.json, by which
+the account of folders' keys is tested.
+
 Whole texts: the tiny models of tests/golden/lmm, with and without images, each under configurations of every
 processor, by generate(); those whose smallest gap between two best scores rounding could close are left out.
 
@@ -37,6 +42,16 @@ class CountPenalties(LogitsProcessor):
             counts[0, token] += 1
         out = scores - self.frequency * counts
         return out - self.presence * (counts > 0).to(scores.dtype)
+
+
+def draw_later(dice):
+    sequences = {tuple(dice.randrange(VOCAB) for _ in range(dice.choice([1, 1, 2, 2, 3]))): dice.randint(-128, 128) / 32
+                 for _ in range(dice.randint(1, 24))}
+    out = {"sequence_bias": [[list(ids), bias] for ids, bias in sequences.items()],
+           "exponential_decay_length_penalty": [dice.randint(0, 3), dice.choice([0.8, 1.01, 1.2, 1.7])]}
+    if dice.random() < 0.6:
+        out.pop(dice.choice(sorted(out)))
+    return out
 
 
 def draw_settings(dice):
@@ -79,7 +94,7 @@ def processors_of(model, settings, extra, cuts, prompt, stops):
                                       device=prompt.device)
     if extra:
         own = CountPenalties(prompt.shape[1], extra.get("frequency_penalty", 0.0), extra.get("presence_penalty", 0.0))
-        before = [i for i, one in enumerate(out) if "Repetition" in type(one).__name__]
+        before = [i for i, one in enumerate(out) if "Repetition" in type(one).__name__ or "Bias" in type(one).__name__]
         out.insert(max(before) + 1 if before else 0, own)
     return out
 
@@ -88,8 +103,12 @@ def bits(value):
     return None if math.isinf(value) else int(torch.tensor(value, dtype=torch.float32).view(torch.int32))
 
 
-def make_case(model, dice):
+def make_case(model, dice, later=False):
     settings, extra, cuts = draw_settings(dice)
+    if later:
+        settings.update(draw_later(dice))
+        if cuts and isinstance(settings.get("forced_eos_token_id"), list):
+            return None  # cuts among equals have no order there
     length = 1 if "forced_bos_token_id" in settings and dice.random() < 0.7 else dice.randint(2, 9)
     prompt = [dice.randrange(VOCAB) for _ in range(length)]
     stops = sorted(dice.sample(range(VOCAB), dice.randint(1, 2)))
@@ -136,6 +155,8 @@ def text_configs(ids, plain, dice):
     yield {"eos_token_id": [plain[1], plain[3]], "min_new_tokens": 6, "forced_eos_token_id": plain[1]}
     yield {"eos_token_id": plain[2], "min_length": len(ids) + 5, "encoder_no_repeat_ngram_size": 2}
     yield {"eos_token_id": plain[1], "forced_eos_token_id": [dice.randrange(96), plain[1]], "repetition_penalty": 0.8}
+    yield {"sequence_bias": [[[plain[0]], -3.0], [plain[1:3], 2.5], [[ids[-1], plain[3]], 4.0], [[plain[5]], 1.25]]}
+    yield {"eos_token_id": plain[4], "exponential_decay_length_penalty": [1, 1.4], "no_repeat_ngram_size": 1}
 
 
 def write_texts(folder, dice):
@@ -168,6 +189,64 @@ def write_texts(folder, dice):
     return out
 
 
+# A value of each key by which something could change, for texts of so many tokens. Keys that are not here say
+# what the call returns, or how ids are padded.
+EFFECT_TOKENS = 10
+CHANGES = {
+    "max_length": 9, "max_new_tokens": 5, "min_length": 15, "min_new_tokens": 8, "early_stopping": True,
+    "max_time": 0.0, "stop_strings": ["a"], "do_sample": True, "num_beams": 3, "use_mtp": True,
+    "use_cache": False, "cache_implementation": "static", "max_cache_len": 80, "temperature": 0.4,
+    "top_k": 2, "top_p": 0.4, "min_p": 0.4, "top_h": 0.3, "typical_p": 0.3, "epsilon_cutoff": 0.04, "eta_cutoff": 0.04,
+    "repetition_penalty": 1.6, "encoder_repetition_penalty": 1.6, "length_penalty": 3.0, "no_repeat_ngram_size": 1,
+    "bad_words_ids": [[i] for i in range(0, 60, 2)], "renormalize_logits": True, "forced_bos_token_id": 5,
+    "forced_eos_token_id": 9, "remove_invalid_values": True, "exponential_decay_length_penalty": [1, 1.7],
+    "suppress_tokens": list(range(0, 60, 2)), "begin_suppress_tokens": list(range(0, 60, 2)),
+    "sequence_bias": [[[i], 6.0] for i in range(0, 60, 3)], "token_healing": True, "guidance_scale": 2.5,
+    "watermarking_config": {"bias": 8.0, "seeding_scheme": "lefthash"}, "eos_token_id": list(range(0, 60, 2)),
+    "encoder_no_repeat_ngram_size": 1, "is_assistant": True, "num_assistant_tokens": 3,
+    "num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.9, "prompt_lookup_num_tokens": 3,
+    "max_matching_ngram_size": 2, "assistant_early_exit": 1, "assistant_lookbehind": 3, "target_lookbehind": 3,
+    "assistant_ensemble_weight": 0.5, "penalty_alpha": 0.6, "dola_layers": "low", "num_beam_groups": 2,
+    "diversity_penalty": 0.5, "constraints": [1], "force_words_ids": [[5]], "num_return_sequences": 2,
+    "low_memory": True, "prefill_chunk_size": 4, "disable_compile": True}
+STOPS = [3, 61]
+
+
+def effects():
+    """By key: "same", "changes" or "refuses", of greedy and of sampled texts."""
+    torch.manual_seed(3)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                                         num_attention_heads=2, initializer_range=0.6, max_position_embeddings=256,
+                                         bos_token_id=60, eos_token_id=None, pad_token_id=None)).eval()
+    dice = random.Random(5)
+    prompts = [torch.tensor([[dice.randrange(60) for _ in range(7)]])] + [torch.tensor([[7]])]
+
+    def texts(own, key, value):
+        options = {"eos_token_id": STOPS, "pad_token_id": 0, "top_k": 0, **own, key: value}
+        if key not in ("max_length", "max_new_tokens"):
+            options["max_new_tokens"] = EFFECT_TOKENS
+        elif key != "max_new_tokens":
+            options.pop("max_new_tokens", None)
+        model.generation_config = GenerationConfig(**options)
+        out = []
+        for prompt in prompts:
+            torch.manual_seed(11)
+            out.append(model.generate(prompt, attention_mask=torch.ones_like(prompt))[0, prompt.shape[1]:].tolist())
+        return out
+
+    out = {}
+    for key, value in CHANGES.items():
+        row = {}
+        for name, own in {"greedy": {"do_sample": False}, "sampled": {"do_sample": True}}.items():
+            plain = texts(own, "pad_token_id", 0)
+            try:
+                row[name] = "same" if texts(own, key, value) == plain else "changes"
+            except Exception:  # whatever the reference says no by
+                row[name] = "refuses"
+        out[key] = {"value": value, **row}
+    return out
+
+
 def write_json(path, value, first):
     text = json.dumps(value, separators=(",", ":")).replace('{"%s"' % first, '\n{"%s"' % first)
     path.write_text(text + "\n")
@@ -178,6 +257,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--models", type=pathlib.Path, required=True)
     options = parser.parse_args()
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(vocab_size=VOCAB, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
                                          num_attention_heads=1))
@@ -187,9 +267,16 @@ def main():
         case = make_case(model, dice)
         if case is not None:
             cases.append(case)
-    out = {"transformers": transformers.__version__, "vocabulary": VOCAB, "cases": cases}
+    more, own = [], random.Random(21)
+    while len(more) < CASES:
+        case = make_case(model, own, later=True)
+        if case is not None:
+            more.append(case)
+    out = {"transformers": transformers.__version__, "vocabulary": VOCAB, "cases": cases, "more": more}
     options.out.mkdir(parents=True, exist_ok=True)
     write_json(options.out / "scores.json", out, "config")
+    found = {"transformers": transformers.__version__, "keys": effects()}
+    (options.out / "effects.json").write_text(json.dumps(found, indent=1) + "\n")
     texts = {"transformers": transformers.__version__, "texts": write_texts(options.models, dice)}
     write_json(options.out / "texts.json", texts, "family")
 

@@ -119,6 +119,7 @@ struct Checkpoint::Impl {
     Tensor numbers;
   };
   std::map<std::string, Block, std::less<>> blocks;
+  std::optional<GgufFile> gguf;  // the first file of such a model
 
   std::string file_name(int file) const {
     return file < 0 ? label : nth(files, file).path().string();
@@ -156,6 +157,7 @@ struct Checkpoint::Impl {
       }
     }
     check_part_tensors(parsed, parts.front());
+    gguf = std::move(parsed.front());
   }
 
   // A part of another model has other tensors than the first one counts.
@@ -361,6 +363,8 @@ const std::map<std::string, ConstTensorView, std::less<>>& Checkpoint::tensors()
 }
 
 const std::map<std::string, std::string>& Checkpoint::metadata() const { return impl_->metadata; }
+
+const GgufFile* Checkpoint::gguf() const { return impl_->gguf ? &*impl_->gguf : nullptr; }
 
 std::string Checkpoint::file_of(std::string_view name) const {
   const auto found = impl_->origins.find(name);

@@ -13,6 +13,8 @@
 
 namespace tessera {
 
+struct GgufFile;
+
 class Checkpoint {
  public:
   // A weight file, a folder with model.safetensors, *.safetensors.index.json,
@@ -37,6 +39,8 @@ class Checkpoint {
   // Sorted by name.
   const std::map<std::string, ConstTensorView, std::less<>>& tensors() const;
   const std::map<std::string, std::string>& metadata() const;
+  // The keys of a GGUF model's first file, borrowed; null for weights of other files.
+  const GgufFile* gguf() const;
   std::string file_of(std::string_view name) const;  // the shard, for messages
   std::uint64_t total_bytes() const;
   // Error kModel if a weight file was changed, cut or replaced since it was opened.

@@ -56,6 +56,8 @@ std::string expected_of(const Setting& row) {
     case SettingKind::kIds:
       return row.high == 1 ? "token ids parted by commas"
                            : "token ids, those of a sequence parted by spaces, sequences by commas";
+    case SettingKind::kBiases:
+      return "sequences of token ids, each with a number after a colon: 5:2.5,6 7:-1";
     case SettingKind::kText:
       break;
   }
@@ -99,6 +101,9 @@ std::optional<SettingValue> parse_setting(const Setting& row, std::string_view t
       break;
     case SettingKind::kIds:
       if (!parse_ids(row, text)) return std::nullopt;
+      break;
+    case SettingKind::kBiases:
+      if (!parse_biases(row, text)) return std::nullopt;
       break;
     case SettingKind::kName:
     case SettingKind::kText:
@@ -147,6 +152,40 @@ std::string ids_text(const IdLists& lists) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       out += (i == 0 ? "" : " ") + std::to_string(ids[i]);
     }
+  }
+  return out;
+}
+
+std::optional<BiasedIds> parse_biases(const Setting& row, std::string_view text) {
+  BiasedIds out;
+  std::string ids;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view one = text.substr(0, comma);
+    const std::size_t colon = one.find(':');
+    if (colon == one.npos || comma + 1 == text.size()) return std::nullopt;
+    double bias = 0;
+    const char* const end = one.data() + one.size();
+    const auto [rest, status] = std::from_chars(one.data() + colon + 1, end, bias);
+    if (status != std::errc{} || rest != end || !(std::abs(bias) <= kMaxBias)) return std::nullopt;
+    out.biases.push_back(bias);
+    ids += (ids.empty() ? "" : ",") + std::string(one.substr(0, colon));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  std::optional<IdLists> lists = parse_ids(row, ids);
+  if (!lists || lists->size() != out.biases.size()) return std::nullopt;
+  out.ids = *lists;
+  std::sort(lists->begin(), lists->end());
+  if (std::adjacent_find(lists->begin(), lists->end()) != lists->end()) return std::nullopt;
+  return out;
+}
+
+std::string biases_text(const BiasedIds& lists) {
+  std::string out;
+  for (std::size_t i = 0; i < lists.ids.size(); ++i) {
+    char number[32];
+    const auto end = std::to_chars(number, number + sizeof number, lists.biases[i]).ptr;
+    out += (i == 0 ? "" : ",") + ids_text({lists.ids[i]}) + ":" + std::string(number, end);
   }
   return out;
 }
@@ -229,7 +268,8 @@ SettingValue read_setting(const JsonReader& reader, const Setting& row) {
   const std::string_view key = record_place(row).second;
   if (row.is_text()) {
     SettingValue out{0, reader.string(key)};
-    if (row.kind == SettingKind::kIds && !parse_ids(row, out.text)) {
+    const bool list = row.kind == SettingKind::kIds || row.kind == SettingKind::kBiases;
+    if (list && !parse_setting(row, out.text)) {
       reader.fail(key, expected_of(row), out.text);
     }
     return out;

@@ -28,6 +28,7 @@ enum class SettingKind : std::uint8_t {
   kName,    // the same; the table that knows the names refuses others
   kText,
   kIds,  // sequences of token ids, of `high` ids at most: "5,6 7" is one of one id and one of two
+  kBiases,  // the same, a number with each: "5:2.5,6 7:-1"
 };
 
 // Where a setting can be given, and where it is written down.
@@ -121,10 +122,18 @@ SettingValue fallback_of(const Setting& row);
 
 // Sequences of token ids.
 using IdLists = std::vector<std::vector<std::int32_t>>;
-// Ids parted by spaces, sequences by commas; an empty text has none. Empty where the text is no value
-// of the row.
+// Ids parted by spaces, sequences by commas; an empty text has none. Empty where the text is no
+// value of the row.
 std::optional<IdLists> parse_ids(const Setting& row, std::string_view text);
 std::string ids_text(const IdLists& lists);
+// Sequences of token ids, no two alike, and a number each, within +-kMaxBias.
+struct BiasedIds {
+  IdLists ids;
+  std::vector<double> biases;
+};
+inline constexpr double kMaxBias = 1e9;
+std::optional<BiasedIds> parse_biases(const Setting& row, std::string_view text);
+std::string biases_text(const BiasedIds& lists);
 
 // What was given, by row.
 class SettingValues {

@@ -83,6 +83,8 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   }
   if (out.policy.mode == ResizeMode::kPinpoints) out.newline_name = "image_newline";
   check_processor(out, reader, files);
+  // Of the images that such a model generates: the reference's texts go without.
+  if (row.guides_images) files.reader(FolderFile::kGeneration).has("guidance_scale");
   out.account = std::make_shared<const FolderAccount>(files.account(FolderHalf::kDescribing));
 }
 

@@ -23,8 +23,16 @@ const Json& empty_object() {
 // Walks objects down to what is no object; lists are values.
 class AccountWalk {
  public:
-  AccountWalk(FolderHalf half, FolderFile file, const KeysRead& read, FolderAccount& out)
-      : half_(half), file_(file), read_(&read), out_(&out) {}
+  // `written`: the folder has a generation_config.json, before which config.json says nothing of
+  // how texts are written.
+  AccountWalk(FolderHalf half, FolderFile file, std::string path, bool written,
+              const KeysRead& read, FolderAccount& out)
+      : half_(half),
+        file_(file),
+        file_path_(std::move(path)),
+        written_(written),
+        read_(&read),
+        out_(&out) {}
 
   void walk(const Json& object, const std::string& path) {
     for (const auto& [name, value] : object.items()) {
@@ -49,18 +57,37 @@ class AccountWalk {
       out.use = row == nullptr ? KeyUse::kUnknown : row->use;
       if (row != nullptr) out.why = row->why;
       if (row != nullptr && !row->neutral.empty()) {
-        out.use = is_neutral(*row, value) ? KeyUse::kWithoutEffect : row->use;
+        // Texts alone are refused.
+        const bool refused = row->use == KeyUse::kRefused && half_ == FolderHalf::kDescribing;
+        out.use = is_neutral(*row, value) ? KeyUse::kWithoutEffect
+                  : refused               ? refusal(key, value, *row)
+                                          : KeyUse::kNotFollowed;
       }
-    }
-    // Texts alone are refused.
-    if (out.use == KeyUse::kRefused && half_ == FolderHalf::kGenerating) {
-      out.use = KeyUse::kNotFollowed;
     }
     out_->keys.push_back(std::move(out));
   }
 
+  KeyUse refusal(const std::string& key, const Json& value, const KnownKey& row) const {
+    const bool of_texts = key.find('.') == key.npos || key.starts_with("text_config.") ||
+                          key.starts_with("language_config.");
+    if (file_ == FolderFile::kConfig && (written_ || !of_texts)) return KeyUse::kWithoutEffect;
+    std::string expected(row.neutral);
+    for (std::size_t at = 0; (at = expected.find('|', at)) != expected.npos; at += 4) {
+      expected.replace(at, 1, " or ");
+    }
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_FOLDER_KEY",
+                 .file = file_path_,
+                 .where = key,
+                 .expected = std::move(expected),
+                 .found = value.dump(),
+                 .hint = std::string(row.why)});
+  }
+
   FolderHalf half_;
   FolderFile file_;
+  std::string file_path_;
+  bool written_;
   const KeysRead* read_;
   FolderAccount* out_;
 };
@@ -130,7 +157,6 @@ std::vector<std::string> FolderAccount::warnings() const {
     file = key.file;
     lines_of(KeyUse::kUnknown, "not known");
     lines_of(KeyUse::kNotFollowed, "not followed");
-    lines_of(KeyUse::kRefused, "refused");
   }
   return out;
 }
@@ -174,7 +200,8 @@ FolderAccount FolderFiles::account(FolderHalf half) const {
   for (std::size_t i = 0; i < kFolderFiles; ++i) {
     const auto file = static_cast<FolderFile>(i);
     if (!has(file) || !value(file).is_object()) continue;
-    AccountWalk(half, file, read_[i], out).walk(value(file), "");
+    AccountWalk(half, file, path_of(file), has(FolderFile::kGeneration), read_[i], out)
+        .walk(value(file), "");
   }
   return out;
 }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +26,8 @@ enum class FolderFile : std::uint8_t {
   kChatTemplate,
 };
 inline constexpr std::size_t kFolderFiles = 9;
+// The largest config.json that is read, in bytes: Emu3 lists its whole vocabulary there.
+inline constexpr std::size_t kConfigBytes = std::size_t{32} << 20;
 
 // "config.json", "processor_config.json", ...
 std::string_view folder_file_name(FolderFile file);
@@ -35,10 +36,10 @@ enum class KeyUse : std::uint8_t {
   kUsed,
   kWithoutEffect,  // whatever its value, or with this value, the output is the same
   kNotFollowed,    // known, would change the output, and is not done here
-  kRefused,        // the same; texts are not written from a folder that has it
+  kRefused,        // the same, and the folder is refused
   kUnknown,
 };
-std::string_view key_use_name(KeyUse use);  // "used", "without effect", "not followed", ...
+std::string_view key_use_name(KeyUse use);  // "used", "without effect", "not followed", "unknown"
 
 // Whose account: what one half reads may be nothing to the other.
 enum class FolderHalf : std::uint8_t { kDescribing, kGenerating };
@@ -47,7 +48,7 @@ struct KeyAccount {
   std::string file;  // name within the folder
   std::string key;   // path: "vision_config.patch_size"
   KeyUse use = KeyUse::kUnknown;
-  std::string_view why;  // of kWithoutEffect, kNotFollowed and kRefused
+  std::string_view why;  // of kWithoutEffect and kNotFollowed
 };
 
 // Every key of every file, in the order of the files.
@@ -56,7 +57,7 @@ struct FolderAccount {
 
   // In place of what was said about this key of this file, else at the end of that file's.
   void set(KeyAccount key);
-  // One line a file and kind: keys that are not known, not followed, refused.
+  // One line a file and kind: keys that are not known, keys that are not followed.
   std::vector<std::string> warnings() const;
 };
 
@@ -80,6 +81,7 @@ class FolderFiles {
   std::string path_of(FolderFile file) const;
 
   // After all was read. What readers elsewhere use of these files is in the tables of known keys.
+  // Error kModel: a key by which texts would be others than they are here, of the describing half.
   FolderAccount account(FolderHalf half) const;
 
  private:
@@ -97,8 +99,8 @@ struct KnownKey {
   std::string_view path;
   KeyUse use = KeyUse::kWithoutEffect;
   std::string_view why;
-  // The values (JSON, separated by '|') for which it changes nothing; others do what `use` says.
-  // Empty: any.
+  // The values (JSON, separated by '|') for which it changes nothing; others are not followed, or
+  // refused. Empty: any.
   std::string_view neutral = {};
 };
 
@@ -108,8 +110,6 @@ const KnownKey* known_key(FolderHalf half, FolderFile file, std::string_view pat
 const KnownKey* generating_key(FolderFile file, std::string_view path);
 // The first row whose path fits.
 const KnownKey* find_known_key(std::span<const KnownKey> rows, std::string_view path);
-// Those of generation_config.json that are no processor's.
-std::span<const KnownKey> known_generation_keys();
 // Whether the value is among the row's neutral ones.
 bool is_neutral(const KnownKey& row, const Json& value);
 

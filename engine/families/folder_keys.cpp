@@ -21,7 +21,15 @@ constexpr std::string_view kBookkeeping = "bookkeeping";
 constexpr std::string_view kTraining = "of training";
 constexpr std::string_view kReturn = "what the reference's calls return";
 constexpr std::string_view kFlags = "sampling is set by flags";
+constexpr std::string_view kDrawn = "of texts that --temp draws";
+constexpr std::string_view kGreedy = "greedy texts are the same; with --temp it is refused";
 constexpr std::string_view kBeams = "texts have one beam";
+// What a person whose folder is refused can do.
+constexpr std::string_view kMove = "generation_config.json is where it is read: move it there";
+constexpr std::string_view kOneBeam = "texts have one beam: take the key away for texts of one";
+constexpr std::string_view kTake = "take the key away for texts without it";
+constexpr std::string_view kStops = "take the key away: eos_token_id and --max-tokens end texts";
+constexpr std::string_view kGuides = "take the key away: --cfg-scale guides texts";
 constexpr std::string_view kStored = "the weights' own element types decide";
 constexpr std::string_view kTokenizer = "tokenizer.json says it";
 constexpr std::string_view kGenerating = "of image generation";
@@ -92,20 +100,20 @@ constexpr KnownKey kConfigKeys[] = {
     {"*.top_p", kNone, kFlags},
     {"*.typical_p", kNone, kFlags},
     {"*.max_length", kNone, "--max-tokens"},
-    {"*.min_length", kIgnored, "of texts' length", "0"},
-    {"*.num_beams", kIgnored, kBeams, "1"},
-    {"*.num_beam_groups", kIgnored, kBeams, "1"},
+    {"*.min_length", kRefused, kMove, "0"},
+    {"*.num_beams", kRefused, kOneBeam, "1"},
+    {"*.num_beam_groups", kRefused, kOneBeam, "1"},
     {"*.diversity_penalty", kNone, kBeams},
     {"*.early_stopping", kNone, kBeams},
     {"*.length_penalty", kNone, kBeams},
-    {"*.exponential_decay_length_penalty", kIgnored, kBeams, "null"},
-    {"*.repetition_penalty", kIgnored, "of texts", "1"},
-    {"*.no_repeat_ngram_size", kIgnored, "of texts", "0"},
-    {"*.bad_words_ids", kIgnored, "of texts", "null"},
-    {"*.suppress_tokens", kIgnored, "of texts", "null|[]"},
-    {"*.begin_suppress_tokens", kIgnored, "of texts", "null|[]"},
-    {"*.forced_bos_token_id", kIgnored, "of texts", "null"},
-    {"*.forced_eos_token_id", kIgnored, "of texts", "null"},
+    {"*.exponential_decay_length_penalty", kRefused, kMove, "null"},
+    {"*.repetition_penalty", kRefused, kMove, "1"},
+    {"*.no_repeat_ngram_size", kRefused, kMove, "0"},
+    {"*.bad_words_ids", kRefused, kMove, "null"},
+    {"*.suppress_tokens", kRefused, kMove, "null|[]"},
+    {"*.begin_suppress_tokens", kRefused, kMove, "null|[]"},
+    {"*.forced_bos_token_id", kRefused, kMove, "null"},
+    {"*.forced_eos_token_id", kRefused, kMove, "null"},
     // Language models.
     {"*.pretraining_tp", kNone, "sums in another order"},
     {"*.layer_types", kNone, "sliding_window decides"},
@@ -267,8 +275,7 @@ constexpr KnownKey kVideoKeys[] = {
     {"*.do_normalize", kIgnored, "frames are prepared as images are", "true|null"},
 };
 
-// generation_config.json; what is used is read where texts are written. Refused: what the reference
-// writes other texts with. guidance_scale may be that of a folder's images.
+// generation_config.json; what is used is read where texts are written.
 constexpr KnownKey kGenerationKeys[] = {
     {"eos_token_id", kUsed, "ends texts"},
     {"*.transformers_version", kNone, kBookkeeping},
@@ -277,23 +284,26 @@ constexpr KnownKey kGenerationKeys[] = {
     {"bos_token_id", kNone, "the chat form begins prompts"},
     {"pad_token_id", kNone, "prompts are not padded"},
     {"decoder_start_token_id", kNone, kDecoder},
-    {"do_sample", kNone, kFlags},
-    {"temperature", kNone, kFlags},
-    {"top_k", kNone, kFlags},
-    {"top_p", kNone, kFlags},
-    {"top_h", kNone, kFlags},
-    {"min_p", kNone, kFlags},
-    {"typical_p", kNone, kFlags},
-    {"epsilon_cutoff", kNone, kFlags},
-    {"eta_cutoff", kNone, kFlags},
+    {"do_sample", kNone, "--temp above 0 draws"},
+    {"temperature", kNone, "--temp"},
+    {"top_k", kUsed, kDrawn},
+    {"top_p", kUsed, kDrawn},
+    {"top_h", kNone, kGreedy},
+    {"min_p", kUsed, kDrawn},
+    {"typical_p", kUsed, kDrawn},
+    {"epsilon_cutoff", kNone, kGreedy},
+    {"eta_cutoff", kNone, kGreedy},
     {"generation_kwargs", kNone, kGenerating},
     {"draft_model", kNone, kGenerating},
     {"negative_prompt", kNone, kGenerating},
     {"max_length", kNone, "--max-tokens"},
     {"max_new_tokens", kNone, "--max-tokens"},
-    {"max_time", kRefused, "a clock ends no texts", "null"},
+    {"max_time", kRefused, kStops, "null"},
     {"use_cache", kNone, "of memory"},
-    {"cache_implementation", kNone, "of memory"},
+    {"cache_implementation", kRefused, "take the key away: --dtype says how the cache is stored",
+     "null|\"dynamic\"|\"dynamic_full\"|\"static\"|\"offloaded\"|\"offloaded_static\"|"
+     "\"sliding_window\"|\"hybrid\"|\"hybrid_chunked\"|\"offloaded_hybrid\"|"
+     "\"offloaded_hybrid_chunked\"|\"paged\""},
     {"cache_config", kNone, "of memory"},
     {"max_cache_len", kNone, "of memory"},
     {"return_legacy_cache", kNone, kReturn},
@@ -307,36 +317,34 @@ constexpr KnownKey kGenerationKeys[] = {
     {"output_scores", kNone, kReturn},
     {"output_logits", kNone, kReturn},
     {"return_dict_in_generate", kNone, kReturn},
-    {"num_return_sequences", kNone, kReturn},
-    {"remove_invalid_values", kNone, kReturn},
+    {"num_return_sequences", kRefused, "take the key away: a question has one text", "null|1"},
+    {"remove_invalid_values", kNone, "logits that are no numbers are an error"},
     {"renormalize_logits", kNone, "the largest logit stays it"},
     {"num_assistant_tokens", kNone, "of speed"},
     {"num_assistant_tokens_schedule", kNone, "of speed"},
     {"assistant_confidence_threshold", kNone, "of speed"},
     {"assistant_early_exit", kNone, "of speed"},
     {"assistant_lookbehind", kNone, "of speed"},
-    {"assistant_ensemble_weight", kNone, "of speed"},
+    {"assistant_ensemble_weight", kRefused, kTake, "null"},
     {"target_lookbehind", kNone, "of speed"},
     {"is_assistant", kNone, "of speed"},
     {"speculation_type", kNone, "of speed"},
     {"use_mtp", kNone, "of speed"},
     {"prompt_lookup_num_tokens", kNone, "of speed"},
     {"max_matching_ngram_size", kNone, "of speed"},
-    {"num_beams", kRefused, kBeams, "1"},
-    {"num_beam_groups", kRefused, kBeams, "1"},
+    {"num_beams", kRefused, kOneBeam, "null|1"},
+    {"num_beam_groups", kRefused, kOneBeam, "null|1"},
     {"diversity_penalty", kNone, kBeams},
     {"early_stopping", kNone, kBeams},
     {"length_penalty", kNone, kBeams},
-    {"constraints", kRefused, kBeams, "null"},
-    {"force_words_ids", kRefused, kBeams, "null"},
-    {"penalty_alpha", kRefused, "of contrastive search", "null|0"},
-    {"dola_layers", kRefused, "of contrasted layers", "null"},
-    {"watermarking_config", kRefused, "of watermarks", "null"},
-    {"token_healing", kRefused, "of texts", "false"},
-    {"guidance_scale", kIgnored, "--cfg-scale", "null|1"},
-    {"sequence_bias", kRefused, "of texts", "null|{}"},
-    {"exponential_decay_length_penalty", kRefused, "of texts", "null"},
-    {"stop_strings", kRefused, "of texts", "null"},
+    {"constraints", kRefused, kOneBeam, "null"},
+    {"force_words_ids", kRefused, kOneBeam, "null"},
+    {"penalty_alpha", kRefused, kTake, "null|0"},
+    {"dola_layers", kRefused, kTake, "null"},
+    {"watermarking_config", kRefused, kTake, "null"},
+    {"token_healing", kRefused, kTake, "null|false"},
+    {"guidance_scale", kRefused, kGuides, "null|1"},
+    {"stop_strings", kRefused, kStops, "null|[]"},
 };
 
 // tokenizer_config.json
@@ -420,8 +428,6 @@ const KnownKey* known_key(FolderHalf half, FolderFile file, std::string_view pat
   }
   return describing_key(file, path);
 }
-
-std::span<const KnownKey> known_generation_keys() { return kGenerationKeys; }
 
 bool is_neutral(const KnownKey& row, const Json& value) {
   if (value.is_null()) return true;

@@ -7,10 +7,13 @@
 namespace tessera {
 
 // The logits processors that the file switches on, for a head of `codes` ids; absent keys and nulls
-// leave theirs off. Greedy stays greedy: do_sample, temperature and cuts are not read. Error as
+// leave theirs off. Greedy stays greedy: do_sample and temperature are not read. Error as
 // JsonReader's: a wrong type, a value out of range, an id that the head lacks where transformers
-// refuses it, a key that changes texts there and is not followed here (beams, biases, stop
-// strings).
+// refuses it.
 SettingValues read_processors(const JsonReader& config, std::int64_t codes);
+
+// The cuts of the file, for texts that are drawn: top_k, top_p, min_p, typical_p. Error as
+// JsonReader's: a wrong type, a value out of range, a cut that is not done here.
+SettingValues read_cuts(const JsonReader& config);
 
 }  // namespace tessera

@@ -556,7 +556,8 @@ constexpr Describer kDescribers[] = {
      .chats = kChats,
      .image_key = "image_token_id",
      .image_id = 100581,
-     .image_token = "<image_placeholder>"},
+     .image_token = "<image_placeholder>",
+     .guides_images = true},
     {.type = "multi_modality",
      .title = "Janus",
      .tower = original_tower,
@@ -568,7 +569,8 @@ constexpr Describer kDescribers[] = {
      .size_key = "params",
      .chats = kChats,
      .image_key = "image_token_id",
-     .image_token = "<image_placeholder>"},
+     .image_token = "<image_placeholder>",
+     .guides_images = true},
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 // Which layers attend to no more than the last sliding_window rows.
 enum class WindowRule : std::uint8_t {
-  kNone,      // the key is not read
+  kUnread,    // the key is not read
   kAlways,    // all, 4096 rows where the key is absent
   kAskedFor,  // from max_window_layers on, or by layer_types, if use_sliding_window is set
 };
@@ -29,7 +29,7 @@ struct LanguageDefaults {
   bool qkv_bias = false;  // always
   bool biases = false;    // attention_bias and mlp_bias are read
   double theta = 10000.0, eps = 1e-6;
-  WindowRule window = WindowRule::kNone;
+  WindowRule window = WindowRule::kUnread;
   std::int64_t max_window_layers = 28;  // kAskedFor
   bool three_axes = false;
 };

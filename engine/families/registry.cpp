@@ -41,9 +41,6 @@ constexpr std::array kFamilies = {
     &kNbpFamily,       // generates
 };
 
-// Emu3 lists its whole vocabulary there.
-constexpr std::size_t kConfigBytes = std::size_t{32} << 20;
-
 std::string joined(const auto& names) {
   std::string list;
   for (const auto& name : names) list += (list.empty() ? "" : ", ") + std::string(name);

@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::array kTypes = {std::string_view("llama"), std::string_view("mistral"),
                                std::string_view("qwen2")};
-constexpr std::size_t kConfigBytes = std::size_t{4} << 20;
 
 void read_config(const JsonReader& reader, TextSpec& spec) {
   const LanguageConfig language = parse_language(reader, kTypes);
@@ -67,10 +66,8 @@ void read_folder(const fs::path& folder, TextSpec& spec) {
 }
 
 void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) {
-  const MappedFile file(gguf_parts(path).front());
-  const std::string name = file.path().string();
-  spec.config =
-      std::make_shared<const Json>(gguf_config(parse_gguf(file.bytes(), name), weights, name));
+  const std::string name = gguf_parts(path).front().string();
+  spec.config = std::make_shared<const Json>(gguf_config(*weights.gguf(), weights, name));
   read_config(JsonReader(*spec.config, name), spec);
 }
 

@@ -29,7 +29,8 @@ struct DistributionSettings {
   double min_p = 0.0;        // keep ids at least this fraction as likely as the likeliest; 0 = off
   double typical = 1.0;      // keep the most typical ids that hold this mass; 1 = off
   // Of logits processors, in the order in which they are applied. Lists are texts, as parse_ids()
-  // reads them.
+  // and parse_biases() read them.
+  std::string sequence_bias = {};
   double prompt_penalty = 1, repetition_penalty = 1;
   double frequency_penalty = 0, presence_penalty = 0;
   std::int64_t no_repeat_ngram = 0, prompt_ngram = 0;
@@ -37,7 +38,10 @@ struct DistributionSettings {
   std::int64_t min_length = 0, min_new_tokens = 0;
   std::string forced_tokens = {};
   std::int64_t forced_bos = -1;
-  std::string forced_eos = {}, suppress_tokens = {}, begin_suppress = {};
+  std::string forced_eos = {};
+  std::int64_t length_decay_start = 0;
+  double length_decay = 1;
+  std::string suppress_tokens = {}, begin_suppress = {};
 
   static constexpr bool kTextSettings = true;
   bool guided() const { return guidance != 1.0; }

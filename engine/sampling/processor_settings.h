@@ -12,6 +12,15 @@ inline constexpr Doors kWhereProcessed = Door::kGenerate | Door::kVideo | Door::
                                          Door::kCaption;
 inline constexpr double kMaxTokenId = (1 << 30) - 1;
 
+inline constexpr Setting kSequenceBias{
+    .name = "sequence-bias",
+    .kind = SettingKind::kBiases,
+    .help = "on the logit of what ends a sequence: \"5:2,6 7:-1\"",
+    .high = 64,
+    .otherwise = "none",
+    .doors = kWhereProcessed,
+    .record = "sequence_bias",
+    .late = true};
 inline constexpr Setting kPromptPenalty{
     .name = "prompt-repetition-penalty",
     .help = "ids of the prompt: above 1 likelier, below 1 less likely",
@@ -107,6 +116,20 @@ inline constexpr Setting kForcedEos{.name = "forced-eos",
                                     .high = 1,
                                     .otherwise = "any",
                                     .doors = Door::kCaption};
+inline constexpr Setting kLengthDecayStart{.name = "length-decay-start",
+                                           .kind = SettingKind::kInteger,
+                                           .help = "tokens of text that --length-decay spares",
+                                           .low = 0,
+                                           .high = 1 << 20,
+                                           .unit = "tokens",
+                                           .fallback = 0,
+                                           .doors = Door::kCaption};
+inline constexpr Setting kLengthDecay{.name = "length-decay",
+                                      .help = "each token more multiplies what favours an end",
+                                      .low = 0,
+                                      .high = 100,
+                                      .fallback = 1,
+                                      .doors = Door::kCaption};
 inline constexpr Setting kSuppressTokens{.name = "suppress-tokens",
                                          .kind = SettingKind::kIds,
                                          .help = "ids that are never written: \"5,6\"",

@@ -3,8 +3,8 @@
 // transformers' logits processors do, in their order. They look at nothing else. So the target of a
 // position stays one distribution, and drafts, trees, batches and devices change no distribution.
 //
-// A processor is a row of the table in processors.cpp: its key, its setting, what it reads, and what
-// it does to a row.
+// A processor is a row of the table in processors.cpp: its key, its setting, what it reads, and
+// what it does to a row.
 #pragma once
 
 #include <cstddef>
@@ -37,15 +37,19 @@ class EditList {
   // Room for `capacity` edits of ids below `codes`.
   void reserve(std::size_t codes, std::size_t capacity);
   void begin();
-  // The edit of an id, made if there is none; null for an id that has no logit.
+  // The edit of an id, made if there is none; null for an id that has no logit, or is not among
+  // the few that are kept.
   LogitEdit* at(std::int32_t id);
   void drop(std::int32_t id);
-  // These ids alone, whatever was said of any id so far.
+  // These ids alone, whatever was said of any id so far; keep() names one more of them.
   void keep_only(std::span<const std::int32_t> ids);
+  void keep(std::int32_t id);
   // Where nothing would be left, no id is dropped.
   RowEdits finish();
 
  private:
+  LogitEdit* made(std::int32_t id);
+
   std::vector<LogitEdit> edits_;
   std::vector<std::int32_t> place_;  // [codes] in edits_; -1 = none
   std::size_t dropped_ = 0;
@@ -53,12 +57,12 @@ class EditList {
 };
 
 struct LogitProcessor {
-  std::string_view config_key;  // of transformers' generation_config.json; empty = none
+  std::string_view config_key;       // of transformers' generation_config.json; empty = none
   const Setting* setting = nullptr;  // at its own value the processor does nothing
   // Whether it asks what the prompt is; else the prefix may begin with the stream.
   bool reads_prompt = false;
-  // `ids`: those of the setting, if it is a list.
-  void (*apply)(const DistributionSettings& settings, const IdLists& ids,
+  // `lists`: those of the setting, if it has any.
+  void (*apply)(const DistributionSettings& settings, const BiasedIds& lists,
                 const ProcessedPosition& at, EditList& edits) = nullptr;
 };
 
@@ -85,7 +89,7 @@ class LogitProcessors {
  private:
   struct Active {
     const LogitProcessor* processor;
-    IdLists ids;
+    BiasedIds lists;
   };
   void reserve(std::size_t prompt);
 

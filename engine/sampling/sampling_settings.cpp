@@ -21,6 +21,7 @@ std::span<const BoundSetting<DistributionSettings>> DistributionSettings::rows()
       {&setting::kMinP, &DistributionSettings::min_p},
       {&setting::kTypical, &DistributionSettings::typical},
       {&setting::kGuidance, &DistributionSettings::guidance},
+      {&setting::kSequenceBias, &DistributionSettings::sequence_bias},
       {&setting::kPromptPenalty, &DistributionSettings::prompt_penalty},
       {&setting::kRepetitionPenalty, &DistributionSettings::repetition_penalty},
       {&setting::kFrequencyPenalty, &DistributionSettings::frequency_penalty},
@@ -33,6 +34,8 @@ std::span<const BoundSetting<DistributionSettings>> DistributionSettings::rows()
       {&setting::kForcedTokens, &DistributionSettings::forced_tokens},
       {&setting::kForcedBos, &DistributionSettings::forced_bos},
       {&setting::kForcedEos, &DistributionSettings::forced_eos},
+      {&setting::kLengthDecayStart, &DistributionSettings::length_decay_start},
+      {&setting::kLengthDecay, &DistributionSettings::length_decay},
       {&setting::kSuppressTokens, &DistributionSettings::suppress_tokens},
       {&setting::kBeginSuppress, &DistributionSettings::begin_suppress}};
   return kRows;

@@ -78,6 +78,7 @@ TableModel<Real> processed_table(unsigned number) {
   if (number % 3 == 1) dist.frequency_penalty = 0.8;
   if (number % 5 < 3) dist.presence_penalty = -0.7;
   if (number % 4 == 3) dist.bad_words = "0 1,1 1 0";
+  if (number % 3 == 2) dist.sequence_bias = "0:-0.6,1 0:1.1,0 1 1:0.9";
   if (number % 7 == 1) dist.begin_suppress = "1";
   if (number % 7 == 2) dist.forced_tokens = "1,0,1";
   if (number % 5 == 4 && model.vocabulary == 3) dist.suppress_tokens = "2";

@@ -36,10 +36,13 @@ inline std::vector<SeededStream> streams_of(std::uint64_t seed) {
            seed + 4},
           {{.temperature = 0.9,
             .top_k = 3,
+            .sequence_bias = "0:0.7,1 2:-1.5",
             .frequency_penalty = 0.6,
             .presence_penalty = 0.2,
             .bad_words = "0,2 3",
-            .forced_tokens = "2,2"},
+            .forced_tokens = "2,2",
+            .length_decay_start = 1,
+            .length_decay = 1.3},
            seed + 5}};
 }
 

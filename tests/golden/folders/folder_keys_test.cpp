@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/families/folder_files.h"
+#include "engine/families/generation_defaults.h"
 #include "engine/families/registry.h"
 #include "tests/support/folder_corpus.h"
 
@@ -48,6 +50,20 @@ class Base {
     return std::filesystem::exists(folder_ / file) &&
            read_document(folder_ / file).contains(Json::json_pointer(inside));
   }
+  KeyUse use_of(std::string_view file, std::string_view key) const {
+    const ModelSpec spec = load_model_spec(folder_.path(), {.use = ModelUse::kDescribe});
+    for (const KeyAccount& one : spec.describe->account->keys) {
+      if (one.file == file && one.key == key) return one.use;
+    }
+    return KeyUse::kUnknown;
+  }
+  void set(const char* file, const std::string& key, const Json& value) {
+    Json whole =
+        std::filesystem::exists(folder_ / file) ? read_document(folder_ / file) : Json::object();
+    whole[key] = value;
+    put_file(folder_ / file, whole.dump());
+  }
+  void remove(const char* file) { std::filesystem::remove(folder_ / file); }
   std::vector<std::string> unknown() const {
     std::vector<std::string> out;
     const ModelSpec spec = load_model_spec(folder_.path(), {.use = ModelUse::kDescribe});
@@ -131,6 +147,80 @@ TEST(FolderKeys, OfEveryReferenceClassAreKnown) {
       EXPECT_EQ(base.unknown(), std::vector<std::string>{});
     }
   }
+}
+
+// What each key of GenerationConfig does to the reference's texts (effects.json, written by
+// assets/recipes/fixtures_processors.py): a key that changes them is used, or refused by file, key
+// and value.
+TEST(FolderKeys, OfGenerationThatChangeTextsAreUsedOrRefused) {
+  // Lengths, greedy or drawn, and heat are flags' (docs/cli.md); guesses of the text are lossless:
+  // the reference draws other numbers under them.
+  const std::set<std::string> flags = {"max_length", "max_new_tokens", "do_sample", "temperature"};
+  const std::set<std::string> lossless = {"prompt_lookup_num_tokens", "assistant_early_exit"};
+  const std::set<std::string> drawn = {"top_h", "epsilon_cutoff", "eta_cutoff"};
+  const FolderCorpus corpus(golden());
+  const Json effects =
+      read_document(golden().parent_path() / "processors" / "effects.json").at("keys");
+  std::size_t used = 0, refused = 0;
+  for (const auto& [key, row] : effects.items()) {
+    SCOPED_TRACE(key);
+    Base base(corpus, "llava", "-v5");
+    base.set("generation_config.json", key, row.at("value"));
+    KeyUse use = KeyUse::kRefused;
+    try {
+      use = base.use_of("generation_config.json", key);
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.info().file.ends_with("generation_config.json"));
+      EXPECT_EQ(error.info().where, key);
+      EXPECT_EQ(error.info().found, row.at("value").dump());
+      EXPECT_FALSE(error.info().expected.empty() || error.info().hint.empty());
+      ++refused;
+    }
+    EXPECT_NE(use, KeyUse::kUnknown);
+    EXPECT_NE(use, KeyUse::kNotFollowed);
+    used += use == KeyUse::kUsed ? 1 : 0;
+    if (flags.contains(key)) continue;
+    const Json both = {row.at("greedy"), row.at("sampled")};
+    if (both[0] == "changes" || (both[1] == "changes" && !lossless.contains(key))) {
+      EXPECT_TRUE(use == KeyUse::kUsed || use == KeyUse::kRefused || drawn.contains(key));
+    }
+    if (drawn.contains(key)) {
+      const Json own = {{key, row.at("value")}};
+      EXPECT_THROW(read_cuts(JsonReader(own, "generation_config.json")), Error);
+    }
+  }
+  EXPECT_GT(used, 15u);
+  EXPECT_GT(refused, 8u);
+}
+
+// Every key of the reference's class has a place in the list of effects, or returns and pads only.
+TEST(FolderKeys, OfGenerationAreAllTried) {
+  const std::set<std::string> idle = {
+      "_commit_hash",      "_from_model_config",      "transformers_version",
+      "bos_token_id",      "decoder_start_token_id",  "pad_token_id",
+      "cache_config",      "compile_config",          "continuous_batching_config",
+      "output_attentions", "output_hidden_states",    "output_logits",
+      "output_scores",     "return_dict_in_generate", "return_legacy_cache",
+      "speculation_type"};
+  const Json effects =
+      read_document(golden().parent_path() / "processors" / "effects.json").at("keys");
+  for (const Json& key : read_document(golden() / "keys.json").at("generation")) {
+    EXPECT_TRUE(effects.contains(key.get<std::string>()) || idle.contains(key.get<std::string>()))
+        << key;
+  }
+}
+
+// The reference reads them from config.json where there is no generation_config.json.
+TEST(FolderKeys, OfGenerationInAModelsConfigurationAreRefusedWhereTheyWouldHold) {
+  const FolderCorpus corpus(golden());
+  Base base(corpus, "llava", "-v5");
+  base.set("config.json", "repetition_penalty", 1.5);
+  base.set("generation_config.json", "eos_token_id", 2);
+  EXPECT_EQ(base.use_of("config.json", "repetition_penalty"), KeyUse::kWithoutEffect);
+  base.remove("generation_config.json");
+  EXPECT_THROW(base.use_of("config.json", "repetition_penalty"), Error);
+  base.set("config.json", "repetition_penalty", 1.0);
+  EXPECT_EQ(base.use_of("config.json", "repetition_penalty"), KeyUse::kWithoutEffect);
 }
 
 TEST(FolderKeys, AKeyThatNoClassHasIsFound) {

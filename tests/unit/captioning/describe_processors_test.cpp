@@ -98,6 +98,23 @@ TEST(DescribeProcessors, AreThoseOfTheFolderUnlessAskedOtherwise) {
   }
 }
 
+TEST(DescribeProcessors, CutsOfTheFolderHoldForTextsThatAreDrawn) {
+  const TempFolder folder;
+  const fs::path bare = fs::path(TESSERA_SOURCE_DIR) / "assets/models/tabletop-llava";
+  const SettingValues hot = with(setting::kTemperature, {5});
+  const Texts drawn = describe(bare, hot);
+  EXPECT_NE(drawn, describe(bare));
+  const fs::path likeliest = folder_with(folder, R"("top_k": 1)");
+  EXPECT_EQ(describe(likeliest, hot), describe(bare));
+  SettingValues all = hot;
+  all.set(setting::kTopK, 0);
+  EXPECT_EQ(describe(likeliest, all), drawn) << "a flag comes first";
+  const fs::path entropy = folder_with(folder, R"("top_h": 0.5)");
+  EXPECT_EQ(describe(entropy), describe(bare));
+  EXPECT_EQ(describe_error(entropy, hot).where, "top_h");
+  EXPECT_EQ(describe_error(folder_with(folder, R"("num_beams": 4)")).where, "num_beams");
+}
+
 TEST(DescribeProcessors, SamplingKeysChangeNoGreedyText) {
   const TempFolder folder;
   EXPECT_EQ(describe(folder_with(folder, R"("do_sample": true, "temperature": 0.3, "top_k": 1,

@@ -139,7 +139,10 @@ TEST(TextDrafts, LogitsProcessorsAreTheDraftModelsToo) {
     item.dist.min_new_tokens = 5;
     item.dist.min_length = 20;
     item.dist.bad_words = "3,9 4";  // 3 is a stop of some
+    item.dist.sequence_bias = "4:0.5,9 4:-1.5,7 3:2";
     item.dist.forced_eos = "25,17";
+    item.dist.length_decay_start = 6;
+    item.dist.length_decay = 1.2;
     return item;
   };
   std::vector<Stream> items;
