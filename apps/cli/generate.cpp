@@ -20,6 +20,7 @@
 #include "apps/runtime/metadata.h"
 #include "apps/runtime/output_names.h"
 #include "apps/runtime/output_settings.h"
+#include "apps/runtime/prompt_expansion.h"
 #include "apps/studio/settings.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -37,7 +38,8 @@ constexpr std::int64_t kGenerateSheetGap = 4;  // pixels
 
 struct GenerateFlags {
   std::optional<std::string> model, prompt, negative_prompt, prompt_file, from_image, sheet,
-      preview, preview_to;
+      preview, preview_to, expand_prompt;
+  std::optional<PromptExpansion> recorded_expansion;  // of --from-image, with its prompt
   std::optional<std::int64_t> seed;
   SizeFlags size;
   std::string output = "out_%04d.png";
@@ -79,7 +81,11 @@ void take_from_image(GenerateFlags& flags) {
   const auto fill = [](auto& flag, const auto& value) {
     if (!flag) flag = value;
   };
-  if (!flags.prompt_file) fill(flags.prompt, recorded.prompt);
+  if (!flags.prompt_file && !flags.prompt) {
+    const auto& expansion = metadata.facts->expansion;
+    flags.prompt = flags.expand_prompt && expansion ? expansion->from : recorded.prompt;
+    flags.recorded_expansion = expansion;
+  }
   if (recorded.negative_prompt) fill(flags.negative_prompt, *recorded.negative_prompt);
   fill(flags.model, recorded.model);
   fill(flags.seed, to_index(recorded.seed));
@@ -104,6 +110,32 @@ std::vector<std::string> prompts_of(const GenerateFlags& flags) {
   return {*flags.prompt};
 }
 
+// The prompts, or what a text model makes of them. Nothing once the program is to stop.
+std::optional<std::vector<ExpandedPrompt>> expanded(const Session& session,
+                                                    const GenerateFlags& flags,
+                                                    const GenerateTask& task,
+                                                    const std::vector<std::string>& given) {
+  if (flags.expand_prompt) {
+    if (task.spec().tokenizer.empty()) {
+      refuse_generate("E_FLAG_CONFLICT", "--expand-prompt", "a model whose prompts are texts",
+                      task.model_name() + ", whose prompts are class numbers");
+    }
+    CompleteOptions options;
+    options.model = *flags.expand_prompt;
+    options.device = flags.device.device;
+    options.cuda = cuda_choice(flags.device);
+    options.threads = narrow<int>(flags.device.threads);
+    return expand_prompts(std::move(options), given, [&] { return session.stop_requested(); });
+  }
+  std::vector<ExpandedPrompt> out;
+  for (const std::string& prompt : given) out.push_back({prompt, flags.recorded_expansion});
+  return out;
+}
+
+void tell_expanded(const Session& session, const std::vector<ExpandedPrompt>& prompts) {
+  for (const ExpandedPrompt& prompt : prompts) note(session, "prompt: " + prompt.text);
+}
+
 GenerateOptions generate_options(const GenerateFlags& flags) {
   GenerateOptions options =
       generation_options(flags.model, flags.device, flags.size, flags.batch_size);
@@ -116,15 +148,16 @@ GenerateOptions generate_options(const GenerateFlags& flags) {
 }
 
 std::vector<PreparedRequest> prepare_all(const GenerateTask& task, const GenerateFlags& flags,
-                                         const std::vector<std::string>& prompts) {
+                                         const std::vector<ExpandedPrompt>& prompts) {
   const std::int64_t wanted = flags.seed.value_or(-1);
   const std::uint64_t seed = wanted < 0 ? random_seed() : narrow<std::uint64_t>(wanted);
   std::vector<PreparedRequest> requests;
-  for (const std::string& prompt : prompts) {
+  for (const ExpandedPrompt& prompt : prompts) {
     for (std::int64_t i = 0; i < flags.batch_count; ++i) {
       // Seeds count up over all images and stay within what a flag can say.
       const std::uint64_t own = (seed + requests.size()) & narrow<std::uint64_t>(kMaxSeed);
-      requests.push_back(task.prepare({prompt, flags.negative_prompt, flags.sampling, own}));
+      requests.push_back(task.prepare(
+          {prompt.text, flags.negative_prompt, flags.sampling, own, prompt.expansion}));
     }
   }
   return requests;
@@ -205,6 +238,7 @@ class ImageReporter final : public SavedImageListener {
     if (session_.json) {
       nlohmann::ordered_json line =
           image_line(path.string(), sha256, path.stem().string(), facts, image.seconds);
+      if (facts.expansion) line["prompt"] = facts.prompt;
       line["meters"] = meters_json(image.meters);
       print_json_line(line);
       return;
@@ -249,7 +283,10 @@ int run_generate(const Session& session, GenerateFlags flags) {
   GenerateTask task(runtime, generate_options(flags));
   warn_of_keys(session, task.spec().account.get());
   show_elsewhere(session, flags.preview_to, task);
-  const std::vector<PreparedRequest> requests = prepare_all(task, flags, prompts);
+  const auto texts = expanded(session, flags, task, prompts);
+  if (!texts) return session.stop_exit_code();
+  if (flags.expand_prompt) tell_expanded(session, *texts);
+  const std::vector<PreparedRequest> requests = prepare_all(task, flags, *texts);
   const std::vector<fs::path> paths =
       plan_outputs(pattern, flags.output_dir, requests.size(),
                    flags.overwrite ? Existing::kOverwrite : Existing::kKeep);
@@ -303,6 +340,8 @@ void add_generate(CLI::App& root, Session& session) {
   text_flag(*app, "-p,--prompt", flags->prompt, "text, or a class number");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
   text_flag(*app, "--prompt-file", flags->prompt_file, "one prompt a line, # for comments");
+  text_flag(*app, "--expand-prompt", flags->expand_prompt,
+            "a text model with a chat template that rewrites prompts in more detail");
   text_flag(*app, "--from-image", flags->from_image,
             "generate again what this image records; other flags win");
   add_size_flags(*app, flags->size);

@@ -47,6 +47,10 @@ std::string program_version() { return "tessera " TESSERA_VERSION; }
 
 Json facts_json(const ImageFacts& facts) {
   Json out = {{"version", kFactsVersion}, {"program", facts.program}, {"prompt", facts.prompt}};
+  if (facts.expansion) {
+    out["expanded_from"] = facts.expansion->from;
+    out["expanded_by"] = facts.expansion->model;
+  }
   if (facts.negative_prompt) out["negative_prompt"] = *facts.negative_prompt;
   out.update({{"model", facts.model},
               {"family", facts.family},
@@ -65,7 +69,7 @@ Json facts_json(const ImageFacts& facts) {
 }
 
 Json image_line(const std::string& path, const std::string& sha256, const std::string& id,
-                  const ImageFacts& facts, double seconds) {
+                const ImageFacts& facts, double seconds) {
   return {{"path", path},
           {"sha256", sha256},
           {"id", id},
@@ -111,10 +115,11 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   const Json json =
       parse_json(text, file, {.max_bytes = kMaxFactsBytes, .max_depth = 4, .kind = kind});
   const JsonReader reader(json, file, "", kind);
-  std::vector<std::string_view> known = {
-      "version",        "program", "prompt", "negative_prompt",        "model",  "family",
-      "dtype",          "backend", "seed",   "preserves_distribution", "tokens", "passes",
-      "tokens_per_pass"};
+  std::vector<std::string_view> known = {"version",       "program",     "prompt",
+                                         "expanded_from", "expanded_by", "negative_prompt",
+                                         "model",         "family",      "dtype",
+                                         "backend",       "seed",        "preserves_distribution",
+                                         "tokens",        "passes",      "tokens_per_pass"};
   for (const auto& bound : ImageFacts::rows()) known.push_back(bound.row->record);
   for (const auto& bound : DistributionSettings::rows()) {
     if (bound.row->doors.has(Door::kRecord)) known.push_back(bound.row->record);
@@ -125,6 +130,9 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   ImageFacts facts;
   facts.program = reader.string("program");
   facts.prompt = reader.string("prompt");
+  if (reader.has("expanded_from") || reader.has("expanded_by")) {
+    facts.expansion = {reader.string("expanded_from"), reader.string("expanded_by")};
+  }
   if (reader.has("negative_prompt")) facts.negative_prompt = reader.string("negative_prompt");
   facts.model = reader.string("model");
   facts.family = reader.string("family");

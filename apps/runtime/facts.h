@@ -21,9 +21,16 @@ namespace tessera {
 // "tessera 0.1.0".
 std::string program_version();
 
+// A prompt that a text model wrote of a shorter one.
+struct PromptExpansion {
+  std::string from;   // the shorter one
+  std::string model;  // a name, never a path
+};
+
 struct ImageFacts {
   std::string program;  // "tessera 0.1.0"
   std::string prompt;   // the class number for class-conditional models
+  std::optional<PromptExpansion> expansion;  // what became the prompt; empty = it was given so
   std::optional<std::string> negative_prompt;
   std::string model;  // a name, never a path
   std::string family;

@@ -42,6 +42,7 @@ struct GenerateRequest {
   std::optional<std::string> negative_prompt;
   SettingValues sampling;
   std::uint64_t seed = 0;
+  std::optional<PromptExpansion> expansion = {};  // for the record
 };
 
 // A request with its prompt encoded and its settings settled.

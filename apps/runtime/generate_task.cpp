@@ -199,8 +199,11 @@ const CodePatches& GenerateTask::code_patches() const { return state_->model.pat
 PreparedRequest GenerateTask::prepare(const GenerateRequest& request) const {
   check_generates(spec(), model_name());
   check_images(spec(), model_name());
-  return state_->model.prepare(request.prompt, request.negative_prompt,
-                               settle_sampling(request.sampling, spec().sampling), request.seed);
+  PreparedRequest out =
+      state_->model.prepare(request.prompt, request.negative_prompt,
+                            settle_sampling(request.sampling, spec().sampling), request.seed);
+  out.facts.expansion = request.expansion;
+  return out;
 }
 
 MemoryPlan GenerateTask::plan(std::span<const PreparedRequest> requests, std::size_t others) const {

@@ -2,20 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "apps/lab/scene/caption.h"
 #include "apps/lab/scene/scene.h"
+#include "apps/runtime/completion_model.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/core/index.h"
+#include "engine/core/io.h"
 #include "engine/core/storage.h"
 #include "engine/families/open_model.h"
 
 namespace tessera {
 
 namespace {
+
+constexpr std::int64_t kPieceTokens = 128;
+constexpr std::size_t kMaxText = std::size_t{16} << 20;
 
 // A prompt and the tokens that were written after it.
 struct Written {
@@ -119,7 +125,7 @@ struct Differences {
   }
 };
 
-void report_type(const OpenedModel& opened, DType storage, double bytes, Differences found,
+void report_type(const std::string& family, DType storage, double bytes, Differences found,
                  BenchReport& report) {
   std::ranges::sort(found.divergence);
   const std::size_t count = found.divergence.size();
@@ -128,7 +134,7 @@ void report_type(const OpenedModel& opened, DType storage, double bytes, Differe
   for (const double divergence : found.divergence) sum += divergence;
   const std::string name(dtype_name(storage));
   nlohmann::ordered_json object = report.start("quality." + name);
-  object["model"] = {{"family", opened.spec.family}, {"dtype", name}};
+  object["model"] = {{"family", family}, {"dtype", name}};
   object["weight_bytes"] = bytes;
   object["tokens"] = count;
   object["kl"] = {{"mean", sum / tokens},
@@ -144,6 +150,42 @@ void report_type(const OpenedModel& opened, DType storage, double bytes, Differe
                  "perplexity " + fixed_digits(std::exp(found.surprise / tokens), 3));
 }
 
+// Each type along the same tokens.
+void compare_types(const std::vector<Written>& written, const std::vector<DType>& storage,
+                   const std::string& family, const std::function<StreamModel(DType)>& load,
+                   BenchReport& report) {
+  std::vector<std::vector<float>> truth;
+  std::vector<DType> types = {DType::kF32};
+  types.insert(types.end(), storage.begin(), storage.end());
+  for (const DType type : types) {
+    const StreamModel kept = load(type);
+    Differences found;
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      const std::vector<float> logits = logits_of(kept, written[i], beside(type));
+      if (truth.size() == i) truth.push_back(logits);
+      const std::size_t ids = to_size(kept.logit_ids());
+      for (std::size_t token = 0; token < written[i].tokens.size(); ++token) {
+        found.add(std::span(truth[i]).subspan(token * ids, ids),
+                  std::span(logits).subspan(token * ids, ids), written[i].tokens[token]);
+      }
+    }
+    report_type(family, type, to_double(kept.step_weight_bytes()), std::move(found), report);
+  }
+}
+
+// Pieces of a text, evenly over it.
+std::vector<Written> pieces_of(std::span<const std::int32_t> ids, std::int64_t pieces) {
+  const std::int64_t length = std::min(kPieceTokens, std::ssize(ids));
+  const std::int64_t count = std::min(pieces, std::ssize(ids) / length);
+  std::vector<Written> out;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t first = count == 1 ? 0 : (std::ssize(ids) - length) * i / (count - 1);
+    const auto piece = ids.subspan(to_size(first), to_size(length));
+    out.push_back({{piece.front()}, {piece.begin() + 1, piece.end()}});
+  }
+  return out;
+}
+
 }  // namespace
 
 void run_quality_bench(const QualityBenchOptions& options, Backend& backend, BenchReport& report) {
@@ -151,23 +193,26 @@ void run_quality_bench(const QualityBenchOptions& options, Backend& backend, Ben
   const std::string& model = options.pipeline.model;
   OpenedModel opened =
       open_model(resolve_model(model.empty() ? std::string(kDefaultModel) : model).open_name);
-  std::vector<std::vector<float>> truth;
-  std::vector<DType> types = {DType::kF32};
-  types.insert(types.end(), options.storage.begin(), options.storage.end());
-  for (const DType storage : types) {
-    const StreamModel kept = load_stream_model(opened, backend, storage);
-    Differences found;
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      const std::vector<float> logits = logits_of(kept, images[i], beside(storage));
-      if (truth.size() == i) truth.push_back(logits);
-      const std::size_t ids = to_size(kept.logit_ids());
-      for (std::size_t token = 0; token < images[i].tokens.size(); ++token) {
-        found.add(std::span(truth[i]).subspan(token * ids, ids),
-                  std::span(logits).subspan(token * ids, ids), images[i].tokens[token]);
-      }
-    }
-    report_type(opened, storage, to_double(kept.step_weight_bytes()), std::move(found), report);
+  compare_types(
+      images, options.storage, opened.spec.family,
+      [&](DType storage) { return load_stream_model(opened, backend, storage); }, report);
+}
+
+void run_text_quality(const TextQualityOptions& options, Backend& backend, BenchReport& report) {
+  const auto model = CompletionModel::open(resolve_model(options.model).open_name);
+  const std::vector<std::int32_t> ids =
+      model->prompt_ids(read_file(options.text, kMaxText, ErrorKind::kUsage), false);
+  if (ids.size() < 2) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_BENCH_TEXT",
+                 .file = options.text,
+                 .where = "--text",
+                 .expected = "a text of two tokens or more",
+                 .found = std::to_string(ids.size())});
   }
+  compare_types(
+      pieces_of(ids, options.pieces), options.storage, model->spec().family,
+      [&](DType storage) { return model->load(backend, storage); }, report);
 }
 
 }  // namespace tessera

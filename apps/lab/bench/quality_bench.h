@@ -1,7 +1,8 @@
-// What a storage type of weights costs in quality: images of the model as f32, and how another
-// type's distributions of their tokens differ.
+// What a storage type of weights costs in quality: how its distributions of tokens differ from those
+// of f32, along images that the model generated, or along a text.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "apps/lab/bench/measure.h"
@@ -10,16 +11,25 @@
 namespace tessera {
 
 struct QualityBenchOptions {
-  GenerateOptions pipeline;    // model, device, threads; painted as f32
+  GenerateOptions pipeline;    // model, device, threads; generated as f32
   std::vector<DType> storage;  // types to compare with f32
   std::int64_t prompts = 20;   // held-out scenes
   std::uint64_t seed = 1, scene_seed = 1000;
 };
 
-// Error kUsage, kModel, kMemory. Emits "quality.<type>" each: bytes of the weights, KL divergence
-// of its distributions from those of f32 in nats a token (mean, 99th percentile, largest), the
-// share of tokens whose likeliest one is the same, perplexity of the tokens and the entropy of f32,
-// at temperature 1 and without guidance.
+struct TextQualityOptions {
+  std::string model;           // as resolve_model() takes it
+  std::string text;            // a file, UTF-8
+  std::vector<DType> storage;  // types to compare with f32
+  std::int64_t pieces = 20;    // of up to 128 tokens, evenly over the text; logits of all are kept
+};
+
+// Both: error kUsage, kModel, kMemory. Emit "quality.<type>" each: bytes of the weights, KL
+// divergence of its distributions from those of f32 in nats a token (mean, 99th percentile,
+// largest), the share of tokens whose likeliest one is the same, perplexity of the tokens and the
+// entropy of f32, at temperature 1 and without guidance.
 void run_quality_bench(const QualityBenchOptions& options, Backend& backend, BenchReport& report);
+// The first token of a piece is given, the others are scored.
+void run_text_quality(const TextQualityOptions& options, Backend& backend, BenchReport& report);
 
 }  // namespace tessera

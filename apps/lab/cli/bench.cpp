@@ -39,7 +39,7 @@ struct BenchFlags {
   std::int64_t runs = 3;
   std::int64_t images = 0;  // of a replay; 0 = seconds a token
   bool no_pixels = false;
-  std::string model;
+  std::string model, text;
   std::vector<std::string> methods;  // empty: all that are measured by default
   std::vector<std::int64_t> windows = {16, 64, 128}, batch_sizes = {1};
   std::vector<double> guidance;
@@ -222,15 +222,22 @@ void bench_batch(const BenchFlags& flags, BenchReport& report) {
 
 // Types of weights against f32.
 void bench_quality(const BenchFlags& flags, Backend& backend, BenchReport& report) {
+  std::vector<DType> types;
+  for (const std::string_view name : kKeptNames) {
+    const std::optional<DType> storage = storage_named(name);
+    if (*storage != DType::kF32 && backend.keeps(*storage)) types.push_back(*storage);
+  }
+  if (!flags.text.empty()) {
+    return run_text_quality(
+        {.model = flags.model, .text = flags.text, .storage = types, .pieces = flags.prompts},
+        backend, report);
+  }
   QualityBenchOptions options;
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.threads = narrow<int>(flags.threads);
+  options.storage = std::move(types);
   options.prompts = flags.prompts;
-  for (const std::string_view name : kKeptNames) {
-    const std::optional<DType> storage = storage_named(name);
-    if (*storage != DType::kF32 && backend.keeps(*storage)) options.storage.push_back(*storage);
-  }
   run_quality_bench(options, backend, report);
 }
 
@@ -341,7 +348,10 @@ void add_bench(CLI::App& root, Session& session) {
       ->group(group);
   setting_list_flag(*app, "--cfg-scales", setting::kGuidance, flags.guidance,
                     {.group = group, .help = "decode: guidance scales; default the model's"});
-  integer_flag(*app, "--prompts", flags.prompts, 1, 100000, "decode: held-out prompts")
+  text_flag(*app, "--text", flags.text, "quality: along this file, by a text model (-m)")
+      ->group(group);
+  integer_flag(*app, "--prompts", flags.prompts, 1, 100000,
+               "decode: held-out prompts; quality of text: pieces of 128 tokens")
       ->group(group);
   setting_flag(*app, setting::kTemperature, flags.temperature,
                {.group = group, .help = "decode: temperature"});

@@ -33,6 +33,9 @@ void file_fact(const std::filesystem::path& file) {
 }
 
 void image_facts(const ImageFacts& facts) {
+  if (facts.expansion) {
+    fact("Written of", facts.expansion->from + " (by " + facts.expansion->model + ")");
+  }
   if (facts.negative_prompt) fact("Negative", *facts.negative_prompt);
   fact("Model", facts.model + (facts.dtype.empty() ? "" : ", " + facts.dtype));
   std::string method = facts.method.name;

@@ -35,6 +35,7 @@ ImageFacts facts_of(std::string_view input) {
   ImageFacts facts;
   facts.program = "tessera 0.1.0";
   facts.prompt = text_of(input.substr(0, first));
+  if (second > 3) facts.expansion = {text_of(rest.substr(0, 2)), text_of(rest.substr(1, 2))};
   if (second > 0) facts.negative_prompt = text_of(rest.substr(0, second));
   facts.model = text_of(rest.substr(std::min(second + 1, rest.size())));
   facts.family = "f";

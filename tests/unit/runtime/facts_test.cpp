@@ -62,6 +62,7 @@ TEST(Facts, ComeBackFromJson) {
     ImageFacts facts = sample_facts();
     facts.prompt = prompt;
     if (prompt.size() % 2 == 0) facts.negative_prompt = prompt + "!";
+    if (prompt.size() % 3 == 0) facts.expansion = {"of " + prompt, "a " + prompt};
     const ImageFacts back = parse_facts(facts_json(facts).dump(), "x", ErrorKind::kGeneral);
     EXPECT_EQ(facts_json(back), facts_json(facts));
     EXPECT_EQ(back.prompt, prompt);
