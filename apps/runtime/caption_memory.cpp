@@ -15,7 +15,7 @@ namespace {
 
 // Program, libraries, tokenizer and small blocks, as measured with test:tiny and the bundled
 // captioner, where it is what remains next to the plan's other parts.
-constexpr std::size_t kCaptionProgramBytes = (std::size_t{13} << 20) + (std::size_t{1} << 19);
+constexpr std::size_t kCaptionProgramBytes = (std::size_t{14} << 20) + (std::size_t{1} << 18);
 
 std::size_t floats(std::int64_t count) { return to_size(count) * sizeof(float); }
 
@@ -67,10 +67,12 @@ CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
   CaptionMemoryPlan plan;
   const StreamModelConfig& text = spec.model;
   for (const TensorSpec& tensor : text_tensors(spec.model, spec.layouts.front())) {
-    plan.language += weight_bytes(backend, tensor, storage);
+    const bool head = tensor.name == spec.layouts.front().head;
+    plan.language += weight_bytes(backend, tensor, head ? head_storage(storage) : storage);
   }
   if (text.tied_head) {  // packed next to the table
-    plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width, storage);
+    plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width,
+                                                 head_storage(storage));
   }
   plan.language += floats(text_places(text) * text.transformer.head_dim);
   plan.texts = text_loop_bytes(text, backend, limits);

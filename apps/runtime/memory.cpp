@@ -21,7 +21,7 @@ namespace {
 
 // Program, libraries, text tokenizer and small blocks, as measured with test:null and the bundled
 // model, where it is what remains next to the plan's other parts.
-constexpr std::size_t kProgramBytes = (std::size_t{11} << 20) + (std::size_t{3} << 18);
+constexpr std::size_t kProgramBytes = std::size_t{25} << 19;
 
 DType dtype_of(const Checkpoint* checkpoint, const std::string& name) {
   const ConstTensorView* view = checkpoint != nullptr ? checkpoint->find(name) : nullptr;

@@ -82,13 +82,18 @@ void write_blocks(const float* from, std::int64_t count, void* out) {
 }
 
 constexpr StorageType kTypes[] = {
-    {DType::kF32, true, false, 1, 4, read_f32, write_f32, DType::kF32},
+    {DType::kF32, true, false, 1, 4, read_f32, write_f32, DType::kF32,
+     DType::kF32},
     {DType::kBF16, true, false, 1, 2, read_each<std::uint16_t, bf16_to_float>, write_bf16,
-     DType::kBF16},
-    {DType::kF16, false, false, 1, 2, read_each<std::uint16_t, f16_to_float>, nullptr, DType::kF32},
-    {DType::kF64, false, false, 1, 8, read_each<double, narrowed>, nullptr, DType::kF32},
-    {DType::kQ8, true, true, 32, 34, read_blocks<kQ8Id>, write_blocks<kQ8Id>, DType::kBF16},
-    {DType::kQ4, true, true, 32, 18, read_blocks<kQ4Id>, write_blocks<kQ4Id>, DType::kBF16},
+     DType::kBF16, DType::kBF16},
+    {DType::kF16, false, false, 1, 2, read_each<std::uint16_t, f16_to_float>, nullptr, DType::kF32,
+     DType::kF32},
+    {DType::kF64, false, false, 1, 8, read_each<double, narrowed>, nullptr, DType::kF32,
+     DType::kF32},
+    {DType::kQ8, true, true, 32, 34, read_blocks<kQ8Id>, write_blocks<kQ8Id>, DType::kBF16,
+     DType::kQ8},
+    {DType::kQ4, true, true, 32, 18, read_blocks<kQ4Id>, write_blocks<kQ4Id>, DType::kBF16,
+     DType::kQ8},
 };
 
 const StorageType* find(DType dtype) {
@@ -121,6 +126,8 @@ const StorageType& kept_storage(DType dtype) {
 }
 
 DType beside(DType storage) { return kept_storage(storage).beside; }
+
+DType head_storage(DType storage) { return kept_storage(storage).heads; }
 
 std::optional<DType> storage_named(std::string_view name) {
   for (const StorageType& type : kTypes) {

@@ -31,6 +31,9 @@ struct StorageType {
   void (*write)(const float* from, std::int64_t count, void* out);
   // What stands beside such weights, one number at a time: tables, caches, kernels of convolutions.
   DType beside;
+  // What layers with an output a token or code are kept as next to such weights: their errors reach
+  // distributions undamped.
+  DType heads;
 
   constexpr std::int64_t blocks(std::int64_t count) const { return (count + block - 1) / block; }
   constexpr std::size_t bytes(std::int64_t count) const {
@@ -52,6 +55,8 @@ bool is_storage(DType dtype);
 const StorageType& kept_storage(DType dtype);
 // The type of tables, caches and convolutions in a model whose matrices are kept as `storage`.
 DType beside(DType storage);
+// The type of its output layers.
+DType head_storage(DType storage);
 // The kept type of that name ("q8"); nothing for others. kKeptNames lists them.
 std::optional<DType> storage_named(std::string_view name);
 inline constexpr std::array<std::string_view, 4> kKeptNames = {"f32", "bf16", "q8", "q4"};

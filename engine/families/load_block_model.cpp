@@ -12,7 +12,7 @@ BlockModel load_block_model(OpenedModel& model, Backend& backend, DType storage)
   WeightLoader loader(*model.source, backend, storage);
   BlockModelWeights weights;
   weights.token_table = loader.table(names.code_table);
-  weights.head = loader.linear(names.head_out, false, names.head_rows);
+  weights.head = loader.head(names.head_out, false, names.head_rows);
   weights.position_table = loader.table(kNbpPositions);
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const std::string layer = layer_name(names.layer_prefix, i);

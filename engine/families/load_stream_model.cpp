@@ -10,7 +10,7 @@ namespace {
 SpaceWeights image_space(WeightLoader& loader, const WeightNames& names) {
   SpaceWeights out;
   out.table = loader.table(names.code_table, names.code_rows);
-  out.head_out = loader.linear(names.head_out, names.head_bias, names.head_rows);
+  out.head_out = loader.head(names.head_out, names.head_bias, names.head_rows);
   out.head_in = loader.linear(names.head_in, names.head_bias);
   out.align_in = loader.linear(names.align_in, true);
   out.align_out = loader.linear(names.align_out, true);
@@ -29,7 +29,7 @@ StreamModel load_stream_model(const StreamModelConfig& config, const WeightNames
   if (config.codes > 0) weights.image = image_space(loader, names);
   if (config.vocab > 0) {
     weights.text.head_out.weight =
-        loader.pack({config.tied_head ? names.prompt_table : names.text_head});
+        loader.pack_head(config.tied_head ? names.prompt_table : names.text_head);
   }
   weights.transformer = loader.transformer(names, config.transformer.layers);
   return StreamModel(backend, config, std::move(weights));

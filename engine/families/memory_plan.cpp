@@ -42,15 +42,19 @@ std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType st
   const bool narrow = spec.model.code_width > 0;
   sum += matrix_bytes(spec.model.image_vocabulary(), narrow ? spec.model.code_width : model.width,
                       beside(storage));
+  const auto bias_bytes = [](std::int64_t n, bool bias) {
+    return bias ? matrix_bytes(1, n, DType::kF32) : 0;
+  };
   const auto biased = [&](std::int64_t n, std::int64_t k, bool bias) {
-    return linear(n, k) + (bias ? matrix_bytes(1, n, DType::kF32) : 0);
+    return linear(n, k) + bias_bytes(n, bias);
   };
   if (narrow) {
     sum +=
         biased(model.width, spec.model.code_width, true) + biased(model.width, model.width, true);
   }
   if (!spec.names.head_in.empty()) sum += biased(model.width, model.width, spec.names.head_bias);
-  return sum + biased(spec.model.codes, model.width, spec.names.head_bias);
+  return sum + backend.packed_linear_bytes(spec.model.codes, model.width, head_storage(storage)) +
+         bias_bytes(spec.model.codes, spec.names.head_bias);
 }
 
 }  // namespace
@@ -106,10 +110,10 @@ MemoryPlan placed_on_device(MemoryPlan plan, const ModelSpec& spec, const Memory
   plan.libraries = kDeviceLibraryBytes;
   // Rows under verdict and their order; with distributions, those of the pass before as well.
   plan.dists = VerifyLimits{.codes = spec.model.codes,
-                          .rows = request.images * request.window,
-                          .items = request.images,
-                          .width = request.spare_rows > 0 ? 1 : 0}
-                  .bytes(request.dists);
+                            .rows = request.images * request.window,
+                            .items = request.images,
+                            .width = request.spare_rows > 0 ? 1 : 0}
+                   .bytes(request.dists);
   plan.sampling = rows * row * (request.dists ? 2 : 1);
   return plan;
 }

@@ -96,16 +96,17 @@ Tensor WeightLoader::table(const std::string& name, const std::vector<RowRange>&
   return converted(name, beside(storage_), rows);
 }
 
-LinearWeight WeightLoader::pack(const std::vector<std::string>& names) {
+LinearWeight WeightLoader::packed(const std::vector<std::string>& names, DType storage) {
   std::vector<ConstTensorView> views;
   for (const std::string& name : names) views.push_back(get(name));
-  LinearWeight packed = backend_.pack_linear(views, storage_);
+  LinearWeight packed = backend_.pack_linear(views, storage);
   for (const std::string& name : names) source_.done(name);
   return packed;
 }
 
 // Rows of a matrix, packed one range after the other.
-LinearWeight WeightLoader::packed_rows(const std::string& name, const std::vector<RowRange>& rows) {
+LinearWeight WeightLoader::packed_rows(const std::string& name, const std::vector<RowRange>& rows,
+                                       DType storage) {
   const ConstTensorView whole = source_.get(name);
   const std::int64_t width = whole.shape[1];
   std::vector<ConstTensorView> views;
@@ -117,20 +118,32 @@ LinearWeight WeightLoader::packed_rows(const std::string& name, const std::vecto
     part.shape = {range.count, width};
     views.push_back(part);
   }
-  LinearWeight packed = backend_.pack_linear(views, storage_);
+  LinearWeight packed = backend_.pack_linear(views, storage);
   source_.done(name);
   return packed;
 }
 
-Linear WeightLoader::linear(const std::string& stem, bool bias, const std::vector<RowRange>& rows) {
+LinearWeight WeightLoader::pack(const std::vector<std::string>& names) {
+  return packed(names, storage_);
+}
+
+LinearWeight WeightLoader::pack_head(const std::string& name) {
+  return packed({name}, head_storage(storage_));
+}
+
+Linear WeightLoader::linear(const std::string& stem, bool bias) {
+  if (stem.empty()) return {};
+  Linear out;
+  out.weight = pack({stem + ".weight"});
+  if (bias) out.bias = vector(stem + ".bias");
+  return out;
+}
+
+Linear WeightLoader::head(const std::string& stem, bool bias, const std::vector<RowRange>& rows) {
   if (stem.empty()) return {};
   Linear out;
   const std::string name = stem + ".weight";
-  if (rows.empty()) {
-    out.weight = pack({name});
-  } else {
-    out.weight = packed_rows(name, rows);
-  }
+  out.weight = rows.empty() ? pack_head(name) : packed_rows(name, rows, head_storage(storage_));
   if (bias) out.bias = vector(stem + ".bias");
   return out;
 }

@@ -26,15 +26,20 @@ class WeightLoader {
   // Vectors one after the other, f32; empty for no names.
   Tensor joined(const std::vector<std::string>& names);
   LinearWeight pack(const std::vector<std::string>& names);
-  // stem.weight, of `rows` if there are any, and stem.bias; an empty stem gives an empty layer.
-  Linear linear(const std::string& stem, bool bias, const std::vector<RowRange>& rows = {});
+  // stem.weight and stem.bias; an empty stem gives an empty layer.
+  Linear linear(const std::string& stem, bool bias);
+  // The same as an output layer, kept as head_storage(); of `rows`, if there are any.
+  Linear head(const std::string& stem, bool bias, const std::vector<RowRange>& rows);
+  LinearWeight pack_head(const std::string& name);
   TransformerWeights transformer(const WeightNames& names, std::int64_t layers);
 
  private:
   [[noreturn]] void refuse(const std::string& name, const NonFinite& bad) const;
   ConstTensorView get(const std::string& name);
   Tensor converted(const std::string& name, DType dtype, const std::vector<RowRange>& rows = {});
-  LinearWeight packed_rows(const std::string& name, const std::vector<RowRange>& rows);
+  LinearWeight packed(const std::vector<std::string>& names, DType storage);
+  LinearWeight packed_rows(const std::string& name, const std::vector<RowRange>& rows,
+                           DType storage);
   CrossWeights cross(const CrossNames& names, const std::string& prefix);
   LayerWeights layer(const WeightNames& names, const std::string& prefix);
 

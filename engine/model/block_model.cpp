@@ -58,7 +58,7 @@ std::size_t BlockModel::weight_bytes(const BlockModelConfig& config, const Backe
       2 * norm + linear(3 * d, d) + linear(d, d) + linear(kGrowth * d, d) + linear(d, kGrowth * d);
   return to_size(config.layers) * layer + norm +
          to_size((config.vocabulary + config.positions) * d) * dtype_size(beside(storage)) +
-         backend.packed_linear_bytes(config.codes, d, storage);
+         backend.packed_linear_bytes(config.codes, d, head_storage(storage));
 }
 
 void BlockModel::embed_prompt(std::span<const std::int32_t> ids, TensorView out) const {

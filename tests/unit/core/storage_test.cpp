@@ -37,6 +37,14 @@ TEST(Storage, EveryTypeStandsOnceAndItsSizesAreThoseOfItsBlocks) {
   }
 }
 
+TEST(Storage, OutputLayersKeepEightBitsOrMore) {
+  for (const StorageType& type : storage_types()) {
+    if (!type.kept) continue;
+    EXPECT_TRUE(is_storage(head_storage(type.dtype))) << dtype_name(type.dtype);
+    EXPECT_EQ(head_storage(type.dtype), type.dtype == DType::kQ4 ? DType::kQ8 : type.dtype);
+  }
+}
+
 TEST(Storage, WhatWasKeptOnceIsKeptExactlyTheSecondTime) {
   for (const StorageType& type : storage_types()) {
     if (!type.kept) continue;
