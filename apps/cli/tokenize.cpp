@@ -8,6 +8,7 @@
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
+#include "engine/core/utf8.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
@@ -28,8 +29,22 @@ std::string text_to_encode(const TokenizeFlags& flags) {
                  .expected = "a text, or --file",
                  .found = flags.text ? "both" : "none"});
   }
-  return flags.text ? *flags.text
-                    : read_file(*flags.file, TextTokenizer::kMaxTextBytes, ErrorKind::kUsage);
+  const std::string text =
+      flags.text ? *flags.text
+                 : read_file(*flags.file, TextTokenizer::kMaxTextBytes, ErrorKind::kUsage);
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char one = decode_utf8(text, at);
+    if (!one.valid) {
+      throw Error({.kind = ErrorKind::kUsage,
+                   .code = "E_TEXT_UTF8",
+                   .file = flags.file.value_or(""),
+                   .where = (flags.file ? "byte " : "TEXT, byte ") + std::to_string(at),
+                   .expected = "UTF-8",
+                   .found = "another byte"});
+    }
+    at += one.length;
+  }
+  return text;
 }
 
 int run_tokenize(const Session& session, const TokenizeFlags& flags) {

@@ -5,6 +5,7 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/families/describe.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
@@ -31,7 +32,8 @@ TextDraft::TextDraft(const std::string& name, const CompletionModel& target,
 }
 
 void TextDraft::load(Backend& backend, std::optional<DType> storage) {
-  storage_ = storage.value_or(model_->stored());
+  const DType stored = model_->stored();
+  storage_ = storage.value_or(backend.keeps(stored) ? stored : beside(stored));
   loaded_.emplace(model_->load(backend, storage_));
 }
 
@@ -61,13 +63,14 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
   const ModelReference reference = resolve_model(options_.model);
   name_ = reference.shown_name;
   model_ = CompletionModel::open(reference.open_name, options_.chat_template);
-  storage_ = options_.storage.value_or(model_->stored());
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
-                                   .storage = storage_},
+                                   .storage = options_.storage.value_or(model_->stored()),
+                                   .fallback = !options_.storage},
                                   TokenSpace::kText);
+  storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   const StreamModelConfig& config = model_->spec().model;
   aids_.texts = true;

@@ -28,7 +28,7 @@ struct CompleteOptions {
   std::string device = "auto";
   CudaOptions cuda;
   int threads = 0;               // 0 = one per core
-  std::optional<DType> storage;  // empty = as the file stores it, what is quantised as f32
+  std::optional<DType> storage;  // empty = CompletionModel::stored()
   std::int64_t batch_size = 1;   // texts at once; fewer where memory does not last
   std::int64_t max_tokens = 256;
   DecodeMethod method;     // texts keep their distribution

@@ -30,7 +30,8 @@ class CompletionModel {
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
   const std::vector<std::int32_t>& stops() const { return stops_; }
   const SettingValues& sampling() const { return sampling_; }  // of generation_config.json
-  // bf16 where the file has every matrix so, else f32.
+  // The type that the layers' matrices have in the files: bf16 or f32; of matrices in blocks q4 where
+  // all are Q4_0, else q8, which changes less than their own rounding did.
   DType stored() const;
 
   // Ids of a text that is to be continued, in what the tokenizer puts around texts; with `chat` as

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/core/storage.h"
 #include "engine/families/open_model.h"
 
 namespace tessera {
@@ -15,6 +16,7 @@ std::size_t index_of(TokenSpace space) { return static_cast<std::size_t>(space);
 SharedModel::SharedModel(ModelPlace place)
     : place_(std::move(place)),
       backend_(make_backend(place_.device, {.threads = place_.threads}, place_.cuda)) {
+  if (place_.fallback && !backend_->keeps(place_.storage)) place_.storage = beside(place_.storage);
   if (backend_->keeps(place_.storage)) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_DTYPE_DEVICE",

@@ -23,21 +23,24 @@ struct ModelPlace {
   CudaOptions cuda;
   int threads = 0;
   DType storage = DType::kF32;
+  bool fallback = false;  // what stands beside it, on a device that does not keep it
 
   friend bool operator<(const ModelPlace& a, const ModelPlace& b) { return a.key() < b.key(); }
 
  private:
-  std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, DType> key() const {
-    return {folder, device, cuda.deterministic, cuda.tf32, cuda.overlap, threads, storage};
+  std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, DType, bool> key() const {
+    return {folder,  device,  cuda.deterministic, cuda.tf32, cuda.overlap, threads,
+            storage, fallback};
   }
 };
 
 class SharedModel {
  public:
-  // Error kUsage for an unknown device.
+  // Error kUsage for an unknown device, or one that does not keep the storage type.
   explicit SharedModel(ModelPlace place);
 
   Backend& backend() const { return *backend_; }
+  DType storage() const { return place_.storage; }
   // Whether load(space) reads nothing any more.
   bool loaded(TokenSpace space) const { return space_of(space) != nullptr; }
   // Bytes of what is loaded.

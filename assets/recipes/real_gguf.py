@@ -71,8 +71,8 @@ def check(folder, program):
         return 0
     golden, wrong = json.loads(TEXTS.read_text()), 0
     for row in golden["rows"]:
-        run = subprocess.run([program, "complete", str(path), "-p", row["prompt"], "--json", "--max-tokens",
-                              str(golden["max_tokens"])], capture_output=True, text=True, check=True)
+        run = subprocess.run([program, "complete", str(path), "-p", row["prompt"], "--json", "--dtype", "f32",
+                              "--max-tokens", str(golden["max_tokens"])], capture_output=True, text=True, check=True)
         got = json.loads(run.stdout)
         same = got["text"] == row["text"] and got["prompt_tokens"] == row["prompt_tokens"]
         tied = not same and row["least_gap"] < NEAR_TIE

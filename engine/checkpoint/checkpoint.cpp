@@ -11,6 +11,7 @@
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/shard_index.h"
 #include "engine/checkpoint/torch_file.h"
+#include "engine/core/block_types.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/lfs_pointer.h"
@@ -365,6 +366,13 @@ const std::map<std::string, ConstTensorView, std::less<>>& Checkpoint::tensors()
 const std::map<std::string, std::string>& Checkpoint::metadata() const { return impl_->metadata; }
 
 const GgufFile* Checkpoint::gguf() const { return impl_->gguf ? &*impl_->gguf : nullptr; }
+
+const BlockType* Checkpoint::blocks_of(std::string_view name) const {
+  const auto found = impl_->blocks.find(name);
+  if (found == impl_->blocks.end()) return nullptr;
+  const BlockType* const type = found->second.weight.tensor.type;
+  return type->numbers > 1 ? type : nullptr;
+}
 
 std::string Checkpoint::file_of(std::string_view name) const {
   const auto found = impl_->origins.find(name);

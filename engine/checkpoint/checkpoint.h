@@ -13,6 +13,7 @@
 
 namespace tessera {
 
+struct BlockType;
 struct GgufFile;
 
 class Checkpoint {
@@ -41,6 +42,9 @@ class Checkpoint {
   const std::map<std::string, std::string>& metadata() const;
   // The keys of a GGUF model's first file, borrowed; null for weights of other files.
   const GgufFile* gguf() const;
+  // The format of a tensor that the file has in blocks of several numbers and find() reads as f32;
+  // null for others.
+  const BlockType* blocks_of(std::string_view name) const;
   std::string file_of(std::string_view name) const;  // the shard, for messages
   std::uint64_t total_bytes() const;
   // Error kModel if a weight file was changed, cut or replaced since it was opened.

@@ -72,9 +72,10 @@ void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) 
 }
 
 // All tensors of the model, and no others: those would be another model's.
-void settle_tensors(const Checkpoint& weights, ModelSpec& spec) {
+void settle_tensors(const Checkpoint& weights, const Json& config, ModelSpec& spec) {
   const TextLayout& layout = spec.layouts.front();
   const bool head = weights.tensors().contains(layout.head);
+  if (!head) refuse_missing_head(config, spec.folder / "config.json", weights, layout.head);
   spec.model.tied_head = spec.model.tied_head || !head;
   spec.names = text_names(spec.model, layout);
   spec.tensors = text_tensors(spec.model, layout);
@@ -108,7 +109,7 @@ OpenedModel open_text_model(const fs::path& path, TextSpec& spec) {
   model.title = model.family + " " + model.size;
   if (!gguf) model.tokenizer = path / "tokenizer.json";
   locate_text(model.layouts, weights);
-  settle_tensors(weights, model);
+  settle_tensors(weights, *spec.config, model);
   out.weights = std::make_shared<const Checkpoint>(std::move(weights));
   out.source = source_of(out.weights);
   out.spec = model;

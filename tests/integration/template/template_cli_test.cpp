@@ -97,6 +97,8 @@ TEST_F(TemplateCliTest, TokensAreShownWithTheirIds) {
   put("t.txt", "hi <image>");
   const std::string lines = run({"tokenize", model, "--file", "t.txt"}).out;
   EXPECT_EQ(lines.substr(0, lines.find('\n')), shown["ids"][0].dump() + "\t<s>");
+  put("bad.txt", "hi \xff");
+  expect_refused({"tokenize", model, "--file", "bad.txt"}, 2, {"bad.txt", "byte 3", "UTF-8"});
   expect_refused({"tokenize", model}, 2, {"TEXT"});
   expect_refused({"tokenize", model, "a", "--file", "t.txt"}, 2, {"TEXT"});
 }

@@ -149,6 +149,17 @@ TEST(Completion, GreedyTextsAreThoseOfTransformers) {
   }
 }
 
+// Blocks of 8 bits stay so; what is written with them is what --dtype q8 writes.
+TEST(Completion, BlocksAreKeptInBits) {
+  const auto stored = [](const char* file) {
+    return CompletionModel::open(kGolden / file)->stored();
+  };
+  EXPECT_EQ(stored("llama3_q8-00001-of-00003.gguf"), DType::kQ8);
+  EXPECT_EQ(stored("llama_f32.gguf"), DType::kF32);
+  EXPECT_EQ(stored("qwen2_f16.gguf"), DType::kF32);
+  EXPECT_EQ(stored("qwen2_tied_bf16.gguf"), DType::kBF16);
+}
+
 TEST(Completion, ADraftModelChangesPassesAlone) {
   const Json model = goldens()[0];
   ASSERT_EQ(model["folder"], "llama_f32");
@@ -254,6 +265,44 @@ TEST(Completion, BadKeysAreRefusedByName) {
         << patch.to << ": " << format_error(info);
     EXPECT_FALSE(info.expected.empty());
   }
+}
+
+// A safetensors file without its first tensor.
+std::string without_first(const std::string& bytes, const std::string& name) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  Json header = Json::parse(bytes.substr(8, length));
+  const auto gone = header.at(name).at("data_offsets").at(1).get<std::uint64_t>();
+  EXPECT_EQ(header.at(name).at("data_offsets").at(0), 0);
+  header.erase(name);
+  for (auto& [key, tensor] : header.items()) {
+    if (key == "__metadata__") continue;
+    for (Json& offset : tensor.at("data_offsets")) offset = offset.get<std::uint64_t>() - gone;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t written = text.size();
+  std::string out(8, 0);
+  std::memcpy(out.data(), &written, sizeof written);
+  return out + text + bytes.substr(8 + length + gone);
+}
+
+TEST(Completion, AMissingHeadIsTheTableWhereTheConfigurationSaysSo) {
+  const TempFolder folder;
+  const fs::path model = folder / "model";
+  fs::copy(kGolden / "llama_f32", model, fs::copy_options::recursive);
+  put_file(model / "model.safetensors",
+           without_first(read_file(model / "model.safetensors", 1 << 20), "lm_head.weight"));
+  const ErrorInfo info = refusal_of(model).info();
+  EXPECT_EQ(info.code, "E_TIED_HEAD");
+  EXPECT_EQ(info.where, "tie_word_embeddings");
+  Json config = parse_json(read_file(model / "config.json", 1 << 20), "config.json");
+  config["tie_word_embeddings"] = true;
+  put_file(model / "config.json", config.dump());
+  EXPECT_TRUE(CompletionModel::open(model)->spec().model.tied_head);
+  config.erase("tie_word_embeddings");
+  put_file(model / "config.json", config.dump());
+  EXPECT_TRUE(CompletionModel::open(model)->spec().model.tied_head);
 }
 
 TEST(Completion, OtherArchitecturesSayWhatIsMissing) {

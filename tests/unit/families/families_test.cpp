@@ -336,6 +336,16 @@ TEST(Families, QuantisedFoldersAndAdaptersAreNamed) {
     put_file(quantised / "config.json", config.dump());
     EXPECT_NE(refused(quantised, use).find("quantised by awq, 4 bits"), std::string::npos)
         << refused(quantised, use);
+    config.erase("quantization_config");
+    config["text_config"]["quantization_config"] = {{"quant_method", "gptq"}};
+    put_file(quantised / "config.json", config.dump());
+    EXPECT_NE(refused(quantised, use).find("text_config.quantization_config"), std::string::npos)
+        << refused(quantised, use);
+    config.erase("text_config");
+    put_file(quantised / "config.json", config.dump());
+    put_file(quantised / "quantize_config.json", R"({"bits": 4, "group_size": 128})");
+    EXPECT_NE(refused(quantised, use).find("quantize_config.json"), std::string::npos)
+        << refused(quantised, use);
     put_file(adapter / "adapter_config.json", R"({"base_model_name_or_path": "some/model"})");
     EXPECT_NE(refused(adapter, use).find("a LoRA adapter of some/model"), std::string::npos)
         << refused(adapter, use);
