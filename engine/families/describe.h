@@ -23,6 +23,11 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec);
 // passed over.
 void settle_describing(ModelSpec& spec, const Checkpoint& weights);
 
+// For weights without `head`: error kModel (E_TIED_HEAD) naming `file` and key, where config.json
+// does not make it the table. The reference would draw it at random.
+void refuse_missing_head(const Json& config, HeadTie rule, const std::string& file,
+                         const std::string& head, const Checkpoint& weights);
+
 // Every tensor of language model, image encoder and projector, and the newline; a tied table
 // once.
 std::vector<TensorSpec> describing_tensors(const ModelSpec& spec);

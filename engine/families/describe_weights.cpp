@@ -62,32 +62,6 @@ void refuse_surplus_layers(const ModelSpec& spec, const Checkpoint& checkpoint) 
        .found = std::to_string(count) + " surplus (" + first + (count > 1 ? ", ...)" : ")")});
 }
 
-// The reference ties head and table where the whole configuration or its text half says so. Where
-// one says false and none says true, it would draw the missing head at random.
-void refuse_missing_head(const ModelSpec& spec, const Checkpoint& weights,
-                         const std::string& head) {
-  if (spec.describe->config == nullptr) return;
-  const Json& config = *spec.describe->config;
-  std::string key;
-  for (const char* const half : {"text_config", ""}) {
-    const Json::json_pointer at((*half != 0 ? "/" + std::string(half) : "") +
-                                "/tie_word_embeddings");
-    if (!config.contains(at)) continue;
-    if (config[at] == Json(true)) return;
-    if (config[at] == Json(false)) {
-      key = (*half != 0 ? std::string(half) + "." : "") + "tie_word_embeddings";
-    }
-  }
-  if (key.empty()) return;
-  throw Error({.kind = ErrorKind::kModel,
-               .code = "E_TIED_HEAD",
-               .file = (spec.folder / "config.json").string(),
-               .where = key,
-               .expected = "true, as the weights have no " + head,
-               .found = explained(weights, "false"),
-               .hint = "with false the file must have a head of its own"});
-}
-
 // Weights of the text where the first layout has them.
 void name_text(ModelSpec& spec) {
   const WeightNames names = text_names(spec.model, spec.layouts.front());
@@ -101,12 +75,33 @@ void name_text(ModelSpec& spec) {
 
 }  // namespace
 
+void refuse_missing_head(const Json& config, HeadTie rule, const std::string& file,
+                         const std::string& head, const Checkpoint& weights) {
+  const Json::json_pointer whole("/tie_word_embeddings"), text("/text_config/tie_word_embeddings");
+  if (rule == HeadTie::kWholeOrAbsent && !config.contains(whole)) return;
+  if (config.contains(whole) && config[whole] == Json(true)) return;
+  const bool half = rule == HeadTie::kEither && config.contains(text);
+  if (half && config[text] == Json(true)) return;
+  const bool given = config.contains(whole) || half;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_TIED_HEAD",
+               .file = file,
+               .where = half && !config.contains(whole) ? "text_config.tie_word_embeddings"
+                                                        : "tie_word_embeddings",
+               .expected = "true, as the weights have no " + head,
+               .found = explained(weights, given ? "false" : "none, which means false"),
+               .hint = "with false the file must have a head of its own"});
+}
+
 void settle_describing(ModelSpec& spec, const Checkpoint& weights) {
   locate_text(spec.layouts, weights);
   const TextLayout& layout = spec.layouts.front();
   // A file with a head of its own has it, whatever its configuration says.
   spec.model.tied_head = weights.find(layout.head) == nullptr;
-  if (spec.model.tied_head) refuse_missing_head(spec, weights, layout.head);
+  if (spec.model.tied_head && spec.describe->config != nullptr) {
+    refuse_missing_head(*spec.describe->config, spec.describe->head_tie,
+                        (spec.folder / "config.json").string(), layout.head, weights);
+  }
   name_text(spec);
   locate_tower(spec.describe->tower, weights);
   locate_newline(spec, weights);
