@@ -38,7 +38,12 @@ LanguageConfig read_text(const Describer& row, const JsonReader& config, ModelSp
 std::int32_t read_id(const JsonReader& config, std::string_view key, std::string_view other,
                      std::int64_t fallback, std::int64_t low) {
   const std::int64_t second = config.integer_or(other, fallback, low, kMaxVocab);
-  return narrow<std::int32_t>(config.integer_or(key, second, low, kMaxVocab));
+  const std::int64_t id = config.integer_or(key, second, low, kMaxVocab);
+  if (config.has(other) && id != second) {
+    config.fail(key, std::to_string(second) + ", as " + std::string(other) + " says",
+                std::to_string(id));
+  }
+  return narrow<std::int32_t>(id);
 }
 
 }  // namespace
@@ -67,6 +72,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
          .found = std::to_string(language.model.width)});
   }
   out.text_limit = language.limit;
+  out.head_tie = row.head_tie;
   out.policy = read_image_policy(row, reader, out.tower, files);
   out.video = read_video_policy(out, files);
   out.video_frames = row.video_frames;

@@ -23,11 +23,10 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec);
 // passed over.
 void settle_describing(ModelSpec& spec, const Checkpoint& weights);
 
-// For weights without a head. The reference ties it to the table where the whole configuration or its
-// text half says so; where one says false and none says true it would draw the head at random: error
-// kModel, E_TIED_HEAD. `file`: the configuration's.
-void refuse_missing_head(const Json& config, const std::filesystem::path& file,
-                         const Checkpoint& weights, const std::string& head);
+// For weights without `head`: error kModel (E_TIED_HEAD) naming `file` and key, where config.json
+// does not make it the table. The reference would draw it at random.
+void refuse_missing_head(const Json& config, HeadTie rule, const std::string& file,
+                         const std::string& head, const Checkpoint& weights);
 
 // Every tensor of language model, image encoder and projector, and the newline; a tied table
 // once.

@@ -27,6 +27,13 @@ struct ChatChoice {
   const ChatForm* form = nullptr;
 };
 
+// Which tie_word_embeddings makes the head of a folder's file the table, where the file has none.
+enum class HeadTie : std::uint8_t {
+  kEither,         // that of the whole configuration or of its text half, if one is true
+  kWhole,          // that of the whole configuration, if it is true
+  kWholeOrAbsent,  // the same, or if it has none
+};
+
 struct DescribeSpec {
   std::string type;  // model_type
   std::string title;
@@ -44,6 +51,7 @@ struct DescribeSpec {
   std::string newline_name;                  // tensor after each row of tiles; empty = none
   std::vector<std::int32_t> stops;
   SettingValues sampling;  // logits processors that generation_config.json switches on
+  HeadTie head_tie = HeadTie::kEither;
   // The key of config.json because of which texts end before max_position_embeddings; empty = none.
   std::string text_limit;
   std::shared_ptr<const Json> config;  // config.json

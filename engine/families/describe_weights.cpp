@@ -75,25 +75,21 @@ void name_text(ModelSpec& spec) {
 
 }  // namespace
 
-void refuse_missing_head(const Json& config, const std::filesystem::path& file,
-                         const Checkpoint& weights, const std::string& head) {
-  std::string key;
-  for (const char* const half : {"text_config", ""}) {
-    const Json::json_pointer at((*half != 0 ? "/" + std::string(half) : "") +
-                                "/tie_word_embeddings");
-    if (!config.contains(at)) continue;
-    if (config[at] == Json(true)) return;
-    if (config[at] == Json(false)) {
-      key = (*half != 0 ? std::string(half) + "." : "") + "tie_word_embeddings";
-    }
-  }
-  if (key.empty()) return;
+void refuse_missing_head(const Json& config, HeadTie rule, const std::string& file,
+                         const std::string& head, const Checkpoint& weights) {
+  const Json::json_pointer whole("/tie_word_embeddings"), text("/text_config/tie_word_embeddings");
+  if (rule == HeadTie::kWholeOrAbsent && !config.contains(whole)) return;
+  if (config.contains(whole) && config[whole] == Json(true)) return;
+  const bool half = rule == HeadTie::kEither && config.contains(text);
+  if (half && config[text] == Json(true)) return;
+  const bool given = config.contains(whole) || half;
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_TIED_HEAD",
-               .file = file.string(),
-               .where = key,
+               .file = file,
+               .where = half && !config.contains(whole) ? "text_config.tie_word_embeddings"
+                                                        : "tie_word_embeddings",
                .expected = "true, as the weights have no " + head,
-               .found = explained(weights, "false"),
+               .found = explained(weights, given ? "false" : "none, which means false"),
                .hint = "with false the file must have a head of its own"});
 }
 
@@ -103,7 +99,8 @@ void settle_describing(ModelSpec& spec, const Checkpoint& weights) {
   // A file with a head of its own has it, whatever its configuration says.
   spec.model.tied_head = weights.find(layout.head) == nullptr;
   if (spec.model.tied_head && spec.describe->config != nullptr) {
-    refuse_missing_head(*spec.describe->config, spec.folder / "config.json", weights, layout.head);
+    refuse_missing_head(*spec.describe->config, spec.describe->head_tie,
+                        (spec.folder / "config.json").string(), layout.head, weights);
   }
   name_text(spec);
   locate_tower(spec.describe->tower, weights);

@@ -67,6 +67,7 @@ struct Describer {
   std::string_view image_key;  // of the placeholder's id, next to image_token_id
   std::int64_t image_id = -1;  // the class default; -1 = by token
   std::string_view image_token;
+  HeadTie head_tie = HeadTie::kEither;
   // generation_config.json's guidance_scale is of the images that the model generates.
   bool guides_images = false;
   // Tokens that the processor adds to the tokenizer again, as special ones and without flags.

@@ -108,6 +108,7 @@ constexpr Describer kDescribers[] = {
      .image_key = "image_token_id",
      .image_id = 128257,
      .image_token = "<image>",
+     .head_tie = HeadTie::kWhole,
      .tokens_again = kIdefics3Again},
     {.type = "smolvlm",
      .title = "SmolVLM",

@@ -182,6 +182,11 @@ void read_levels(const JsonReader& own, const ProcessorClass& kind, PreprocessPo
   policy.std = three(own, "image_std", kind.std);
   policy.background = {0, 0, 0};
   if (policy.mode == ResizeMode::kLongestSide || policy.mode == ResizeMode::kPadToSquare) {
+    // One number serves as three, but not for the colour: there the reference stops.
+    if (own.has("image_mean") && own.raw("image_mean").is_number()) {
+      own.fail("image_mean", "three numbers, as squares are filled up in this colour",
+               own.raw("image_mean").dump());
+    }
     policy.background = colour_of(policy.mean);
   }
   policy.rescale = own.number_or("rescale_factor", 1.0 / 255.0, 1e-9, 1.0);
@@ -252,7 +257,6 @@ void read_single_view(const ProcessorClass& kind, const JsonReader& own, Preproc
   const SizeKeys size = read_size(own, "size", false, {kind.shortest, kind.height, kind.width});
   const SizeKeys cut = read_size(own, "crop_size", true, {0, kind.crop, kind.crop});
   const bool crops = own.boolean_or("do_center_crop", kind.crop > 0);
-  if (crops && cut.height == 0) own.fail("crop_size", "a side in pixels", "none");
   if (crops && cut.height != cut.width) {
     own.fail("crop_size", "a square", own.raw("crop_size").dump());
   }
@@ -448,6 +452,10 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
   }
   const JsonReader own = image_processor_keys(files);
   const ProcessorClass& kind = class_of(row.processors, own);
+  // The reference asks for it of every class, also of those that cut nothing.
+  if (own.boolean_or("do_center_crop", false) && kind.crop == 0 && !own.has("crop_size")) {
+    own.fail("crop_size", "a side in pixels, as do_center_crop is true", "none");
+  }
   switch (kind.mode) {
     case ResizeMode::kStretch:
     case ResizeMode::kShortestSide:
@@ -498,6 +506,66 @@ VideoPolicy read_video_policy(const DescribeSpec& spec, FolderFiles& files) {
   return out;
 }
 
+namespace {
+
+// Processor classes of the reference and the model_types they prepare alike: those of tokens and
+// tiles differ between families. Names that are none of these are of code that is never run.
+struct ProcessorName {
+  std::string_view name;
+  std::array<std::string_view, 2> types;
+};
+constexpr ProcessorName kProcessorNames[] = {
+    {"LlavaProcessor", {"llava"}},
+    {"LlavaNextProcessor", {"llava_next"}},
+    {"LlavaOnevisionProcessor", {"llava_onevision"}},
+    {"Qwen2VLProcessor", {"qwen2_vl", "qwen2_5_vl"}},
+    {"Qwen2_5_VLProcessor", {"qwen2_vl", "qwen2_5_vl"}},
+    {"Idefics3Processor", {"idefics3"}},
+    {"SmolVLMProcessor", {"smolvlm"}},
+    {"JanusProcessor", {"janus", "multi_modality"}},
+};
+
+// The first file that names a class decides, as in the reference.
+void check_class(const DescribeSpec& spec, FolderFiles& files) {
+  constexpr std::string_view kKey = "processor_class";
+  for (const FolderFile file : {FolderFile::kProcessor, FolderFile::kPreprocessor,
+                                FolderFile::kVideoPreprocessor, FolderFile::kTokenizerConfig}) {
+    const JsonReader reader = files.reader(file);
+    const std::string name = reader.string_or(kKey, "");
+    if (name.empty()) continue;
+    std::string wanted;
+    bool known = false;
+    for (const ProcessorName& row : kProcessorNames) {
+      if (row.name == name) known = true;
+      if (std::find(row.types.begin(), row.types.end(), spec.type) == row.types.end()) continue;
+      if (row.name == name) return;
+      wanted += (wanted.empty() ? "" : " or ") + std::string(row.name);
+    }
+    if (known && !wanted.empty()) reader.fail(kKey, wanted + ", as " + spec.type + " has", name);
+    return;
+  }
+}
+
+// A token by its text, which may be an object with its flags.
+void check_token(const JsonReader& reader, std::string_view key, const std::string& wanted) {
+  if (!reader.has(key)) return;
+  const Json& value = reader.raw(key);
+  const bool object = value.is_object() && value.contains("content");
+  const std::string found = object ? reader.object(key).string("content") : reader.string(key);
+  if (found != wanted) reader.fail(key, "\"" + wanted + "\", as the model has", found);
+}
+
+// The reference's processors look for the tokenizer's image_token in prompts.
+void check_image_token(const DescribeSpec& spec, FolderFiles& files) {
+  const JsonReader tokenizer = files.reader(FolderFile::kTokenizerConfig);
+  check_token(tokenizer, "image_token", spec.image_token);
+  constexpr std::string_view kExtra = "extra_special_tokens";
+  if (!tokenizer.has(kExtra) || !tokenizer.raw(kExtra).is_object()) return;
+  check_token(tokenizer.object(kExtra), "image_token", spec.image_token);
+}
+
+}  // namespace
+
 void check_processor(const DescribeSpec& spec, const JsonReader& config, FolderFiles& files) {
   const JsonReader processor = files.reader(FolderFile::kProcessor);
   const VitSpec& vit = spec.tower.vit;
@@ -510,13 +578,10 @@ void check_processor(const DescribeSpec& spec, const JsonReader& config, FolderF
     }
   };
   const auto text = [&](std::string_view key, const std::string& wanted) {
-    if (!processor.has(key)) return;
-    const Json& value = processor.raw(key);
-    const bool object = value.is_object() && value.contains("content");
-    const std::string found =
-        object ? processor.object(key).string("content") : processor.string(key);
-    if (found != wanted) processor.fail(key, "\"" + wanted + "\", as the model has", found);
+    check_token(processor, key, wanted);
   };
+  check_class(spec, files);
+  if (spec.image_id != kNoToken) check_image_token(spec, files);
   number("patch_size", vit.patch);
   number("num_additional_image_tokens", vit.class_token ? 1 : 0);
   text("vision_feature_select_strategy",

@@ -557,6 +557,7 @@ constexpr Describer kDescribers[] = {
      .image_key = "image_token_id",
      .image_id = 100581,
      .image_token = "<image_placeholder>",
+     .head_tie = HeadTie::kWholeOrAbsent,
      .guides_images = true},
     {.type = "multi_modality",
      .title = "Janus",

@@ -130,6 +130,10 @@ void read_rope(const JsonReader& text, const RopeDefaults& defaults, LanguageCon
   RopeSpec& rope = out.model.rope;
   rope.layout = RopeLayout::kOneD;
   rope.pairing = RopePairing::kHalfSplit;
+  // The reference has no default for null, and stops.
+  for (const JsonReader* keys : {&part, &text}) {
+    if (keys->is_null("rope_theta")) keys->fail("rope_theta", "a number, or no such key", "null");
+  }
   rope.theta = part.number_or("rope_theta", text.number_or("rope_theta", defaults.theta, 1.0, 1e9),
                               1.0, 1e9);
   for (const JsonReader* keys : {&part, &text}) {

@@ -454,6 +454,7 @@ constexpr Describer kDescribers[] = {
      .image_key = "image_token_index",
      .image_id = 32000,
      .image_token = "<image>",
+     .head_tie = HeadTie::kWhole,
      .finish = finish_next},
     {.type = "llava_onevision",
      .title = "LLaVA-OneVision",

@@ -174,7 +174,7 @@ Json read_config(std::string_view text, const std::string& file) {
 ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   refuse_pointers(path);
   if (options.use == ModelUse::kDescribe) {
-    refuse_adapter(path);
+    refuse_foreign_files(path);
     const fs::path config = path / "config.json";
     ModelSpec spec;
     add_describing(
@@ -196,7 +196,7 @@ ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   ModelSource source;
   source.options = options;
   if (fs::is_directory(status)) {
-    refuse_adapter(path);
+    refuse_foreign_files(path);
     source.folder = path;
   } else {
     source.folder = path.parent_path();

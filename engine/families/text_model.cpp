@@ -49,7 +49,7 @@ void read_config(const JsonReader& reader, TextSpec& spec) {
 
 void read_folder(const fs::path& folder, TextSpec& spec) {
   refuse_pointers(folder);
-  refuse_adapter(folder);
+  refuse_foreign_files(folder);
   const fs::path file = folder / "config.json";
   const auto config = std::make_shared<const Json>(
       parse_json(read_file(file, kConfigBytes), file.string(), {.max_bytes = kConfigBytes}));
@@ -72,10 +72,13 @@ void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) 
 }
 
 // All tensors of the model, and no others: those would be another model's.
-void settle_tensors(const Checkpoint& weights, const Json& config, ModelSpec& spec) {
+void settle_tensors(const Json& config, const Checkpoint& weights, ModelSpec& spec) {
   const TextLayout& layout = spec.layouts.front();
   const bool head = weights.tensors().contains(layout.head);
-  if (!head) refuse_missing_head(config, spec.folder / "config.json", weights, layout.head);
+  if (!head && !spec.model.tied_head) {
+    refuse_missing_head(config, HeadTie::kWhole, (spec.folder / "config.json").string(),
+                        layout.head, weights);
+  }
   spec.model.tied_head = spec.model.tied_head || !head;
   spec.names = text_names(spec.model, layout);
   spec.tensors = text_tensors(spec.model, layout);
@@ -109,7 +112,7 @@ OpenedModel open_text_model(const fs::path& path, TextSpec& spec) {
   model.title = model.family + " " + model.size;
   if (!gguf) model.tokenizer = path / "tokenizer.json";
   locate_text(model.layouts, weights);
-  settle_tensors(weights, *spec.config, model);
+  settle_tensors(*spec.config, weights, model);
   out.weights = std::make_shared<const Checkpoint>(std::move(weights));
   out.source = source_of(out.weights);
   out.spec = model;

@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-// Error kModel: E_ADAPTER for a folder with adapter_config.json, naming the model it belongs to.
-void refuse_adapter(const std::filesystem::path& folder);
+// Error kModel: E_ADAPTER for a folder with adapter_config.json, naming the model it belongs to;
+// E_QUANTISED for one with the file of a quantising tool (quantize_config.json, quant_config.json).
+void refuse_foreign_files(const std::filesystem::path& folder);
 
-// Error kModel: E_QUANTISED, naming the method, for a configuration with quantization_config, whole
-// or in a half, and for a folder with a quantiser's own quantize_config.json or quant_config.json.
-// `file`: the configuration's.
+// Error kModel: E_QUANTISED, naming the method, for a configuration with quantization_config, at its
+// top or in one of its halves.
 void refuse_quantised(const Json& config, const std::string& file);
 
 }  // namespace tessera

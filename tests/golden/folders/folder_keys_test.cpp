@@ -86,6 +86,7 @@ class Base {
   static Json value_of(const std::string& key) {
     if (key == "do_rescale" || key == "do_normalize" || key == "do_resize") return true;
     if (key == "resample") return 3;
+    if (key == "rope_theta") return 10000.0;
     if (key == "image_mean" || key == "image_std") return {0.5, 0.5, 0.5};
     return nullptr;
   }

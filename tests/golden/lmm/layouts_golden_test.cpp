@@ -350,7 +350,7 @@ TEST(TiedHead, AHeadInTheFileComesFirst) {
   expect_same(run(TinyLmm(folder.path(), recording("llava-1.5"), 1)), run(plain));
 }
 
-// The reference would draw the head at random; without the key, or with true, it is the table.
+// The reference would draw the head at random: for it, an absent key is false.
 TEST(TiedHead, AMissingHeadIsRefusedWhereTheConfigurationUntiesIt) {
   const TinyLmm plain("llava-1.5");
   const TempFolder folder;
@@ -378,7 +378,7 @@ TEST(TiedHead, AMissingHeadIsRefusedWhereTheConfigurationUntiesIt) {
   EXPECT_EQ(refused_at(false, nullptr), "tie_word_embeddings");
   EXPECT_EQ(refused_at(false, false), "tie_word_embeddings");
   EXPECT_EQ(refused_at(nullptr, false), "text_config.tie_word_embeddings");
-  EXPECT_EQ(refused_at(nullptr, nullptr), "");
+  EXPECT_EQ(refused_at(nullptr, nullptr), "tie_word_embeddings");
   EXPECT_EQ(refused_at(true, false), "");
   EXPECT_EQ(refused_at(false, true), "");
 }

@@ -201,12 +201,11 @@ TEST_F(FolderConfig, EveryKeyIsAccountedFor) {
   EXPECT_EQ(use_of("preprocessor_config.json", "crop_size"), KeyUse::kUsed);
   EXPECT_EQ(use_of("preprocessor_config.json", "do_convert_rgb"), KeyUse::kWithoutEffect);
   EXPECT_EQ(use_of("generation_config.json", "eos_token_id"), KeyUse::kUsed);
-  EXPECT_EQ(
-      load().describe->account->warnings(),
-      (std::vector<std::string>{"1 key of config.json is not known: colour_of_the_box",
-                                "1 key of config.json is not followed: is_encoder_decoder",
-                                "1 key of preprocessor_config.json is not known: sharpen.by",
-                                "1 key of generation_config.json is not known: luck"}));
+  EXPECT_EQ(load().describe->account->warnings(),
+            (std::vector<std::string>{"1 key of config.json is not known: colour_of_the_box",
+                                      "1 key of config.json is not followed: is_encoder_decoder",
+                                      "1 key of preprocessor_config.json is not known: sharpen.by",
+                                      "1 key of generation_config.json is not known: luck"}));
 }
 
 TEST_F(FolderConfig, ManyUnknownKeysAreOneLine) {
@@ -251,6 +250,100 @@ TEST_F(FolderConfig, PointersAreNamedWithWhatToDo) {
   EXPECT_EQ(info.code, "E_LFS_POINTER");
   EXPECT_EQ(info.file, (folder_ / "tokenizer.json").string());
   EXPECT_NE(info.hint.find("git lfs pull"), std::string::npos);
+}
+
+constexpr const char* kClipViews = R"({"size": {"shortest_edge": 28}, "crop_size": 28,
+  "processor_class": "LlavaProcessor"})";
+
+// The reference looks in prompts for the tokenizer's own token, and finds none.
+TEST_F(FolderConfig, AnotherImageTokenOfTheTokenizerIsRefused) {
+  put("config.json", kLlava);
+  put("preprocessor_config.json", kClipViews);
+  put("tokenizer_config.json", R"({"image_token": "<image>"})");
+  EXPECT_EQ(use_of("tokenizer_config.json", "image_token"), KeyUse::kUsed);
+  put("tokenizer_config.json", R"({"image_token": "<picture>"})");
+  expect_refused("tokenizer_config.json", "image_token");
+  put("tokenizer_config.json", R"({"extra_special_tokens": {"image_token":
+    {"content": "<picture>", "special": true}}})");
+  expect_refused("tokenizer_config.json", "extra_special_tokens.image_token");
+}
+
+TEST_F(FolderConfig, TheProcessorOfAnotherFamilyIsRefused) {
+  put("config.json", kLlava);
+  put("preprocessor_config.json", kClipViews);
+  EXPECT_EQ(use_of("preprocessor_config.json", "processor_class"), KeyUse::kUsed);
+  put("tokenizer_config.json", R"({"processor_class": "LlavaNextProcessor"})");
+  EXPECT_NO_THROW(load());  // the file before it has named one
+  put("processor_config.json", R"({"processor_class": "LlavaNextProcessor"})");
+  expect_refused("processor_config.json", "processor_class");
+  put("processor_config.json", R"({"processor_class": "OurOwnProcessor"})");
+  EXPECT_NO_THROW(load());
+}
+
+TEST_F(FolderConfig, ACutWithoutASizeIsRefusedOfClassesThatHaveNone) {
+  put("config.json", kQwen);
+  put("preprocessor_config.json", R"({"do_center_crop": true})");
+  expect_refused("preprocessor_config.json", "crop_size");
+  put("preprocessor_config.json", R"({"do_center_crop": true, "crop_size": 10})");
+  EXPECT_NO_THROW(load());
+  put("preprocessor_config.json", R"({"do_center_crop": false})");
+  EXPECT_NO_THROW(load());
+}
+
+TEST_F(FolderConfig, OneNumberIsTheMeanOfAllLevelsButNoColour) {
+  put("config.json", kLlava);
+  Json own = {{"size", {{"shortest_edge", 28}}}, {"crop_size", 28}, {"image_mean", 0.25}};
+  put("preprocessor_config.json", own.dump());
+  EXPECT_EQ(policy().mean, (std::array<double, 3>{0.25, 0.25, 0.25}));
+  own["image_processor_type"] = "LlavaImageProcessor";
+  own["do_pad"] = true;
+  put("preprocessor_config.json", own.dump());
+  expect_refused("preprocessor_config.json", "image_mean");
+}
+
+TEST_F(FolderConfig, AFrequencyOfNullIsRefused) {
+  Json config = Json::parse(kLlava);
+  config["text_config"]["rope_theta"] = nullptr;
+  put("config.json", config.dump());
+  expect_refused("config.json", "text_config.rope_theta");
+  config["text_config"].erase("rope_theta");
+  config["text_config"]["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", nullptr}};
+  put("config.json", config.dump());
+  expect_refused("config.json", "text_config.rope_parameters.rope_theta");
+}
+
+TEST_F(FolderConfig, QuantisedFoldersAreRefusedWhereverTheySaySo) {
+  Json config = Json::parse(kLlava);
+  config["text_config"]["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}};
+  put("config.json", config.dump());
+  expect_refused("config.json", "text_config.quantization_config");
+  EXPECT_EQ(refusal().found, "weights quantised by awq, 4 bits");
+  put("config.json", kLlava);
+  EXPECT_NO_THROW(load());
+  for (const char* name : {"quantize_config.json", "quant_config.json"}) {
+    put(name, R"({"bits": 4, "group_size": 128})");
+    expect_refused(name, "bits");
+    EXPECT_EQ(refusal().code, "E_QUANTISED");
+    std::filesystem::remove(folder_ / name);
+  }
+}
+
+TEST_F(FolderConfig, TwoNamesOfOneIdMustAgree) {
+  Json config = Json::parse(kLlava);
+  config["image_token_id"] = 90;
+  put("config.json", config.dump());
+  EXPECT_EQ(load().describe->image_id, 90);
+  config["image_token_id"] = 91;
+  put("config.json", config.dump());
+  expect_refused("config.json", "image_token_id");
+}
+
+TEST_F(FolderConfig, AWindowThatLlamaDoesNotReadIsNoWarning) {
+  Json config = Json::parse(kLlava);
+  config["text_config"]["sliding_window"] = 16;
+  put("config.json", config.dump());
+  EXPECT_EQ(use_of("config.json", "text_config.sliding_window"), KeyUse::kWithoutEffect);
+  EXPECT_EQ(load().describe->text_limit, "");
 }
 
 }  // namespace
