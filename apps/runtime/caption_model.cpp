@@ -154,7 +154,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
 
 SettingValues CaptionModel::cuts() const {
   if (!generation_->is_object()) return {};
-  return read_cuts(JsonReader(*generation_, (spec().folder / "generation_config.json").string()));
+  return read_cuts(JsonReader(*generation_, generation_path(spec().folder).string()));
 }
 
 DType CaptionModel::stored() const {

@@ -5,7 +5,6 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/index.h"
-#include "engine/core/storage.h"
 #include "engine/families/describe.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
@@ -32,8 +31,7 @@ TextDraft::TextDraft(const std::string& name, const CompletionModel& target,
 }
 
 void TextDraft::load(Backend& backend, std::optional<DType> storage) {
-  const DType stored = model_->stored();
-  storage_ = storage.value_or(backend.keeps(stored) ? stored : beside(stored));
+  storage_ = storage.value_or(kept_on(backend, model_->stored()));
   loaded_.emplace(model_->load(backend, storage_));
 }
 

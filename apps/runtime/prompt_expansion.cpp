@@ -80,8 +80,9 @@ std::string expansion_of(std::string_view answer, bool cut_short) {
     const std::size_t end = out.find_last_of(".!?");
     if (end != std::string::npos) out.resize(end + 1);
   }
-  if (out.size() >= 2 && out.front() == '"' && out.back() == '"')
+  if (out.size() >= 2 && out.front() == '"' && out.back() == '"') {
     out = out.substr(1, out.size() - 2);
+  }
   return single_blanks(out);
 }
 

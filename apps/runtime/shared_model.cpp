@@ -13,10 +13,14 @@ std::size_t index_of(TokenSpace space) { return static_cast<std::size_t>(space);
 
 }  // namespace
 
+DType kept_on(const Backend& backend, DType storage) {
+  return backend.keeps(storage) ? storage : beside(storage);
+}
+
 SharedModel::SharedModel(ModelPlace place)
     : place_(std::move(place)),
       backend_(make_backend(place_.device, {.threads = place_.threads}, place_.cuda)) {
-  if (place_.fallback && !backend_->keeps(place_.storage)) place_.storage = beside(place_.storage);
+  if (place_.fallback) place_.storage = kept_on(*backend_, place_.storage);
   if (backend_->keeps(place_.storage)) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_DTYPE_DEVICE",

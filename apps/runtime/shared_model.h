@@ -23,7 +23,7 @@ struct ModelPlace {
   CudaOptions cuda;
   int threads = 0;
   DType storage = DType::kF32;
-  bool fallback = false;  // what stands beside it, on a device that does not keep it
+  bool fallback = false;  // kept_on() in its place, where the device does not keep it
 
   friend bool operator<(const ModelPlace& a, const ModelPlace& b) { return a.key() < b.key(); }
 
@@ -33,6 +33,9 @@ struct ModelPlace {
             storage, fallback};
   }
 };
+
+// `storage`, or the type of tables next to it on a device that does not keep it.
+DType kept_on(const Backend& backend, DType storage);
 
 class SharedModel {
  public:
