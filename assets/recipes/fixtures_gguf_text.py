@@ -5,10 +5,12 @@ Llama's query and key rows as pairs, as the converters of published files do. tr
 (its own reader turns the rows back and dequantises) and gives logits and greedy tokens; for files of f32 the
 folder must give the same. Tokenizers are those of tests/golden/text_folders.
 
-  python assets/recipes/fixtures_gguf_text.py      # under transformers 4.57, whose tokenizers it compares with
+  python assets/recipes/fixtures_gguf_text.py            # under transformers 4.57, whose tokenizers it compares with
+  python assets/recipes/fixtures_gguf_text.py qwen3_f32  # some of them; the others stay
 """
 import json
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,7 +29,8 @@ NEW_TOKENS, LEAST_GAP = 24, 1e-3
 TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n' }}"
             "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 LAYERS = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
+          "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm",
           "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=512, initializer_range=0.3)
@@ -72,6 +75,9 @@ def write_keys(writer, kind, keys):
     writer.add_head_count_kv(keys["num_key_value_heads"])
     writer.add_layer_norm_rms_eps(keys["rms_norm_eps"])
     writer.add_rope_freq_base(keys["rope_theta"])
+    if keys.get("head_dim"):
+        writer.add_key_length(keys["head_dim"])
+        writer.add_value_length(keys["head_dim"])
     if kind == "llama":
         writer.add_rope_dimension_count(keys["hidden_size"] // keys["num_attention_heads"])
         writer.add_vocab_size(keys["vocab_size"])
@@ -207,7 +213,10 @@ def make(name, kind, type_name, seed, folder_too, split=0, **more):
     with tempfile.TemporaryDirectory() as scratch:
         whole = Path(scratch) / path.name
         write_gguf(whole, kind, keys, weights, type_name)
-        loaded = transformers.AutoModelForCausalLM.from_pretrained(scratch, gguf_file=path.name, dtype=torch.float32).eval()
+        # Its reader of keys takes the class's own width for heads whose width a file names: there the folder's keys.
+        stated = {"config": model.config} if keys.get("head_dim") else {}
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(scratch, gguf_file=path.name, dtype=torch.float32,
+                                                                   **stated).eval()
         if not split:
             shutil.copy(whole, path)
     if split:
@@ -223,9 +232,9 @@ def make(name, kind, type_name, seed, folder_too, split=0, **more):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_files)
     if keys.get("rope_scaling"):  # its reader leaves the divisors out: the folder's weights, with them
         loaded.model.rotary_emb = model.model.rotary_emb
-    rows = run(loaded, tokenizer, kind == "qwen2")
+    rows = run(loaded, tokenizer, kind != "llama")
     if type_name == "F32":
-        own = run(model, tokenizer, kind == "qwen2")
+        own = run(model, tokenizer, kind != "llama")
         for (row, first), (other, others) in zip(rows, own):
             assert row == other, (row, other)
             assert torch.allclose(first, others, rtol=1e-5, atol=1e-5)
@@ -254,12 +263,24 @@ def settled(name, kind, type_name, seed, folder_too, **more):
     raise SystemExit(f"{name}: near ties with every seed")
 
 
+MODELS = {"llama_f32": ("llama", "F32", 1, True, {}),
+          "llama3_q8": ("llama", "Q8_0", 2, False, dict(split=9, rope_scaling=LLAMA3, rope_theta=500000.0)),
+          "qwen2_f16": ("qwen2", "F16", 3, False, {}),
+          "qwen2_tied_bf16": ("qwen2", "BF16", 4, False, dict(tie_word_embeddings=True)),
+          # Heads wider than a share of the hidden size, as in Qwen3-0.6B.
+          "qwen3_f32": ("qwen3", "F32", 5, True, dict(head_dim=16, tie_word_embeddings=True)),
+          "qwen3_q8": ("qwen3", "Q8_0", 6, False, dict(head_dim=16, rope_theta=1000000.0, rms_norm_eps=1e-6))}
+
+
 def main():
     OUT.mkdir(exist_ok=True)
-    models = [settled("llama_f32", "llama", "F32", 1, True),
-              settled("llama3_q8", "llama", "Q8_0", 2, False, split=9, rope_scaling=LLAMA3, rope_theta=500000.0),
-              settled("qwen2_f16", "qwen2", "F16", 3, False),
-              settled("qwen2_tied_bf16", "qwen2", "BF16", 4, False, tie_word_embeddings=True)]
+    names = sys.argv[1:] or list(MODELS)
+    kept = {} if not sys.argv[1:] else {
+        row["file"].split(".")[0].split("-0")[0]: row for row in json.loads((OUT / "texts.json").read_text())}
+    for name in names:
+        kind, type_name, seed, folder_too, more = MODELS[name]
+        kept[name] = settled(name, kind, type_name, seed, folder_too, **more)
+    models = [kept[name] for name in MODELS]
     (OUT / "texts.json").write_text(json.dumps(models, ensure_ascii=False) + "\n")
     print(sum(file.stat().st_size for file in OUT.rglob("*") if file.is_file()), "bytes")
 

@@ -22,6 +22,7 @@ struct Architecture {
 constexpr std::array kArchitectures = {
     Architecture{"llama", ""},
     Architecture{"qwen2", ""},
+    Architecture{"qwen3", ""},
     Architecture{"gemma", "GELU in the feed-forward part, scaled embeddings"},
     Architecture{"gemma2",
                  "GELU in the feed-forward part, norms after attention, scaled embeddings, capped "
@@ -29,7 +30,6 @@ constexpr std::array kArchitectures = {
     Architecture{"gemma3",
                  "GELU in the feed-forward part, norms after attention, scaled embeddings, two "
                  "rotary bases, windows of most layers"},
-    Architecture{"qwen3", "norms of queries and keys in a text model"},
     Architecture{"phi3", "fused matrices"},
 };
 
@@ -269,8 +269,8 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
   out["tie_word_embeddings"] = !weights.tensors().contains("lm_head.weight");
   out["model_type"] = architecture;
   const bool biases = weights.tensors().contains("model.layers.0.self_attn.o_proj.bias");
+  if (architecture != "qwen2") out["attention_bias"] = biases;
   if (architecture == "llama") {
-    out["attention_bias"] = biases;
     out["mlp_bias"] = weights.tensors().contains("model.layers.0.mlp.down_proj.bias");
   }
   const std::int64_t window =

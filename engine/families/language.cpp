@@ -1,5 +1,5 @@
-// Llama (Touvron et al. 2023), Mistral, Qwen2 and Emu3 as one thing: pre-norm blocks that differ in
-// sizes, biases and rotary frequencies.
+// Llama (Touvron et al. 2023), Mistral, Qwen2, Qwen3 and Emu3 as one thing: pre-norm blocks that
+// differ in sizes, biases, norms of heads and rotary frequencies.
 #include "engine/families/language.h"
 
 #include <algorithm>
@@ -21,13 +21,22 @@ enum class WindowRule : std::uint8_t {
 };
 constexpr std::int64_t kWindowRows = 4096;  // class default of all of them
 
+// Which matrices have biases.
+enum class BiasRule : std::uint8_t {
+  kNever,
+  kInputs,          // queries, keys and values, always
+  kAskedAttention,  // those of attention, by attention_bias
+  kAsked,           // the same, and the feed-forward part by mlp_bias
+};
+
 // What absent keys mean to the reference's class of a model_type.
 struct LanguageDefaults {
   std::string_view type;
   std::int64_t hidden = 4096, layers = 32, heads = 32, kv_heads = 0, ffn = 11008, vocab = 32000;
   std::int64_t positions = 2048;
-  bool qkv_bias = false;  // always
-  bool biases = false;    // attention_bias and mlp_bias are read
+  std::int64_t head_dim = 0;  // 0 = hidden / heads
+  BiasRule bias = BiasRule::kNever;
+  bool head_norms = false;  // queries and keys are normalised, each head by itself
   double theta = 10000.0, eps = 1e-6;
   WindowRule window = WindowRule::kUnread;
   std::int64_t max_window_layers = 28;  // kAskedFor
@@ -44,7 +53,7 @@ constexpr LanguageDefaults qwen_vl(std::string_view type) {
           .ffn = 29568,
           .vocab = 152064,
           .positions = 32768,
-          .qkv_bias = true,
+          .bias = BiasRule::kInputs,
           .theta = 1e6,
           .eps = 1e-5,
           .window = WindowRule::kAskedFor,
@@ -52,8 +61,8 @@ constexpr LanguageDefaults qwen_vl(std::string_view type) {
           .three_axes = true};
 }
 
-constexpr std::array<LanguageDefaults, 9> kDefaults = {{
-    {.type = "llama", .biases = true},
+constexpr std::array<LanguageDefaults, 10> kDefaults = {{
+    {.type = "llama", .bias = BiasRule::kAsked},
     {.type = "mistral",
      .kv_heads = 8,
      .ffn = 14336,
@@ -64,7 +73,7 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 14336,
      .vocab = 184622,
      .positions = 9216,
-     .biases = true,
+     .bias = BiasRule::kAsked,
      .theta = 1e6,
      .eps = 1e-5},
     {.type = "Emu3",
@@ -79,7 +88,16 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 22016,
      .vocab = 151936,
      .positions = 32768,
-     .qkv_bias = true,
+     .bias = BiasRule::kInputs,
+     .window = WindowRule::kAskedFor},
+    {.type = "qwen3",
+     .kv_heads = 32,
+     .ffn = 22016,
+     .vocab = 151936,
+     .positions = 32768,
+     .head_dim = 128,
+     .bias = BiasRule::kAskedAttention,
+     .head_norms = true,
      .window = WindowRule::kAskedFor},
     qwen_vl("qwen2_vl"),
     qwen_vl("qwen2_vl_text"),
@@ -112,19 +130,22 @@ void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelC
     text.fail("num_key_value_heads", "a divisor of " + std::to_string(model.heads),
               std::to_string(model.kv_heads));
   }
-  if (!text.has("head_dim") && model.width % model.heads != 0) {
+  const bool stated = text.has("head_dim") || defaults.head_dim > 0;
+  if (!stated && model.width % model.heads != 0) {
     text.fail("hidden_size", "a multiple of " + std::to_string(model.heads) + " heads",
               std::to_string(model.width));
   }
   // All heads together stay below 2^18, so that no derived size can leave 64 bits.
   const std::int64_t widest = std::min<std::int64_t>(4096, (std::int64_t{1} << 18) / model.heads);
-  model.head_dim = text.integer_or("head_dim", model.width / model.heads, 2, widest);
+  model.head_dim = text.integer_or(
+      "head_dim", defaults.head_dim > 0 ? defaults.head_dim : model.width / model.heads, 2, widest);
   if (model.head_dim > widest) {
-    text.fail("hidden_size", "heads of at most " + std::to_string(widest) + " elements",
+    text.fail(stated ? "head_dim" : "hidden_size",
+              "heads of at most " + std::to_string(widest) + " elements",
               std::to_string(model.head_dim));
   }
   if (model.head_dim % 2 != 0) {
-    text.fail(text.has("head_dim") ? "head_dim" : "hidden_size", "an even head width",
+    text.fail(stated ? "head_dim" : "hidden_size", "an even head width",
               std::to_string(model.head_dim));
   }
 }
@@ -154,10 +175,11 @@ void end_at_window(const JsonReader& text, const LanguageDefaults& defaults, Lan
 }
 
 void read_biases(const JsonReader& text, const LanguageDefaults& defaults, ModelConfig& model) {
-  model.qkv_bias = defaults.qkv_bias;
-  if (!defaults.biases) return;
+  const BiasRule rule = defaults.bias;
+  model.qkv_bias = rule == BiasRule::kInputs;
+  if (rule != BiasRule::kAskedAttention && rule != BiasRule::kAsked) return;
   model.qkv_bias = model.out_bias = text.boolean_or("attention_bias", false);
-  model.ffn_bias = text.boolean_or("mlp_bias", false);
+  if (rule == BiasRule::kAsked) model.ffn_bias = text.boolean_or("mlp_bias", false);
 }
 
 }  // namespace
@@ -181,6 +203,7 @@ LanguageConfig parse_language(const JsonReader& text, std::span<const std::strin
   model.ffn_width = text.integer_or("intermediate_size", defaults.ffn, 1, kMaxFfn);
   model.norm_eps = to_float(text.number_or("rms_norm_eps", defaults.eps, 1e-12, 0.1));
   read_biases(text, defaults, model);
+  model.qk_norm = defaults.head_norms;
   out.vocab = text.integer_or("vocab_size", defaults.vocab, 1, kMaxVocab);
   const std::int64_t positions =
       text.integer_or("max_position_embeddings", defaults.positions, 2, std::int64_t{1} << 24);
@@ -203,6 +226,10 @@ void list_language(const ModelConfig& model, std::int64_t vocab, const std::stri
       list.add(layer + "self_attn.q_proj.bias", {model.q_width()});
       list.add(layer + "self_attn.k_proj.bias", {model.kv_width()});
       list.add(layer + "self_attn.v_proj.bias", {model.kv_width()});
+    }
+    if (model.qk_norm) {
+      list.add(layer + "self_attn.q_norm.weight", {model.head_dim});
+      list.add(layer + "self_attn.k_norm.weight", {model.head_dim});
     }
     list.add(layer + "self_attn.o_proj.weight", {model.width, model.q_width()});
     if (model.out_bias) list.add(layer + "self_attn.o_proj.bias", {model.width});
@@ -228,6 +255,10 @@ WeightNames language_names(const ModelConfig& model, const std::string& root) {
   names.qkv = {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"};
   if (model.qkv_bias) {
     names.qkv_bias = {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"};
+  }
+  if (model.qk_norm) {
+    names.q_norm = "self_attn.q_norm.weight";
+    names.k_norm = "self_attn.k_norm.weight";
   }
   names.out = "self_attn.o_proj.weight";
   names.gate_up = {"mlp.gate_proj.weight", "mlp.up_proj.weight"};

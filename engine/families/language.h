@@ -1,5 +1,5 @@
-// The language half of published checkpoints: Llama, Mistral, Qwen2 and Emu3 configurations, and
-// the names and shapes of their tensors.
+// The language half of published checkpoints: Llama, Mistral, Qwen2, Qwen3 and Emu3 configurations,
+// and the names and shapes of their tensors.
 #pragma once
 
 #include <span>

@@ -110,7 +110,7 @@ void read_sections(const JsonReader& part, const ModelConfig& model, RopeSpec& r
 
 // The one object that the reference reads; an empty one counts as absent.
 JsonReader rope_object(const JsonReader& text) {
-  static const Json kNone = Json::object();
+  static const Json kAbsent = Json::object();
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!text.has(key)) continue;
     const JsonReader part = text.object(key);
@@ -120,7 +120,7 @@ JsonReader rope_object(const JsonReader& text) {
     }
     return part;
   }
-  return {kNone, text.file(), text.path_of("rope_parameters")};
+  return {kAbsent, text.file(), text.path_of("rope_parameters")};
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kTypes = {std::string_view("llama"), std::string_view("mistral"),
-                               std::string_view("qwen2")};
+                               std::string_view("qwen2"), std::string_view("qwen3")};
 
 void read_config(const JsonReader& reader, TextSpec& spec) {
   const LanguageConfig language = parse_language(reader, kTypes);
