@@ -79,9 +79,10 @@ struct AttentionTask {
   const void* keys = nullptr;  // head h of position p at p * kv_stride + h * head_dim
   const void* values = nullptr;
   std::int64_t kv_stride = 0;  // elements
-  // Key i >= listed_from stands at position listed[i - listed_from]; null = all in order.
+  // Key i >= listed_from stands at position listed[i - listed_from] - listed_base; null = all in
+  // order.
   const std::int32_t* listed = nullptr;
-  std::int64_t listed_from = 0;
+  std::int64_t listed_from = 0, listed_base = 0;
   const float* key_bias = nullptr;  // [keys], added to every score of a key; may be null
   // Per entry the largest score and the sum of exp(score - largest); may be null.
   float* peak = nullptr;
