@@ -9,6 +9,7 @@
 #include "engine/checkpoint/container.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
+#include "engine/core/io.h"
 
 namespace tessera {
 
@@ -100,7 +101,12 @@ std::int64_t paired_heads(const GgufFile& head, const std::string& architecture,
 
 }  // namespace
 
-bool is_gguf_name(const fs::path& path) { return path.extension() == ".gguf"; }
+bool is_gguf_file(const fs::path& path) {
+  if (path.has_extension() || is_folder(path) || !file_exists(path)) {
+    return path.extension() == ".gguf";
+  }
+  return looks_like_gguf(MappedFile(path).bytes());
+}
 
 std::vector<fs::path> gguf_parts(const fs::path& path) {
   constexpr std::string_view kOf = "-of-", kEnd = ".gguf";

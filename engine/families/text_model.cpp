@@ -73,6 +73,8 @@ void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) 
   spec.config = std::make_shared<const Json>(gguf_config(*weights.gguf(), weights, name));
   read_config(JsonReader(*spec.config, name), spec);
   spec.model.names.norm_offset = 0;  // files of this format have norms as they are multiplied
+  const GgufValue* const licence = weights.gguf()->find("general.license");
+  if (licence != nullptr && licence->text()) spec.model.licence = std::string(*licence->text());
 }
 
 // All tensors of the model, and no others: those would be another model's.
@@ -107,7 +109,7 @@ std::string text_model_types() {
 
 OpenedModel open_text_model(const fs::path& path, TextSpec& spec) {
   OpenedModel out;
-  const bool gguf = is_gguf_name(path);
+  const bool gguf = is_gguf_file(path);
   if (!gguf) read_folder(path, spec);
   Checkpoint weights = Checkpoint::open(path);
   if (gguf) read_gguf(path, weights, spec);
