@@ -76,6 +76,13 @@ struct QuickGelu {
   __device__ float operator()(float x) const { return x / (1.0f + expf(-1.702f * x)); }
 };
 
+template <typename Function>
+__global__ void map_elements(Function function, const float* x, float* out, std::int64_t count) {
+  begin_after_previous();
+  const std::int64_t i = element();
+  if (i < count) out[i] = function(x[i]);
+}
+
 struct Silu {
   __device__ float operator()(float x) const { return silu(x); }
 };
@@ -89,13 +96,6 @@ __global__ void gated_rows(Function function, const float* gate_up, float* out,
   for (std::int64_t c = first_column(); c < width; c += column_step()) {
     to[c] = function(gate[c]) * gate[width + c];
   }
-}
-
-template <typename Function>
-__global__ void map_elements(Function function, const float* x, float* out, std::int64_t count) {
-  begin_after_previous();
-  const std::int64_t i = element();
-  if (i < count) out[i] = function(x[i]);
 }
 
 // Row k of the output is the sum over the list [begin[k], begin[k + 1]) of rows that go there.
