@@ -33,9 +33,6 @@ struct I16 {
 };
 inline I16 broadcast_sum(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
 inline V16 to_floats(I16 x) { return {_mm512_cvtepi32_ps(x.v)}; }
-inline V16 load_halves(const std::uint8_t* p) {
-  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
-}
 // Four weights of each of 16 columns.
 struct Quad {
   __m512i v;
@@ -63,10 +60,6 @@ struct I16 {
 };
 inline I16 broadcast_sum(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline V16 to_floats(I16 x) { return {_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)}; }
-inline V16 load_halves(const std::uint8_t* p) {
-  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
-          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
-}
 struct Quad {
   __m256i lo, hi;
 };
@@ -121,22 +114,6 @@ inline I16 broadcast_sum(std::int32_t x) {
 inline V16 to_floats(I16 x) {
   return each_lane([&](int i) { return static_cast<float>(x.v[i]); });
 }
-// f16 to f32, exact.
-inline float float_of_half(std::uint32_t half) {
-  const std::uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31u,
-                      mantissa = half & 0x3ffu;
-  if (exponent == 31) return float_of(sign | 0x7f800000u | mantissa << 13);
-  if (exponent != 0) return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float tiny = static_cast<float>(mantissa) * (1.0f / 16777216.0f);
-  return float_of(bits_of(tiny) | sign);
-}
-inline V16 load_halves(const std::uint8_t* p) {
-  return each_lane([&](int i) {
-    std::uint16_t half;
-    std::memcpy(&half, p + 2 * i, sizeof half);
-    return float_of_half(half);
-  });
-}
 struct Quad {
   int v[kLanes][4];
 };
@@ -171,6 +148,22 @@ inline constexpr int first_sum(EightBits) { return 0; }  // add_signed takes it 
 inline constexpr int first_sum(EightBits) { return -EightBits::kZero; }
 #endif
 inline constexpr int first_sum(FourBits) { return -FourBits::kZero; }
+
+template <int R, int P>
+inline __attribute__((always_inline)) void write_sums(const IntegerTileArgs& args,
+                                                      const V16 (&sum)[R][P]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      const std::int64_t columns = args.columns - p * kLanes;
+      if (columns <= 0) continue;
+      V16 total = sum[r][p];
+      if (args.bias != nullptr) total = add(total, load_some(args.bias + p * kLanes, columns));
+      store_some(args.out + r * args.out_stride + p * kLanes, total, columns);
+    }
+  }
+}
 
 template <int R, int P, typename W>
 void integer_tile(const IntegerTileArgs& args) {
@@ -218,17 +211,7 @@ void integer_tile(const IntegerTileArgs& args) {
       }
     }
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-      const std::int64_t columns = args.columns - p * kLanes;
-      if (columns <= 0) continue;
-      V16 total = sum[r][p];
-      if (args.bias != nullptr) total = add(total, load_some(args.bias + p * kLanes, columns));
-      store_some(args.out + r * args.out_stride + p * kLanes, total, columns);
-    }
-  }
+  write_sums(args, sum);
 }
 
 #if defined(__AVX512F__)
@@ -239,13 +222,20 @@ constexpr int kIntegerRows = 4;
 constexpr int integer_panels(int rows) { return rows == 1 ? 2 : 1; }
 #endif
 
+// The function of a tile; weights of other kinds have their own (affine_tile.h).
+template <typename W>
+struct TileOf {
+  template <int R, int P>
+  static constexpr auto kAt = &integer_tile<R, P, W>;
+};
+
 template <typename W>
 struct IntegerTiles {
   void (*at[kIntegerRows + 1][5])(const IntegerTileArgs&);  // [rows][panels]
 };
 template <typename W, int R = 1, int P = 1>
 constexpr void fill_integer_tiles(IntegerTiles<W>& table) {
-  table.at[R][P] = &integer_tile<R, P, W>;
+  table.at[R][P] = TileOf<W>::template kAt<R, P>;
   if constexpr (P < integer_panels(R)) {
     fill_integer_tiles<W, R, P + 1>(table);
   } else if constexpr (R < kIntegerRows) {

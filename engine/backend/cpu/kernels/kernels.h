@@ -22,7 +22,7 @@ struct TileArgs {
   const std::int64_t* run_offsets = nullptr;  // [runs], floats from a
   int runs = 1;
   std::int64_t run_length = 0;  // inputs of one run
-  const void* b = nullptr;      // f32, or bf16 in panel order (see panel_slot)
+  const void* b = nullptr;      // f32, f16, or bf16 in panel order (see panel_slot)
   std::int64_t b_stride = 0;
   const void* b_next = nullptr;  // panels read after this block's, if they are others
   float* out = nullptr;
@@ -40,6 +40,7 @@ struct IntegerTileArgs {
   const std::int8_t* a = nullptr;      // [rows][block_stride][32], in -127..127
   const float* scales = nullptr;       // [rows][block_stride]
   const std::int32_t* sums = nullptr;  // [rows][block_stride], of the inputs of a block
+  const std::int32_t* half_sums = nullptr;  // the same of its first 16; not every form needs them
   std::int64_t block_stride = 0;       // blocks between rows
   std::int64_t blocks = 0;
   const void* b = nullptr;    // panels (see panel_quad), b_stride bytes apart
@@ -59,9 +60,20 @@ struct IntegerKernels {
   int tile_panels[9];  // panels of the tile with so many rows; index 0 unused
   void (*tile_q8)(const IntegerTileArgs& args, int rows, int panels);
   void (*tile_q4)(const IntegerTileArgs& args, int rows, int panels);
+  // Of weights with scales and offsets of groups (affine_panel.h).
+  void (*tile_q4_1)(const IntegerTileArgs& args, int rows, int panels);
+  void (*tile_q5_0)(const IntegerTileArgs& args, int rows, int panels);
+  void (*tile_q5_1)(const IntegerTileArgs& args, int rows, int panels);
+  void (*tile_q2_k)(const IntegerTileArgs& args, int rows, int panels);
+  void (*tile_q3_k)(const IntegerTileArgs& args, int rows, int panels);
+  void (*tile_q4_k)(const IntegerTileArgs& args, int rows, int panels);
+  void (*tile_q5_k)(const IntegerTileArgs& args, int rows, int panels);
+  void (*tile_q6_k)(const IntegerTileArgs& args, int rows, int panels);
   // Inputs to 8 bits: out [blocks][32], scales and sums [blocks].
   void (*round_inputs)(const float* x, std::int64_t blocks, std::int8_t* out, float* scales,
                        std::int32_t* sums);
+  // Of rounded inputs, [blocks][32].
+  void (*half_sums)(const std::int8_t* inputs, std::int64_t blocks, std::int32_t* out);
 };
 
 // Where column c of a panel stands among the 16 stored bf16 values of one input: columns c and
@@ -108,8 +120,11 @@ struct Kernels {
   int tile_panels[17];  // panels of the tile with so many rows; index 0 unused
   void (*tile_f32)(const TileArgs& args, int rows, int panels);
   void (*tile_bf16)(const TileArgs& args, int rows, int panels);
+  void (*tile_f16)(const TileArgs& args, int rows, int panels);
   // [count][16] bf16 in panel order to f32 in column order.
   void (*expand_panel)(const std::uint16_t* in, float* out, std::int64_t count);
+  // The same of f16, in column order.
+  void (*expand_halves)(const std::uint16_t* in, float* out, std::int64_t count);
   void (*attention)(const AttentionTask& task);
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n);
