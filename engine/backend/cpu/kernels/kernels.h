@@ -12,7 +12,8 @@ inline constexpr int kLanes = 16;      // columns of a weight panel, lanes of a 
 inline constexpr int kBlock = 256;     // inputs summed in one chain before the total takes them
 inline constexpr int kKeyBlock = 64;   // keys of one online-softmax step, aligned to position 0
 inline constexpr int kFewRows = 4;     // query rows up to which memory decides, not arithmetic
-inline constexpr int kQueryRows = 16;  // query rows over all heads of one attention task
+inline constexpr int kQueryRows = 16;  // query rows over all heads of an attention task of few rows
+inline constexpr int kTaskRows = 64;   // query rows of an attention task of many rows, of one head
 
 // One block of a product: out[r, c] (+)= sum over runs and k of a[r, offset + k] * b[k, c].
 // b holds panels of 16 columns, [inputs][16] each, `b_stride` elements apart.
@@ -25,6 +26,7 @@ struct TileArgs {
   const void* b = nullptr;      // f32, f16, or bf16 in panel order (see panel_slot)
   std::int64_t b_stride = 0;
   const void* b_next = nullptr;  // panels read after this block's, if they are others
+  bool from_memory = false;      // no earlier rows brought these panels into a cache
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t columns = 0;     // columns to write, at most 16 * panels
@@ -85,11 +87,11 @@ struct IntegerKernels {
 constexpr int panel_slot(int column) { return column < 8 ? 2 * column : 2 * (column - 8) + 1; }
 
 // Neighbouring key and value heads of one sequence, and the query rows that see each of them. Entry
-// head * rows + row is one query row; at most kQueryRows entries.
+// head * rows + row is one query row; at most kTaskRows entries.
 struct AttentionTask {
-  const float* q[kQueryRows];        // [head_dim] each
-  float* out[kQueryRows];            // [head_dim] each
-  std::int64_t visible[kQueryRows];  // keys [0, visible) are seen, at least one
+  const float* q[kTaskRows];        // [head_dim] each
+  float* out[kTaskRows];            // [head_dim] each
+  std::int64_t visible[kTaskRows];  // keys [0, visible) are seen, at least one
   int heads = 0;
   int rows = 0;                // of each head
   const void* keys = nullptr;  // head h of position p at p * kv_stride + h * head_dim
@@ -114,9 +116,9 @@ struct AttentionTask {
 constexpr std::int64_t attention_pitch(std::int64_t head_dim) {
   return (head_dim + kLanes - 1) / kLanes * kLanes + kLanes;
 }
-// Queries, sums, and one block of keys and values.
+// Queries, sums, and one block of keys and values, keys turned too.
 constexpr std::int64_t attention_scratch_floats(std::int64_t head_dim) {
-  return (2 * kQueryRows + 2 * kKeyBlock) * attention_pitch(head_dim);
+  return (2 * kTaskRows + 3 * kKeyBlock) * attention_pitch(head_dim);
 }
 
 struct Kernels {
