@@ -22,7 +22,9 @@ enum class DType : std::uint8_t {
   kI64,
   kBool,
   kQ8,  // Q8_0 of GGUF: blocks of 32 numbers, 8 bits each and a scale
-  kQ4   // Q4_0 of GGUF: 4 bits each
+  kQ4,  // Q4_0 of GGUF: 4 bits each
+  kF8E4M3,  // sign, 4 bits of exponent, 3 of mantissa; no infinity; in files alone (float8.h)
+  kF8E5M2   // sign, 5 and 2; in files alone
 };
 
 // Bytes of a number; 0 where numbers stand in blocks (storage.h has those).
@@ -37,7 +39,9 @@ constexpr std::size_t dtype_size(DType dtype) {
     case DType::kI16: return 2;
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool: return 1;
+    case DType::kBool:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2: return 1;
     case DType::kQ8:
     case DType::kQ4: break;
   }
@@ -58,6 +62,8 @@ constexpr std::string_view dtype_name(DType dtype) {
     case DType::kBool: return "bool";
     case DType::kQ8: return "q8";
     case DType::kQ4: return "q4";
+    case DType::kF8E4M3: return "f8_e4m3";
+    case DType::kF8E5M2: return "f8_e5m2";
   }
   return "?";
 }
