@@ -54,6 +54,7 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
 }
 
 DType CompletionModel::stored() const {
+  if (opened_.weights->dequantised()) return kDequantisedStorage;
   const WeightNames& names = spec().names;
   const StorageType& four = storage_of(DType::kQ4);
   bool blocks = false, all_four = true, all_bf16 = true;

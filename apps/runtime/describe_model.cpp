@@ -26,13 +26,14 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
   model_ = CaptionModel::open(reference.open_name, options_.chat_template);
-  storage_ = options_.storage.value_or(model_->stored());
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
-                                   .storage = storage_},
+                                   .storage = options_.storage.value_or(model_->stored()),
+                                   .fallback = !options_.storage},
                                   TokenSpace::kText);
+  storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   aids_.texts = true;
   aids_.grammar =

@@ -35,6 +35,10 @@ std::string_view stored_name(DType dtype) {
       return "I64";
     case DType::kBool:
       return "BOOL";
+    case DType::kF8E4M3:
+      return "F8_E4M3";
+    case DType::kF8E5M2:
+      return "F8_E5M2";
     default:  // the format has no blocks
       break;
   }

@@ -31,7 +31,9 @@ enum class DType : std::uint8_t {
   kQ4K,
   kQ5K,
   kQ6K,
-  kFile  // of no number: each tensor as its file has it
+  kFile,  // of no number: each tensor as its file has it
+  kF8E4M3,  // sign, 4 bits of exponent, 3 of mantissa; no infinity; in files alone (float8.h)
+  kF8E5M2   // sign, 5 and 2; in files alone
 };
 
 // What is kept together: a number, or a block of several with their scales.
@@ -50,7 +52,9 @@ constexpr DTypeBlock dtype_block(DType dtype) {
     case DType::kI16: return {1, 2};
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool: return {1, 1};
+    case DType::kBool:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2: return {1, 1};
     case DType::kQ8: return {32, 34};
     case DType::kQ4: return {32, 18};
     case DType::kQ4_1: return {32, 20};
@@ -101,6 +105,8 @@ constexpr std::string_view dtype_name(DType dtype) {
     case DType::kQ5K: return "q5_k";
     case DType::kQ6K: return "q6_k";
     case DType::kFile: return "file";
+    case DType::kF8E4M3: return "f8_e4m3";
+    case DType::kF8E5M2: return "f8_e5m2";
   }
   return "?";
 }

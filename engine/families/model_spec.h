@@ -20,6 +20,7 @@
 namespace tessera {
 
 class Checkpoint;
+struct QuantisedScheme;
 
 // Rows of a matrix.
 struct RowRange {
@@ -139,6 +140,8 @@ struct ModelSpec {
   std::string title;   // "Janus-Pro 1B"
   std::filesystem::path folder;      // where it was read from; empty for models made in memory
   std::filesystem::path weights;     // what Checkpoint::open takes
+  // How another tool quantised `weights`; null where they are plain.
+  std::shared_ptr<const QuantisedScheme> quantised;
   std::filesystem::path vq_weights;  // empty = the VQ tensors are in `weights`
   std::filesystem::path tokenizer;   // tokenizer.json; empty for class-conditional models
   StreamModelConfig model;

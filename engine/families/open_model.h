@@ -37,6 +37,16 @@ struct OpenedModel {
 // Takes tensors from a checkpoint and releases their pages when done.
 std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkpoint);
 
+// How matrices are kept that another tool quantised, unless something else is asked for: the type
+// of about their files' size that loses least.
+inline constexpr DType kDequantisedStorage = DType::kQ8;
+
+// A model's weights, those that another tool quantised as the matrices that they stand for. Error
+// kModel of Checkpoint::open() and find_quantised().
+Checkpoint open_weights(const std::filesystem::path& path, const ModelSpec& spec);
+// " (awq, 4 bits)" after a model's title; empty for plain weights.
+std::string quantised_title(const ModelSpec& spec);
+
 // `name` is a folder, a weight file or a model that the program is linked with (model_source.h).
 // Names and shapes are checked before this returns. Error kModel.
 OpenedModel open_model(const std::string& name, const FamilyOptions& options = {});

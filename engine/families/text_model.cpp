@@ -12,6 +12,7 @@
 #include "engine/families/folder_pointers.h"
 #include "engine/families/gguf_config.h"
 #include "engine/families/language.h"
+#include "engine/families/quantised_config.h"
 #include "engine/families/unreadable.h"
 
 namespace tessera {
@@ -52,7 +53,7 @@ void read_config(const JsonReader& reader, TextSpec& spec) {
 
 void read_folder(const fs::path& folder, TextSpec& spec) {
   refuse_pointers(folder);
-  refuse_foreign_files(folder);
+  refuse_adapters(folder);
   const fs::path file = folder / "config.json";
   const auto config = std::make_shared<const Json>(
       parse_json(read_file(file, kConfigBytes), file.string(), {.max_bytes = kConfigBytes}));
@@ -61,8 +62,8 @@ void read_folder(const fs::path& folder, TextSpec& spec) {
   if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
     refuse_folder(file, type.empty() ? "none" : type);
   }
-  refuse_quantised(*config, file.string());
   FolderFiles files = FolderFiles::read(folder, config);
+  spec.model.quantised = read_quantised(files);
   read_config(files.reader(FolderFile::kConfig), spec);
   spec.config = config;
   spec.account = std::make_shared<const FolderAccount>(files.account(FolderHalf::kDescribing));
@@ -111,13 +112,13 @@ OpenedModel open_text_model(const fs::path& path, TextSpec& spec) {
   OpenedModel out;
   const bool gguf = is_gguf_file(path);
   if (!gguf) read_folder(path, spec);
-  Checkpoint weights = Checkpoint::open(path);
-  if (gguf) read_gguf(path, weights, spec);
   ModelSpec& model = spec.model;
+  Checkpoint weights = open_weights(path, model);
+  if (gguf) read_gguf(path, weights, spec);
   model.folder = gguf ? fs::path() : path;
   model.weights = path;
   model.family = model_type(*spec.config);
-  model.title = model.family + " " + model.size;
+  model.title = model.family + " " + model.size + quantised_title(model);
   if (!gguf) model.tokenizer = path / "tokenizer.json";
   locate_text(model.layouts, weights);
   settle_tensors(*spec.config, weights, model);
