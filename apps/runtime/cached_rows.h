@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Rows of a cached table [capacity, kv heads, hd], one after the other, as f32. Waits for the
+// Rows of a cached table [capacity, kv heads, stored], one after the other, as f32. Waits for the
 // device.
 std::vector<float> cached_rows(Backend& backend, ConstTensorView table,
                                std::span<const std::int64_t> rows);

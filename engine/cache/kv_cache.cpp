@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/core/cached_type.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -24,20 +25,20 @@ TensorView row_view(TensorView table, std::int64_t row) {
 }  // namespace
 
 std::size_t KvCacheShape::bytes() const {
-  return to_size(2 * layers * sequences * capacity * kv_heads * head_dim) * dtype_size(dtype);
+  return to_size(2 * layers * sequences * capacity * kv_heads) * cached_type(dtype).bytes(head_dim);
 }
 
 KvCache::KvCache(Backend& backend, const KvCacheShape& shape) : backend_(&backend), shape_(shape) {
   expects(shape.layers > 0 && shape.kv_heads > 0 && shape.head_dim > 0 && shape.capacity > 0 &&
               shape.sequences > 0,
           "a cache has layers, heads, rows and sequences");
-  expects(shape.dtype == DType::kF32 || shape.dtype == DType::kBF16, "a cache is f32 or bf16");
-  const Shape slots{shape.sequences * shape.capacity, shape.kv_heads, shape.head_dim};
+  const CachedType& type = cached_type(shape.dtype);
+  const Shape slots{shape.sequences * shape.capacity, shape.kv_heads, type.stored(shape.head_dim)};
   keys_.reserve(to_size(shape.layers));
   values_.reserve(to_size(shape.layers));
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    keys_.push_back(backend.allocate(shape.dtype, slots));
-    values_.push_back(backend.allocate(shape.dtype, slots));
+    keys_.push_back(backend.allocate(type.element, slots));
+    values_.push_back(backend.allocate(type.element, slots));
   }
   lengths_.assign(to_size(shape.sequences), 0);
   positions_.assign(to_size(shape.sequences * shape.capacity), 0);
@@ -155,7 +156,7 @@ void KvCache::slide(std::int64_t sequence, std::int64_t first, std::int64_t coun
 ConstTensorView KvCache::sequence_view(const Tensor& table, std::int64_t sequence) const {
   check_sequence(sequence);
   ConstTensorView view = row_view(table.view(), slot(sequence, 0));
-  view.shape = Shape{shape_.capacity, shape_.kv_heads, shape_.head_dim};
+  view.shape = Shape{shape_.capacity, shape_.kv_heads, table.shape()[2]};
   return view;
 }
 

@@ -24,7 +24,7 @@ struct KvCacheShape {
   std::int64_t head_dim = 0;
   std::int64_t capacity = 0;  // rows per sequence
   std::int64_t sequences = 0;
-  DType dtype = DType::kF32;  // f32 or bf16
+  DType dtype = DType::kF32;  // of cached_types()
 
   // Keys and values of all layers and sequences.
   std::size_t bytes() const;
@@ -63,10 +63,10 @@ class KvCache {
   // (engine/model) to move, as rotated keys belong to their positions.
   void slide(std::int64_t sequence, std::int64_t first, std::int64_t count);
 
-  // [capacity, kv_heads, head_dim] of one sequence.
+  // [capacity, kv_heads, stored] of one sequence; see engine/core/cached_type.h.
   ConstTensorView keys(std::int64_t layer, std::int64_t sequence) const;
   ConstTensorView values(std::int64_t layer, std::int64_t sequence) const;
-  // [sequences * capacity, kv_heads, head_dim]: where rows of any sequence are stored, by slot().
+  // [sequences * capacity, kv_heads, stored]: where rows of any sequence are stored, by slot().
   TensorView key_slots(std::int64_t layer);
   TensorView value_slots(std::int64_t layer);
   std::int64_t slot(std::int64_t sequence, std::int64_t row) const {

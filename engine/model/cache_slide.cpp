@@ -31,11 +31,9 @@ TensorView first_rows(Tensor& matrix, std::int64_t rows) {
 void move_rows(const Transformer& transformer, Move& move, TensorView table, bool turned) {
   Backend& backend = transformer.backend();
   const auto count = std::ssize(move.from);
-  const std::int64_t heads = table.shape[1], head_dim = table.shape[2];
+  const std::int64_t heads = table.shape[1], head_dim = cached_head(table);
   const TensorView rows = first_rows(move.rows, count);
-  ops::embedding(backend,
-                 {table.dtype, Shape{table.shape[0], heads * head_dim}, table.data, table.device},
-                 move.from, rows);
+  ops::load_rows(backend, table, move.from, rows);
   if (turned) {
     ops::rope(backend, {rows.dtype, Shape{count, heads, head_dim}, rows.data, rows.device},
               first_rows(move.cos, count), first_rows(move.sin, count), transformer.rope().pairing);

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "engine/core/index.h"
-#include "engine/core/storage.h"
+#include "engine/core/cached_type.h"
 #include "engine/nn/pass_views.h"
 
 namespace tessera {
@@ -29,9 +29,8 @@ TensorView rows_of(TensorView matrix, std::int64_t first, std::int64_t rows) {
 
 // Rows of a cache from `first` on.
 ConstTensorView cache_rows_from(const ConstTensorView& cache, std::int64_t first) {
-  const std::int64_t row = cache.shape[1] * cache.shape[2];
   return {cache.dtype, Shape{cache.shape[0] - first, cache.shape[1], cache.shape[2]},
-          static_cast<const std::byte*>(cache.data) + storage_of(cache.dtype).bytes(first, row),
+          static_cast<const std::byte*>(cache.data) + cached_row(cache, first),
           cache.device};
 }
 

@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// One sequence's part of an attention call. Keys and values are [capacity, kv_heads, head_dim], of
-// any type that numbers are kept in. Query rows [row_begin, row_begin + rows) of the batch belong
+// One sequence's part of an attention call. Keys and values are [capacity, kv_heads, stored], of
+// any type of cached_types(), where a head of head_dim numbers takes so many elements. Query rows [row_begin, row_begin + rows) of the batch belong
 // to it; row r sees keys [0, first_visible + r + 1), which is causal attention when first_visible
 // keys were cached before the window. With `causal` false every row sees keys [0, first_visible).
 // Keys need not lie in order: with `listed`, key i from `listed_from` on is row
@@ -64,13 +64,14 @@ struct AttentionArgs {
   void check_segment(const Backend& backend, const AttentionSegment& segment) const {
     const ConstTensorView& keys = segment.keys;
     expects_rank(keys, 3, "attention: keys are [capacity, kv_heads, hd]");
-    expects_kept(backend, keys, "attention: keys are f32 or bf16 on the device");
+    expects_cached(backend, keys, "attention: keys are f32, bf16 or q8 on the device");
     expects(segment.values.shape[1] == keys.shape[1] && segment.values.shape[2] == keys.shape[2] &&
                 segment.values.dtype == keys.dtype && segment.values.device == keys.device,
             "attention: values are like keys");
     expects(keys.shape[1] == segments[0].keys.shape[1],
             "attention: all segments have the same heads");
-    expects(keys.shape[1] > 0 && q.shape[1] % keys.shape[1] == 0 && keys.shape[2] == q.shape[2],
+    expects(keys.shape[1] > 0 && q.shape[1] % keys.shape[1] == 0 &&
+                cached_head(keys) == q.shape[2],
             "attention: query heads share key heads evenly");
     expects(segment.row_begin >= 0 && segment.rows >= 0 &&
                 segment.row_begin + segment.rows <= q.shape[0],

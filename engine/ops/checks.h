@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/backend/backend.h"
+#include "engine/core/cached_type.h"
 #include "engine/core/storage.h"
 
 namespace tessera {
@@ -22,9 +23,15 @@ inline void expects_vector(const Backend& backend, const ConstTensorView& view, 
   expects(view.shape == Shape{n}, what);
 }
 
-// A table or a cache: of any type that numbers are kept in.
+// A table: of any type that numbers are kept in.
 inline void expects_kept(const Backend& backend, const ConstTensorView& view, const char* what) {
   expects(is_storage(view.dtype) && view.device == backend.device(), what);
+}
+
+// Keys or values: of any type of cached_types() that the device has.
+inline void expects_cached(const Backend& backend, const ConstTensorView& view, const char* what) {
+  const CachedType* const type = find_cached(view.dtype);
+  expects(type != nullptr && backend.keeps(type->type) && view.device == backend.device(), what);
 }
 
 namespace ops {

@@ -145,13 +145,13 @@ struct StoreRowsArgs {
   ConstTensorView rows;  // f32, from the first row's first number to the last's last
   std::int64_t row_stride = 0;
   std::span<const std::int64_t> slots;  // rows of the cache
-  TensorView cache;  // [capacity, heads, hd], of any type that numbers are kept in
+  TensorView cache;                     // [capacity, heads, stored], of cached_types()
 
   void check(const Backend& backend) const {
-    expects_rank(cache, 3, "store_rows: cache is [capacity, heads, hd]");
-    expects_kept(backend, cache, "store_rows: cache is f32 or bf16 on the device");
+    expects_rank(cache, 3, "store_rows: cache is [capacity, heads, stored]");
+    expects_cached(backend, cache, "store_rows: cache is f32, bf16 or q8 on the device");
     expects(slots.empty() || rows.data != nullptr, "store_rows: rows are there");
-    expects(slots.size() <= 1 || row_stride >= cache.shape[1] * cache.shape[2],
+    expects(slots.size() <= 1 || row_stride >= cached_width(cache),
             "store_rows: rows do not overlap");
     for (const std::int64_t slot : slots) {
       expects(slot >= 0 && slot < cache.shape[0], "store_rows: every slot is in the cache");
@@ -160,12 +160,37 @@ struct StoreRowsArgs {
   void visit(OpVisitor& visitor) { visitor(rows, row_stride, slots, cache); }
 };
 
+// Rows of a cache as f32.
+struct LoadRowsArgs {
+  static constexpr const char* kName = "load_rows";
+  ConstTensorView cache;                // [capacity, heads, stored], of cached_types()
+  std::span<const std::int32_t> slots;  // [M] rows of the cache
+  TensorView out;                       // [M, heads * hd] f32
+
+  void check(const Backend& backend) const {
+    expects_rank(cache, 3, "load_rows: cache is [capacity, heads, stored]");
+    expects_cached(backend, cache, "load_rows: cache is f32, bf16 or q8 on the device");
+    expects_f32(backend, out, "load_rows: out is f32 on the device");
+    expects(out.shape == Shape({std::ssize(slots), cached_width(cache)}),
+            "load_rows: out is [M, heads * hd]");
+    for (const std::int32_t slot : slots) {
+      expects(slot >= 0 && slot < cache.shape[0], "load_rows: every slot is in the cache");
+    }
+  }
+  void visit(OpVisitor& visitor) { visitor(cache, slots, out); }
+  // Of a device whose caches are tables of numbers.
+  void in_parts(Backend& backend) const {
+    const Shape flat{cache.shape[0], cache.shape[1] * cache.shape[2]};
+    backend.run(EmbeddingArgs{{cache.dtype, flat, cache.data, cache.device}, slots, out});
+  }
+};
+
 // Rows that begin at `first`, in memory of the cache's device.
 inline StoreRowsArgs store_rows_args(const float* first, std::int64_t row_stride,
                                      std::span<const std::int64_t> slots, TensorView cache) {
   const auto count = std::ssize(slots);
   const std::int64_t floats =
-      count == 0 ? 0 : (count - 1) * row_stride + cache.shape[1] * cache.shape[2];
+      count == 0 ? 0 : (count - 1) * row_stride + cached_width(cache);
   return {{DType::kF32, {floats}, first, cache.device}, row_stride, slots, cache};
 }
 
@@ -249,6 +274,10 @@ inline void combine_rows(Backend& backend, ConstTensorView x, std::span<const st
 inline void store_rows(Backend& backend, const float* rows, std::int64_t row_stride,
                        std::span<const std::int64_t> slots, TensorView cache) {
   run(backend, store_rows_args(rows, row_stride, slots, cache));
+}
+inline void load_rows(Backend& backend, ConstTensorView cache, std::span<const std::int32_t> slots,
+                      TensorView out) {
+  run(backend, LoadRowsArgs{cache, slots, out});
 }
 inline void affine_channels(Backend& backend, ConstTensorView x, ConstTensorView scale,
                             ConstTensorView shift, TensorView out) {

@@ -47,7 +47,7 @@ struct QkvRopeArgs {
   std::span<const std::int64_t> identity;  // [M] 0, 1, ...
   TensorView q;                            // [M, heads, hd] f32, out
   TensorView k;                            // [M, kv_heads, hd] f32, scratch
-  TensorView keys, values;  // [capacity, kv_heads, hd], of any type that numbers are kept in
+  TensorView keys, values;                 // [capacity, kv_heads, stored], of cached_types()
 
   void check(const Backend& backend) const {
     expects_f32(backend, qkv, "qkv_rope: qkv is f32 on the device");
@@ -67,9 +67,9 @@ struct QkvRopeArgs {
     if (!q_norm.empty()) expects_vector(backend, q_norm, dim, "qkv_rope: q_norm is [hd]");
     if (!k_norm.empty()) expects_vector(backend, k_norm, dim, "qkv_rope: k_norm is [hd]");
     for (const ConstTensorView& cache : {ConstTensorView(keys), ConstTensorView(values)}) {
-      expects_rank(cache, 3, "qkv_rope: a cache is [capacity, kv_heads, hd]");
-      expects_kept(backend, cache, "qkv_rope: a cache is f32 or bf16 on the device");
-      expects(cache.shape[1] == k.shape[1] && cache.shape[2] == k.shape[2],
+      expects_rank(cache, 3, "qkv_rope: a cache is [capacity, kv_heads, stored]");
+      expects_cached(backend, cache, "qkv_rope: a cache is f32, bf16 or q8 on the device");
+      expects(cache.shape[1] == k.shape[1] && cached_head(cache) == dim,
               "qkv_rope: a cache has the heads of the keys");
     }
     expects(std::ssize(slots) == rows && std::ssize(identity) == rows,

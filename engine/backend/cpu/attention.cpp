@@ -39,9 +39,14 @@ Cut cut_segment(const AttentionSegment& segment, const Heads& heads) {
   return cut;
 }
 
-const void* head_start(const ConstTensorView& cache, std::int64_t kv_head, std::int64_t dim) {
+const void* head_start(const ConstTensorView& cache, std::int64_t kv_head) {
   return static_cast<const std::byte*>(cache.data) +
-         to_size(kv_head * dim) * dtype_size(cache.dtype);
+         to_size(kv_head * cache.shape[2]) * dtype_size(cache.dtype);
+}
+
+HeadNumbers numbers_of(const ConstTensorView& cache) {
+  if (cache.dtype == DType::kI8) return HeadNumbers::kScaled;
+  return cache.dtype == DType::kBF16 ? HeadNumbers::kBF16 : HeadNumbers::kF32;
 }
 
 void run_task(const AttentionArgs& args, const AttentionSegment& segment, const Heads& heads,
@@ -65,9 +70,10 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
       task.visible[entry] = segment.first_visible + (segment.causal ? row + 1 : 0);
     }
   }
-  task.keys = head_start(segment.keys, first_head, heads.dim);
-  task.values = head_start(segment.values, first_head, heads.dim);
-  task.kv_stride = heads.kv_heads * heads.dim;
+  task.keys = head_start(segment.keys, first_head);
+  task.values = head_start(segment.values, first_head);
+  task.head_stride = segment.keys.shape[2];
+  task.kv_stride = heads.kv_heads * task.head_stride;
   if (!segment.listed.empty()) {
     task.listed = segment.listed.data();
     task.listed_from = segment.listed_from;
@@ -82,7 +88,7 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
   }
   task.head_dim = heads.dim;
   task.scale = args.scale;
-  task.bf16 = segment.keys.dtype == DType::kBF16;
+  task.numbers = numbers_of(segment.keys);
   task.scratch = scratch;
   kernels.attention(task);
   if (args.log_sum.empty()) return;

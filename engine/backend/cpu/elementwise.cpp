@@ -89,11 +89,15 @@ void combine_rows(CpuBackend&, const CombineRowsArgs& op) {
 }
 
 void store_rows(CpuBackend&, const StoreRowsArgs& op) {
-  const std::int64_t width = op.cache.shape[1] * op.cache.shape[2];
-  const StorageType& storage = storage_of(op.cache.dtype);
   for (std::size_t i = 0; i < op.slots.size(); ++i) {
-    storage.write(op.rows.f32() + to_index(i) * op.row_stride, width,
-                  static_cast<std::byte*>(op.cache.data) + storage.bytes(op.slots[i], width));
+    write_cached(op.rows.f32() + to_index(i) * op.row_stride, op.cache, op.slots[i]);
+  }
+}
+
+void load_rows(CpuBackend&, const LoadRowsArgs& op) {
+  const std::int64_t width = op.out.shape[1];
+  for (std::size_t i = 0; i < op.slots.size(); ++i) {
+    read_cached(op.cache, op.slots[i], op.out.f32() + to_index(i) * width);
   }
 }
 
@@ -148,6 +152,7 @@ void add_elementwise_ops(OpTable& table) {
   table.add<quick_gelu>();
   table.add<combine_rows>();
   table.add<store_rows>();
+  table.add<load_rows>();
   table.add<affine_channels>();
   table.add<modulate>();
 }

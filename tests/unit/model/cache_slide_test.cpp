@@ -49,17 +49,14 @@ class CacheSlide : public ::testing::TestWithParam<Setting> {
 
   // Of a cached row, [kv_heads * hd].
   static std::vector<float> row(ConstTensorView table, std::int64_t at) {
-    const std::int64_t width = table.shape[1] * table.shape[2];
-    std::vector<float> out;
-    for (std::int64_t i = at * width; i < (at + 1) * width; ++i) {
-      out.push_back(table.dtype == DType::kF32 ? table.f32()[i]
-                                               : bf16_to_float(table.as<std::uint16_t>()[i]));
-    }
+    std::vector<float> out(static_cast<std::size_t>(cached_width(table)));
+    read_cached(table, at, out.data());
     return out;
   }
 
   // Largest difference of the keys [kPrompt, kPrompt + kKept) of two caches, `after` rows apart,
-  // as a part of the length of the pair that turns.
+  // as a part of the length of the pair that turns; where numbers of a head share a scale, of the
+  // longest pair of the head.
   double worst_turn(KvCache& a, KvCache& b, std::int64_t layer, std::int64_t after = 0) const {
     const std::int64_t dim = a.shape().head_dim, half = dim / 2;
     double worst = 0;
@@ -69,17 +66,28 @@ class CacheSlide : public ::testing::TestWithParam<Setting> {
         const auto in_head = static_cast<std::int64_t>(i) % dim;
         const std::size_t other = in_head < half ? i + static_cast<std::size_t>(half)
                                                  : i - static_cast<std::size_t>(half);
-        const double length = std::hypot(right[i], right[other]);
+        double length = std::hypot(right[i], right[other]);
+        if (GetParam().storage == DType::kQ8) length = longest_pair(right, i, dim);
         if (length > 0) worst = std::max(worst, std::abs(left[i] - right[i]) / length);
       }
     }
     return worst;
   }
+  static double longest_pair(const std::vector<float>& row, std::size_t in, std::int64_t dim) {
+    const auto head = static_cast<std::size_t>(dim), half = head / 2;
+    double out = 0;
+    for (std::size_t i = in / head * head; i < in / head * head + half; ++i) {
+      out = std::max(out, std::hypot(double{row[i]}, double{row[i + half]}));
+    }
+    return out;
+  }
   // A key as cached is a rotation rounded once an operation, by a row of cosines and sines rounded
   // once: 2 sqrt 2 units of f32 of the pair's length. Turning it adds as much again, 3 units for
   // lengths of the table's rows that are not 1 and sqrt 2 for the turn's own rounding; the key it
-  // is compared with has 2 sqrt 2. Stored in bf16: each of three roundings is one unit of bf16.
+  // is compared with has 2 sqrt 2. Stored in bf16: each of three roundings is one unit of bf16. In 8
+  // bits: half a part in 127, of both numbers of a pair before it turns, and of each after it.
   static double tolerance() {
+    if (GetParam().storage == DType::kQ8) return (1 + std::sqrt(0.5)) / 127 * 1.02;
     return GetParam().storage == DType::kF32 ? 16 * std::ldexp(1.0, -24)
                                              : 3 * std::ldexp(1.0, -8) + 1e-5;
   }
@@ -150,10 +158,11 @@ TEST_P(CacheSlide, LogitsDifferByWhatLayersAboveTheFirstSaw) {
 
 INSTANTIATE_TEST_SUITE_P(All, CacheSlide,
                          ::testing::Values(Setting{1, DType::kF32}, Setting{2, DType::kF32},
-                                         Setting{1, DType::kBF16}, Setting{3, DType::kBF16}),
+                                         Setting{1, DType::kBF16}, Setting{3, DType::kBF16},
+                                         Setting{2, DType::kQ8}),
                          [](const auto& one) {
                            return std::to_string(one.param.layers) +
-                                  (one.param.storage == DType::kF32 ? "F32" : "Bf16");
+                                  std::string(dtype_name(one.param.storage));
                          });
 
 // YaRN's tables are scaled; what turns a cached key from one place to another is not.

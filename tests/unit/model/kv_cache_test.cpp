@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/cache/kv_cache.h"
+#include "engine/core/cached_type.h"
 #include "engine/ops/ops.h"
 
 namespace tessera::kv_cache_test {
@@ -54,7 +55,24 @@ class KvCacheTest : public ::testing::TestWithParam<DType> {
   }
 
   static float at(ConstTensorView view, std::int64_t i) {
-    return view.dtype == DType::kF32 ? view.f32()[i] : bf16_to_float(view.as<std::uint16_t>()[i]);
+    float row[8];
+    read_cached(view, i / 8, row);
+    return row[i % 8];
+  }
+  // What is left of a number that was cached.
+  static float cached(float value) {
+    const CachedType& type = cached_type(GetParam());
+    const std::vector<float> given(4, value);
+    std::vector<float> out(4);
+    std::vector<std::byte> bytes(type.bytes(4));
+    type.write(given.data(), 4, bytes.data());
+    type.read(bytes.data(), 4, out.data());
+    EXPECT_NEAR(out[0], value, value * 1e-4);
+    return out[0];
+  }
+  static std::vector<float> cached(std::vector<float> values) {
+    for (float& value : values) value = cached(value);
+    return values;
   }
 
   std::unique_ptr<Backend> backend_;
@@ -85,13 +103,13 @@ TEST_P(KvCacheTest, LayersMissRowsThatWereCutFromThem) {
   const std::int64_t kept[] = {5};
   cache_.compact(1, kept, 3);
   EXPECT_EQ(positions(1), (Positions{0, 1, 2, 5}));
-  EXPECT_EQ(at(cache_.keys(0, 1), 3 * 8), 22);
-  EXPECT_EQ(at(cache_.keys(1, 1), 1 * 8), 22);
-  EXPECT_EQ(at(cache_.values(1, 1), 1 * 8 + 7), 22);
+  EXPECT_EQ(at(cache_.keys(0, 1), 3 * 8), cached(22));
+  EXPECT_EQ(at(cache_.keys(1, 1), 1 * 8), cached(22));
+  EXPECT_EQ(at(cache_.values(1, 1), 1 * 8 + 7), cached(22));
   cache_.fork(1, 2);
   EXPECT_EQ(cache_.missing(1, 2), 2);
-  EXPECT_EQ(at(cache_.keys(0, 2), 2 * 8), 12);
-  EXPECT_EQ(at(cache_.keys(1, 2), 1 * 8), 22);
+  EXPECT_EQ(at(cache_.keys(0, 2), 2 * 8), cached(12));
+  EXPECT_EQ(at(cache_.keys(1, 2), 1 * 8), cached(22));
   cache_.truncate(1, 3);
   EXPECT_EQ(cache_.missing(1, 1), 2);
   cache_.truncate(1, 0);
@@ -105,11 +123,11 @@ TEST_P(KvCacheTest, AppendAndTruncate) {
   EXPECT_EQ(cache_.length(1), 4);
   EXPECT_EQ(cache_.room(1), 2);
   EXPECT_EQ(cache_.length(0), 0);
-  EXPECT_EQ(rows(1), (Floats{10, 11, 12, 20}));
+  EXPECT_EQ(rows(1), cached(Floats{10, 11, 12, 20}));
   EXPECT_EQ(positions(1), (Positions{5, 6, 9, 11}));
   cache_.truncate(1, 2);
   append(1, {7}, 30);
-  EXPECT_EQ(rows(1), (Floats{10, 11, 30}));
+  EXPECT_EQ(rows(1), cached(Floats{10, 11, 30}));
   EXPECT_EQ(positions(1), (Positions{5, 6, 7}));
 }
 
@@ -119,8 +137,8 @@ TEST_P(KvCacheTest, ForkCopies) {
   cache_.fork(0, 2);
   append(2, {3}, 50);
   append(0, {3}, 60);
-  EXPECT_EQ(rows(0), (Floats{1, 2, 3, 60}));
-  EXPECT_EQ(rows(2), (Floats{1, 2, 3, 50}));
+  EXPECT_EQ(rows(0), cached(Floats{1, 2, 3, 60}));
+  EXPECT_EQ(rows(2), cached(Floats{1, 2, 3, 50}));
   EXPECT_EQ(positions(2), (Positions{0, 1, 2, 3}));
 }
 
@@ -128,9 +146,9 @@ TEST_P(KvCacheTest, CompactMovesRowsWithTheirPositions) {
   append(1, {0, 1, 2, 3, 4, 5}, 1);
   append(2, {0, 1}, 70);
   cache_.compact(1, Positions{1, 3, 4});
-  EXPECT_EQ(rows(1), (Floats{2, 4, 5}));
+  EXPECT_EQ(rows(1), cached(Floats{2, 4, 5}));
   EXPECT_EQ(positions(1), (Positions{1, 3, 4}));
-  EXPECT_EQ(rows(2), (Floats{70, 71})) << "another sequence is left alone";
+  EXPECT_EQ(rows(2), cached(Floats{70, 71})) << "another sequence is left alone";
   append(1, {6}, 9);
   EXPECT_EQ(positions(1), (Positions{1, 3, 4, 6}));
   cache_.compact(1, Positions{});
@@ -138,7 +156,10 @@ TEST_P(KvCacheTest, CompactMovesRowsWithTheirPositions) {
 }
 
 TEST_P(KvCacheTest, BytesCountKeysAndValues) {
-  EXPECT_EQ(cache_.shape().bytes(), 2u * 2 * 3 * 6 * 2 * 4 * dtype_size(GetParam()));
+  EXPECT_EQ(cache_.shape().bytes(), 2u * 2 * 3 * 6 * 2 * cached_type(GetParam()).bytes(4));
+  const std::size_t eight_bits = 4 + sizeof(float);
+  EXPECT_EQ(cached_type(GetParam()).bytes(4),
+            GetParam() == DType::kQ8 ? eight_bits : 4 * dtype_size(GetParam()));
 }
 
 TEST_P(KvCacheTest, MisuseEndsTheProgram) {
@@ -151,7 +172,8 @@ TEST_P(KvCacheTest, MisuseEndsTheProgram) {
   EXPECT_DEATH((void)cache_.length(3), "sequence");
 }
 
-INSTANTIATE_TEST_SUITE_P(Storage, KvCacheTest, ::testing::Values(DType::kF32, DType::kBF16));
+INSTANTIATE_TEST_SUITE_P(Storage, KvCacheTest, 
+                         ::testing::Values(DType::kF32, DType::kBF16, DType::kQ8));
 
 }  // namespace
 }  // namespace tessera::kv_cache_test

@@ -18,29 +18,29 @@ struct Sequence {
   std::int64_t capacity;
   DType storage;
   std::vector<float> q, k, v;
-  std::vector<std::uint16_t> k16, v16;
+  std::shared_ptr<const Tensor> key_table, value_table;
 
   Sequence(Layout l, std::int64_t positions, DType s, std::uint64_t stream)
       : layout(l), capacity(positions), storage(s) {
     const auto kv = static_cast<std::size_t>(positions * l.kv_heads * l.dim);
     q = normal(static_cast<std::size_t>(positions * l.heads * l.dim), stream);
-    k = rounded_to(s, normal(kv, stream + 1));
-    v = rounded_to(s, normal(kv, stream + 2));
+    k = normal(kv, stream + 1);
+    v = normal(kv, stream + 2);
     refresh();
   }
+  // Keys and values as they are kept.
   void refresh() {
-    if (storage == DType::kBF16) {
-      k16 = to_bf16(k);
-      v16 = to_bf16(v);
-    }
+    key_table = kept(k);
+    value_table = kept(v);
   }
-  ConstTensorView keys() const { return cached(k, k16); }
-  ConstTensorView values() const { return cached(v, v16); }
-  ConstTensorView cached(const std::vector<float>& f32,
-                         const std::vector<std::uint16_t>& bf16) const {
+  std::shared_ptr<const Tensor> kept(std::vector<float>& numbers) const {
     const Shape shape{capacity, layout.kv_heads, layout.dim};
-    return storage == DType::kBF16 ? view_of(bf16, shape) : view_of(f32, shape);
+    auto out = std::make_shared<const Tensor>(cache_table(storage, numbers, shape));
+    numbers = cached_numbers(out->view());
+    return out;
   }
+  ConstTensorView keys() const { return key_table->view(); }
+  ConstTensorView values() const { return value_table->view(); }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(layout.dim)); }
 };
 
@@ -100,6 +100,53 @@ void compare(const Sequence& s, const std::vector<float>& got, std::int64_t firs
 }
 
 class Attention : public AtPlaceWithStorage {};
+
+// Scales that are powers of two change no rounding: over such a cache every bit is that of a cache
+// of f32 with the same numbers, in order and listed, in each instruction set.
+TEST(AttentionOverEightBits, WithScalesOfPowersOfTwoIsThatOverF32) {
+  for (const Layout layout : {Layout{4, 2, 20}, Layout{3, 3, 64}, Layout{2, 1, 128}}) {
+    Sequence eight({layout.heads, layout.kv_heads, layout.dim}, 150, DType::kQ8, 90);
+    for (std::vector<float>* numbers : {&eight.k, &eight.v}) {
+      for (std::size_t i = 0; i < numbers->size(); ++i) {
+        const std::size_t head = i / static_cast<std::size_t>(layout.dim);
+        const float unit = std::ldexp(1.0f, -6 - static_cast<int>(head % 5));
+        const float whole = std::nearbyint(std::clamp((*numbers)[i] * 40, -127.0f, 127.0f));
+        (*numbers)[i] = unit * (i % static_cast<std::size_t>(layout.dim) == 3 ? -127 : whole);
+      }
+    }
+    const std::vector<float> given = eight.k;
+    eight.refresh();
+    ASSERT_EQ(eight.k, given) << "kept exactly";
+    Sequence plain = eight;
+    plain.storage = DType::kF32;
+    plain.refresh();
+    for (const Isa isa : isas_here()) {
+      const auto backend = backend_of(isa);
+      for (const auto& [first, rows] : {std::pair{0, 1}, {63, 1}, {120, 3}, {100, 50}}) {
+        EXPECT_TRUE(
+            same_bits(attend(*backend, eight, first, rows), attend(*backend, plain, first, rows)))
+            << isa_name(isa) << ", rows " << rows << ", hd " << layout.dim;
+      }
+    }
+  }
+}
+
+// A head with a number that is none has none at all; the others keep theirs.
+TEST(AttentionOverEightBits, WhatIsNoNumberShows) {
+  const auto backend = backend_of(Isa::kAuto);
+  Sequence s({4, 2, 16}, 20, DType::kQ8, 95);
+  const std::vector<float> before = attend(*backend, s, 10, 8);
+  s.v[12 * 32 + 16 + 5] = std::numeric_limits<float>::infinity();
+  s.refresh();
+  const std::vector<float> after = attend(*backend, s, 10, 8);
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    const bool sees = i / 64 >= 2 && i % 64 >= 32;
+    EXPECT_EQ(std::isnan(after[i]), sees) << i;
+    if (!sees) {
+      EXPECT_EQ(after[i], before[i]) << i;
+    }
+  }
+}
 
 TEST_P(Attention, EqualsDoublePrecision) {
   for (const Layout layout :
@@ -196,10 +243,10 @@ TEST_P(Attention, LargeScoresDoNotOverflow) {
   EXPECT_TRUE(same_bits(bad.data() + 16, out.data() + 16, 9 * 16));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Attention, with_number_storage(places_of_kernels()), place_name);
+INSTANTIATE_TEST_SUITE_P(Devices, Attention, with_cached_types(places_of_kernels()), place_name);
 
 TEST(AttentionIsas, AgreeBitForBit) {
-  for (const DType storage : {DType::kF32, DType::kBF16}) {
+  for (const DType storage : {DType::kF32, DType::kBF16, DType::kQ8}) {
     for (const Layout layout : {Layout{4, 2, 20}, Layout{2, 2, 128}, Layout{1, 1, 512}}) {
       const Sequence s(layout, 140, storage, 70);
       std::vector<float> first;

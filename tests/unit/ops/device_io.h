@@ -67,6 +67,7 @@ class AtPlaceWithStorage : public ::testing::TestWithParam<std::tuple<Place, DTy
     const Place& place = std::get<0>(GetParam());
     backend_ = place.open();
     if (backend_ == nullptr) GTEST_SKIP() << "no usable " << place << " device here";
+    if (!backend_->keeps(storage())) GTEST_SKIP() << place << " does not keep it";
   }
   bool on_cpu() const { return std::get<0>(GetParam()).is_cpu(); }
   // Threads of the host change nothing that a device computes.

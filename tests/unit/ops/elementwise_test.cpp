@@ -233,6 +233,18 @@ TEST_P(Elementwise, EmbeddingAddAndStoreRows) {
     EXPECT_EQ(cache[untouched * 6], -1.0f);
     EXPECT_EQ(cache16[untouched * 6 + 5], 7);
   }
+  const std::int32_t wanted[] = {2, 4, 2};
+  std::vector<float> loaded(18), loaded16(18);
+  ops::load_rows(*backend_, io.in(view_of(cache, {5, 2, 3})), wanted,
+                 io.out(view_of(loaded, {3, 6})));
+  ops::load_rows(*backend_, io.in(view_of(cache16, {5, 2, 3})), wanted,
+                 io.out(view_of(loaded16, {3, 6})));
+  io.fetch();
+  for (std::size_t i = 0; i < 18; ++i) {
+    const std::size_t at = static_cast<std::size_t>(wanted[i / 6]) * 6 + i % 6;
+    EXPECT_EQ(loaded[i], cache[at]);
+    EXPECT_EQ(loaded16[i], bf16_to_float(cache16[at]));
+  }
 }
 
 TEST_P(Elementwise, NearestCodeTakesTheLowestIndexOfATie) {

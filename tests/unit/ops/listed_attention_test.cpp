@@ -20,24 +20,20 @@ struct Table {
   std::int64_t positions;
   DType storage;
   std::vector<float> k, v;
-  std::vector<std::uint16_t> k16, v16;
+  Tensor key_table, value_table;
 
   Table(const Layout& l, std::int64_t count, DType s, std::uint64_t stream)
       : layout(l), positions(count), storage(s) {
     const auto size = static_cast<std::size_t>(count * l.kv_heads * l.dim);
-    k = rounded_to(s, normal(size, stream));
-    v = rounded_to(s, normal(size, stream + 1));
+    k = normal(size, stream);
+    v = normal(size, stream + 1);
     refresh();
   }
   std::int64_t width() const { return layout.kv_heads * layout.dim; }
   void refresh() {
-    k16 = to_bf16(k);
-    v16 = to_bf16(v);
-  }
-  ConstTensorView view(const std::vector<float>& f32,
-                       const std::vector<std::uint16_t>& bf16) const {
     const Shape shape{positions, layout.kv_heads, layout.dim};
-    return storage == DType::kBF16 ? view_of(bf16, shape) : view_of(f32, shape);
+    key_table = cache_table(storage, k, shape);
+    value_table = cache_table(storage, v, shape);
   }
 };
 
@@ -87,7 +83,7 @@ std::vector<float> attend(Backend& backend, const Layout& layout, const std::vec
 
 // The last `rows` positions of a table ask.
 AttentionSegment last_rows(const Table& table, std::int64_t total, std::int64_t rows) {
-  return {table.view(table.k, table.k16), table.view(table.v, table.v16), 0, rows, total - rows};
+  return {table.key_table.view(), table.value_table.view(), 0, rows, total - rows};
 }
 
 AttentionSegment last_rows(const Listed& listed, std::int64_t total, std::int64_t rows,
@@ -182,7 +178,7 @@ TEST_P(ListedAttention, TheOrderOfTheListIsTheOrderOfTheSums) {
   EXPECT_GT(most, 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ListedAttention, with_number_storage(places_of_kernels()), place_name);
+INSTANTIATE_TEST_SUITE_P(Devices, ListedAttention, with_cached_types(places_of_kernels()), place_name);
 
 TEST(ListedAttentionIsas, AgreeBitForBit) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {

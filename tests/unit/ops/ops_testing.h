@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/core/cached_type.h"
 #include "engine/core/philox.h"
 
 namespace tessera::testing {
@@ -103,6 +104,25 @@ inline std::vector<float> rounded_to_8_bits(std::vector<float> values, std::int6
     }
   }
   return values;
+}
+// Rows of heads of `dim` numbers as a table of a cache, [rows, heads, stored].
+inline Tensor cache_table(DType type, const std::vector<float>& values, const Shape& shape) {
+  const CachedType& row = cached_type(type);
+  Tensor out = Tensor::host(row.element, {shape[0], shape[1], row.stored(shape[2])});
+  const std::int64_t width = shape[1] * shape[2];
+  for (std::int64_t at = 0; at < shape[0]; ++at) {
+    write_cached(values.data() + at * width, out.view(), at);
+  }
+  return out;
+}
+// The numbers of a table in the host's memory.
+inline std::vector<float> cached_numbers(const ConstTensorView& table) {
+  const std::int64_t width = cached_width(table);
+  std::vector<float> out(static_cast<std::size_t>(table.shape[0] * width));
+  for (std::int64_t at = 0; at < table.shape[0]; ++at) {
+    read_cached(table, at, out.data() + at * width);
+  }
+  return out;
 }
 inline std::vector<std::uint16_t> to_bf16(const std::vector<float>& values) {
   std::vector<std::uint16_t> out;

@@ -91,7 +91,13 @@ inline auto with_storage(std::vector<Place> places) {
   return ::testing::Combine(::testing::ValuesIn(std::move(places)),
                             ::testing::ValuesIn(every_storage()));
 }
-// Those of tables, caches and convolutions.
+// Those of caches.
+inline auto with_cached_types(std::vector<Place> places) {
+  std::vector<DType> types;
+  for (const CachedType& row : cached_types()) types.push_back(row.type);
+  return ::testing::Combine(::testing::ValuesIn(std::move(places)), ::testing::ValuesIn(types));
+}
+// Those of tables and convolutions.
 inline auto with_number_storage(std::vector<Place> places) {
   std::vector<DType> types = every_storage();
   std::erase_if(types, [](DType type) { return beside(type) != type; });

@@ -65,8 +65,7 @@ struct Cached {
     const std::int64_t width = layout.kv_heads * layout.dim;
     std::fill(values.begin() + filled * width, values.end(), NAN);
     const Shape shape{capacity, layout.kv_heads, layout.dim};
-    return storage == DType::kBF16 ? io.in(view_of(to_bf16(values), shape))
-                                   : io.in(view_of(values, shape));
+    return io.in(cache_table(storage, values, shape).view());
   }
   // Rows [first, first + rows), keys and values of no more positions than these being there.
   std::vector<float> attend(std::int64_t first, std::int64_t rows) {
@@ -84,7 +83,8 @@ struct Cached {
 };
 
 TEST_P(RowContract, AttentionOfABatchEqualsEachRowAlone) {
-  for (const DType storage : {DType::kF32, DType::kBF16}) {
+  for (const DType storage : {DType::kF32, DType::kBF16, DType::kQ8}) {
+    if (!backend_->keeps(storage)) continue;
     for (const Layout layout : {Layout{4, 2, 48}, Layout{2, 1, 72}, Layout{1, 1, 80}}) {
       Cached cached(*backend_, layout, kRows + 7, storage);
       const std::vector<float> whole = cached.attend(0, kRows);
@@ -172,9 +172,7 @@ struct Steps {
     return writable(io.in(view_of(numbers, shape)));
   }
   TensorView cache(const std::vector<float>& numbers, DType storage) {
-    const Shape shape{kCapacity, 2, 16};
-    return storage == DType::kBF16 ? writable(io.in(view_of(to_bf16(numbers), shape)))
-                                   : with(numbers, shape);
+    return writable(io.in(cache_table(storage, numbers, {kCapacity, 2, 16}).view()));
   }
   static TensorView writable(const ConstTensorView& there) {
     return {there.dtype, there.shape, const_cast<void*>(there.data), there.device};
@@ -221,8 +219,10 @@ TEST_P(RowContract, RepeatedPassesEqualPlainOnes) {
   for (const auto& [storage, branches] : {std::pair{DType::kF32, false},
                                           {DType::kF32, true},
                                           {DType::kBF16, false},
-                                          {DType::kBF16, true}}) {
-    const std::uint64_t key = (storage == DType::kBF16 ? 2 : 0) + (branches ? 1 : 0);
+                                          {DType::kBF16, true},
+                                          {DType::kQ8, true}}) {
+    if (!backend_->keeps(storage)) continue;
+    const std::uint64_t key = 2 * static_cast<std::uint64_t>(storage) + (branches ? 1 : 0);
     Steps plain(*backend_, storage), recorded(*backend_, storage);
     // One after the other: what a plain pass leaves in scratch helps no repeated one.
     constexpr std::int64_t kLengths[] = {5, 6, 64, 127, 128, 150, 20, 197};

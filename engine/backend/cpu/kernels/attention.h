@@ -24,6 +24,19 @@ struct alignas(64) AttentionState {
   float rescale[kTaskRows];      // what sums taken before this block are multiplied by
 };
 
+// What the numbers of a head are multiplied by, where they are integers of 8 bits. It goes to scores
+// and weights, so that sums run over integers, which f32 has exactly.
+inline float scale_of(const AttentionTask& task, const std::int8_t* head) {
+  float scale;
+  std::memcpy(&scale, head + task.head_dim, sizeof scale);
+  return scale;
+}
+// A copied head has it in the gap at its end.
+inline float scale_of(const AttentionTask& task, const float* head) {
+  return head[task.kv_stride - 1];
+}
+inline float scale_of(const AttentionTask&, const std::uint16_t*) { return 1.0f; }
+
 // One chunk of lanes of q.k for R rows and K keys; kWhole: all 16 lanes are there.
 template <bool kWhole, int R, int K, typename T>
 inline void add_products(const AttentionTask& task, int row, const T* keys, std::int64_t key,
@@ -40,8 +53,9 @@ inline void add_products(const AttentionTask& task, int row, const T* keys, std:
   }
 }
 
-// q.k for R rows and K keys; each product is sixteen partial sums and one fixed tree.
-template <int R, int K, typename T>
+// q.k for R rows and K keys; each product is sixteen partial sums and one fixed tree. kScaled: heads
+// have scales.
+template <bool kScaled, int R, int K, typename T>
 void scores(const AttentionTask& task, int row, const T* keys, std::int64_t key, float scale,
             AttentionState& state) {
   V16 sum[R][K];
@@ -58,7 +72,11 @@ void scores(const AttentionTask& task, int row, const T* keys, std::int64_t key,
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int k = 0; k < K; ++k) state.score[row + r][key + k] = reduce_add(sum[r][k]) * scale;
+    for (int k = 0; k < K; ++k) {
+      float score = reduce_add(sum[r][k]) * scale;
+      if constexpr (kScaled) score *= scale_of(task, keys + (key + k) * task.kv_stride);
+      state.score[row + r][key + k] = score;
+    }
   }
 }
 
@@ -75,29 +93,29 @@ inline void prefetch_rows(const AttentionTask& task, const T* rows, int count) {
 }
 
 // Scores of all entries against `count` keys of the block.
-template <typename T>
+template <bool kScaled, typename T>
 void block_scores(const AttentionTask& task, const T* keys, std::int64_t count,
                   AttentionState& state) {
   std::int64_t key = 0;
   for (; key + 4 <= count; key += 4) {
     for (int head = 0; head < task.heads; ++head) {
-      const T* head_keys = keys + head * task.head_dim;
+      const T* head_keys = keys + head * task.head_stride;
       if (task.rows <= kFewRows) {
         prefetch_rows(task, head_keys + (key + kAhead) * task.kv_stride, 4);
       }
       int row = head * task.rows;
       const int end = row + task.rows;
       for (; row + 2 <= end; row += 2) {
-        scores<2, 2>(task, row, head_keys, key, task.scale, state);
-        scores<2, 2>(task, row, head_keys, key + 2, task.scale, state);
+        scores<kScaled, 2, 2>(task, row, head_keys, key, task.scale, state);
+        scores<kScaled, 2, 2>(task, row, head_keys, key + 2, task.scale, state);
       }
-      if (row < end) scores<1, 4>(task, row, head_keys, key, task.scale, state);
+      if (row < end) scores<kScaled, 1, 4>(task, row, head_keys, key, task.scale, state);
     }
   }
   for (; key < count; ++key) {
     for (int row = 0; row < task.heads * task.rows; ++row) {
-      const T* head_keys = keys + row / task.rows * task.head_dim;
-      scores<1, 1>(task, row, head_keys, key, task.scale, state);
+      const T* head_keys = keys + row / task.rows * task.head_stride;
+      scores<kScaled, 1, 1>(task, row, head_keys, key, task.scale, state);
     }
   }
 }
@@ -247,18 +265,39 @@ void weigh_rows(const AttentionTask& task, int row, const T* values, KeyRange ra
   }
 }
 
+// Scores or weights of keys [begin, end) of one head's rows times the scales of its keys or values.
+template <typename T>
+void times_scales(const AttentionTask& task, int head, const T* values, std::int64_t begin,
+                   std::int64_t end, AttentionState& state) {
+  alignas(64) float scales[kKeyBlock];
+  for (std::int64_t key = begin; key < end; ++key) {
+    scales[key - begin] = scale_of(task, values + key * task.kv_stride);
+  }
+  for (int row = head * task.rows; row < (head + 1) * task.rows; ++row) {
+    float* const weights = state.score[row] + begin;
+    for (std::int64_t key = 0; key < end - begin; key += kLanes) {
+      const std::int64_t lanes = end - begin - key;
+      store_some(weights + key, mul(load_some(weights + key, lanes), load_some(scales + key, lanes)),
+                 lanes);
+    }
+  }
+}
+
 // Sums of all entries over `count` keys of the block; with few rows a few keys at a time, so that
 // rows of the cache are read from end to end.
-template <typename T>
+template <bool kScaled, typename T>
 void block_values(const AttentionTask& task, const T* values, std::int64_t count, bool fresh,
-                  const AttentionState& state) {
+                  AttentionState& state) {
   const std::int64_t step = task.rows <= kFewRows ? 8 : kKeyBlock;
   for (std::int64_t key = 0; key < count; key += step) {
     const KeyRange range{key, key + step < count ? key + step : count, fresh && key == 0};
     for (int head = 0; head < task.heads; ++head) {
-      const T* head_values = values + head * task.head_dim;
+      const T* head_values = values + head * task.head_stride;
       if (task.rows <= kFewRows) {
         prefetch_rows(task, head_values + (key + kAhead) * task.kv_stride, static_cast<int>(step));
+      }
+      if constexpr (kScaled) {
+        times_scales(task, head, head_values, range.begin, range.end, state);
       }
       int row = head * task.rows;
       const int end = row + task.rows;
@@ -281,7 +320,7 @@ inline void add_key_bias(const AttentionTask& task, std::int64_t block, std::int
 
 // One block: scores, softmax, sums. Keys and values start at the block's first key; `turned` are
 // the same keys turned, or null.
-template <typename T>
+template <bool kScaled, typename T>
 void attend_block(const AttentionTask& task, const T* keys, const T* values, const float* turned,
                   std::int64_t block, std::int64_t count, AttentionState& state) {
   for (int row = 0; row < task.heads * task.rows; ++row) {
@@ -290,8 +329,9 @@ void attend_block(const AttentionTask& task, const T* keys, const T* values, con
   }
   if (turned != nullptr) {
     block_scores(task, turned, state);
+    if constexpr (kScaled) times_scales(task, 0, keys, 0, count, state);
   } else {
-    block_scores(task, keys, count, state);
+    block_scores<kScaled>(task, keys, count, state);
   }
   if (task.key_bias != nullptr) add_key_bias(task, block, count, state);
   for (int row = 0; row < task.heads * task.rows; ++row) {
@@ -301,7 +341,7 @@ void attend_block(const AttentionTask& task, const T* keys, const T* values, con
       state.rescale[row] = 1.0f;
     }
   }
-  block_values(task, values, count, block == 0, state);
+  block_values<kScaled>(task, values, count, block == 0, state);
 }
 
 // One head of `count` rows as f32 with another stride.
@@ -327,12 +367,22 @@ void copy_keys(const AttentionTask& given, const void* table, std::int64_t block
     const std::int64_t row = given.listed[block + key - given.listed_from] - given.listed_base;
     copy_rows(rows + row * given.kv_stride, 0, given.head_dim, 1, to + key * pitch, pitch);
   }
+  if constexpr (sizeof(T) == sizeof(std::int8_t)) {
+    for (std::int64_t key = 0; key < count; ++key) {
+      const std::int64_t row =
+          key < in_order
+              ? block + key
+              : given.listed[block + key - given.listed_from] - given.listed_base;
+      to[(key + 1) * pitch - 1] = scale_of(given, rows + row * given.kv_stride);
+    }
+  }
 }
 
 // Queries and sums stand in scratch, packed. With many rows the block's keys and values do so too,
 // and so do those of a block whose keys are listed.
 template <typename T>
 void attend(const AttentionTask& given) {
+  constexpr bool kScaled = sizeof(T) == sizeof(std::int8_t);
   AttentionState state;
   AttentionTask task = given;
   const int entries = task.heads * task.rows;
@@ -360,9 +410,9 @@ void attend(const AttentionTask& given) {
       copy_keys<T>(given, given.keys, block, count, copied_keys, pitch);
       copy_keys<T>(given, given.values, block, count, copied_values, pitch);
       if (turned != nullptr) turn_keys(copied_keys, pitch, task.head_dim, count, turned);
-      attend_block<float>(task, copied_keys, copied_values, turned, block, count, state);
+      attend_block<kScaled>(task, copied_keys, copied_values, turned, block, count, state);
     } else {
-      attend_block<T>(task, keys, values, nullptr, block, count, state);
+      attend_block<kScaled>(task, keys, values, nullptr, block, count, state);
     }
   }
   for (int row = 0; row < entries; ++row) {
@@ -379,10 +429,10 @@ void attend(const AttentionTask& given) {
 }
 
 inline void attention(const AttentionTask& task) {
-  if (task.bf16) {
-    attend<std::uint16_t>(task);
-  } else {
-    attend<float>(task);
+  switch (task.numbers) {
+    case HeadNumbers::kF32: return attend<float>(task);
+    case HeadNumbers::kBF16: return attend<std::uint16_t>(task);
+    case HeadNumbers::kScaled: return attend<std::int8_t>(task);
   }
 }
 

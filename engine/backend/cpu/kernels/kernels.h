@@ -86,6 +86,9 @@ struct IntegerKernels {
 // c + 8 are neighbours, so that a shift and a mask expand a 32-byte load.
 constexpr int panel_slot(int column) { return column < 8 ? 2 * column : 2 * (column - 8) + 1; }
 
+// How heads of keys and values are kept: kScaled are integers of 8 bits, an f32 scale after them.
+enum class HeadNumbers : std::uint8_t { kF32, kBF16, kScaled };
+
 // Neighbouring key and value heads of one sequence, and the query rows that see each of them. Entry
 // head * rows + row is one query row; at most kTaskRows entries.
 struct AttentionTask {
@@ -94,9 +97,9 @@ struct AttentionTask {
   std::int64_t visible[kTaskRows];  // keys [0, visible) are seen, at least one
   int heads = 0;
   int rows = 0;                // of each head
-  const void* keys = nullptr;  // head h of position p at p * kv_stride + h * head_dim
+  const void* keys = nullptr;  // head h of position p at p * kv_stride + h * head_stride
   const void* values = nullptr;
-  std::int64_t kv_stride = 0;  // elements
+  std::int64_t kv_stride = 0, head_stride = 0;  // elements
   // Key i >= listed_from stands at position listed[i - listed_from] - listed_base; null = all in
   // order.
   const std::int32_t* listed = nullptr;
@@ -107,7 +110,7 @@ struct AttentionTask {
   float* total = nullptr;
   std::int64_t head_dim = 0;
   float scale = 1.0f;
-  bool bf16 = false;
+  HeadNumbers numbers = HeadNumbers::kF32;
   float* scratch = nullptr;  // attention_scratch_floats(head_dim), 64-byte aligned
 };
 

@@ -55,6 +55,14 @@ inline V16 load_partial(const std::uint16_t* p, std::int64_t n) {
 inline V16 load_halves(const std::uint8_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+inline V16 load(const std::int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
+inline V16 load_partial(const std::int8_t* p, std::int64_t n) {
+  const __m128i bytes = _mm_maskz_loadu_epi8(lanes_below(n), p);
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
 inline V16 load_panel(const float* p) { return load(p); }
 inline V16 load_panel(const std::uint16_t* p) {
   const __m512i pair =
@@ -133,6 +141,16 @@ inline V16 load_halves(const std::uint8_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
 }
+inline V16 load(const std::int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+inline V16 load_partial(const std::int8_t* p, std::int64_t n) {
+  std::int8_t padded[16] = {};
+  std::memcpy(padded, p, static_cast<std::size_t>(n) * sizeof *p);
+  return load(padded);
+}
 inline V16 load_panel(const float* p) { return load(p); }
 inline V16 load_panel(const std::uint16_t* p) {
   const __m256i pair = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -202,6 +220,7 @@ inline V16 each_lane(F value) {
   return out;
 }
 inline float widen(std::uint16_t bits) { return float_of(std::uint32_t{bits} << 16); }
+inline float widen(std::int8_t value) { return static_cast<float>(value); }
 inline float widen(float value) { return value; }
 inline V16 zero() { return V16{}; }
 inline V16 broadcast(float x) {
