@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/backend/cpu/streaming.h"
 #include "engine/core/index.h"
 
 namespace tessera::cpu {
@@ -13,7 +14,6 @@ namespace tessera::cpu {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 256;                       // rounded together
-constexpr std::int64_t kTaskBytes = std::int64_t{128} << 10;    // weights of one task
 constexpr std::int64_t kSerialInputs = std::int64_t{16} << 10;  // fewer are rounded by one thread
 
 // Rows of rounded inputs in the scratch that all workers see, cut into tiles of nearly the same
@@ -77,7 +77,8 @@ void linear_integers(CpuBackend& cpu, const LinearArgs& op, const PanelStorage& 
   const auto panel_bytes = to_index(storage.bytes(w.k));
   const auto* const weights = static_cast<const std::byte*>(w.packed.view().data);
   const std::int64_t panels = divide_up(w.n, kLanes), blocks = storage.type->blocks(w.k);
-  const std::int64_t chunk = std::max<std::int64_t>(1, kTaskBytes / panel_bytes);
+  const std::int64_t task = streaming_task_bytes(panels * panel_bytes, cpu.threads().threads());
+  const std::int64_t chunk = std::max<std::int64_t>(1, task / panel_bytes);
   for (std::int64_t first = 0; first < op.x.shape[0]; first += kRowsAtOnce) {
     const std::int64_t rows = std::min(kRowsAtOnce, op.x.shape[0] - first);
     const Rounded inputs = rounded_room(cpu, rows, blocks);
