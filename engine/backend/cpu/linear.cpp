@@ -7,6 +7,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/linear_integers.h"
 #include "engine/backend/cpu/panel_storage.h"
+#include "engine/backend/cpu/streaming.h"
 #include "engine/core/index.h"
 #include "engine/ops/linear.h"
 
@@ -17,7 +18,6 @@ namespace {
 constexpr std::int64_t kStreamRows = 64;  // up to here all rows pass while a panel streams by
 constexpr std::int64_t kRowBlock = 192;   // rows of a task beyond that, copied to scratch
 constexpr std::int64_t kRowPitch = kBlock + 16;  // floats between copied rows: no cache set twice
-constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;  // weights of one streaming task
 
 struct Product {
   const float* x;
@@ -73,6 +73,7 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
     const std::int64_t end = rows * (tile + 1) / tiles;
     args.a = a + begin * a_stride;
     args.out = product.out + (row + begin) * weight.n + panel * kLanes;
+    args.from_memory = tile == 0 && args.b != expanded;
     run(args, narrow<int>(end - begin), narrow<int>(panels));
   }
 }
@@ -129,8 +130,8 @@ void multiply_part(CpuBackend& cpu, const LinearArgs& op, const PanelPart& part)
   if (rows <= kStreamRows) {
     const std::int64_t width = kernels.tile_panels[largest_tile(kernels, rows)];
     const auto panel_bytes = to_index(product.storage.bytes(w.k));
-    const std::int64_t chunk =
-        std::max<std::int64_t>(1, kChunkBytes / (panel_bytes * width)) * width;
+    const std::int64_t task = streaming_task_bytes(panels * panel_bytes, pool.threads());
+    const std::int64_t chunk = std::max<std::int64_t>(1, task / (panel_bytes * width)) * width;
     pool.parallel_for(panels, chunk, [&](std::int64_t begin, std::int64_t end, int worker) {
       stream_panels(product, rows, begin, end, cpu.scratch(worker));
     });

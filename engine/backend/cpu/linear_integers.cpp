@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/backend/cpu/streaming.h"
 #include "engine/core/index.h"
 
 namespace tessera::cpu {
@@ -13,7 +14,6 @@ namespace tessera::cpu {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 256;                       // rounded together
-constexpr std::int64_t kTaskBytes = std::int64_t{128} << 10;    // weights of one task
 constexpr std::int64_t kSerialInputs = std::int64_t{16} << 10;  // fewer are rounded by one thread
 
 // Rows of rounded inputs in the scratch that all workers see, cut into tiles of nearly the same
@@ -89,7 +89,8 @@ void multiply_part(CpuBackend& cpu, const LinearArgs& op, const PanelPart& part,
   const IntegerTile& tile_of = cpu.integer_kernels().*part.storage.integer_tile;
   const auto panel_bytes = to_index(part.storage.bytes(w.k));
   const std::int64_t panels = divide_up(part.n, kLanes);
-  const std::int64_t chunk = std::max<std::int64_t>(1, kTaskBytes / panel_bytes);
+  const std::int64_t task = streaming_task_bytes(panels * panel_bytes, cpu.threads().threads());
+  const std::int64_t chunk = std::max<std::int64_t>(1, task / panel_bytes);
   cpu.threads().parallel_for(panels, chunk, [&](std::int64_t panel, std::int64_t end, int) {
     for (; panel < end; ++panel) {
       const std::int64_t own = panel * kLanes, column = part.column + own;
