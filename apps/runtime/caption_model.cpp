@@ -158,6 +158,7 @@ SettingValues CaptionModel::cuts() const {
 }
 
 DType CaptionModel::stored() const {
+  if (const auto blocks = stored_in_blocks(spec(), weights())) return *blocks;
   const auto exact = [&](const TensorSpec& tensor) {
     const ConstTensorView* view = weights().find(tensor.name);
     return tensor.shape.rank() < 2 || view == nullptr || view->dtype == DType::kBF16;
