@@ -30,7 +30,7 @@ bool same_place(const fs::path& a, const fs::path& b) {
 
 void check_output(const QuantizeOptions& options, const fs::path& model, bool text) {
   const fs::path& output = options.output;
-  if (text != is_gguf_name(output)) {
+  if (text != (output.extension() == ".gguf")) {
     refuse_output(output,
                   text ? "a name that ends in .gguf, as the model writes texts alone"
                        : "the name of a folder, as the model has other parts",

@@ -215,7 +215,7 @@ class FileToFile {
 }  // namespace
 
 QuantizeReport quantize_text(const fs::path& path, const QuantizeJob& job) {
-  if (is_gguf_name(path)) return FileToFile(path, job).run();
+  if (is_gguf_file(path)) return FileToFile(path, job).run();
   return FolderToFile(path, job).run();
 }
 

@@ -278,7 +278,7 @@ struct Checkpoint::Impl {
     const ShardIndex index = parse_shard_index(read_file(path, kMaxIndexBytes), path.string());
     for (const std::string& shard : index.shards) {
       const fs::path file = path.parent_path() / shard;
-      is_gguf_name(file) ? add_blocks(file) : add_file(file);
+      is_gguf_file(file) ? add_blocks(file) : add_file(file);
     }
     check_against(index, path);
   }
@@ -321,7 +321,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   auto impl = std::make_unique<Impl>();
   impl->label = path.string();
   const fs::path file = is_folder(path) ? choose_file(path) : path;
-  if (is_gguf_name(file)) {
+  if (is_gguf_file(file)) {
     impl->add_gguf(file);
   } else if (file.filename().string().ends_with(".index.json")) {
     impl->add_index(file);

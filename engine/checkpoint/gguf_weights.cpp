@@ -11,6 +11,7 @@
 #include "engine/checkpoint/container.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
+#include "engine/core/io.h"
 
 namespace tessera {
 
@@ -27,9 +28,15 @@ constexpr std::array kModelNames = {NamePair{"token_embd", "model.embed_tokens"}
 constexpr std::array kLayerNames = {
     NamePair{"attn_norm", "input_layernorm"},    NamePair{"attn_q", "self_attn.q_proj"},
     NamePair{"attn_k", "self_attn.k_proj"},      NamePair{"attn_v", "self_attn.v_proj"},
+    NamePair{"attn_q_norm", "self_attn.q_norm"}, NamePair{"attn_k_norm", "self_attn.k_norm"},
     NamePair{"attn_output", "self_attn.o_proj"}, NamePair{"ffn_norm", "post_attention_layernorm"},
     NamePair{"ffn_gate", "mlp.gate_proj"},       NamePair{"ffn_up", "mlp.up_proj"},
     NamePair{"ffn_down", "mlp.down_proj"}};
+
+// Those of Gemma 3, which has norms on both sides of a part; the others are as above.
+constexpr std::array kGemmaNames = {NamePair{"post_attention_norm", "post_attention_layernorm"},
+                                    NamePair{"ffn_norm", "pre_feedforward_layernorm"},
+                                    NamePair{"post_ffw_norm", "post_feedforward_layernorm"}};
 
 [[noreturn]] void refuse(const char* code, const std::string& file, std::string where,
                          std::string expected, std::string found, std::string hint = {}) {
@@ -68,7 +75,7 @@ std::optional<std::pair<std::string_view, std::string_view>> numbered(std::strin
 constexpr std::string_view kOwnLayers = "blk.", kWantedLayers = "model.layers.";
 
 // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; other names stay.
-std::string wanted_name(const std::string& own) {
+std::string wanted_name(const std::string& architecture, const std::string& own) {
   const std::size_t dot = own.rfind('.');
   if (dot == std::string::npos) return own;
   const std::string_view stem = std::string_view(own).substr(0, dot);
@@ -79,7 +86,10 @@ std::string wanted_name(const std::string& own) {
     return wanted.empty() ? own : std::string(wanted) + leaf;
   }
   const auto layer = numbered(stem.substr(kOwnLayers.size()));
-  const std::string_view wanted = layer ? wanted_of(kLayerNames, layer->second) : "";
+  if (!layer) return own;
+  std::string_view wanted;
+  if (architecture == "gemma3") wanted = wanted_of(kGemmaNames, layer->second);
+  if (wanted.empty()) wanted = wanted_of(kLayerNames, layer->second);
   if (wanted.empty()) return own;
   return std::string(kWantedLayers) + std::string(layer->first) + "." + std::string(wanted) + leaf;
 }
@@ -139,7 +149,12 @@ std::int64_t unpaired_place(std::int64_t place, std::int64_t width) {
   return first + within % 2 * (width / 2) + within / 2;
 }
 
-bool is_gguf_name(const fs::path& path) { return path.extension() == ".gguf"; }
+bool is_gguf_file(const fs::path& path) {
+  if (path.has_extension() || is_folder(path) || !file_exists(path)) {
+    return path.extension() == ".gguf";
+  }
+  return looks_like_gguf(MappedFile(path).bytes());
+}
 
 std::vector<fs::path> gguf_parts(const fs::path& path) {
   constexpr std::string_view kOf = "-of-", kEnd = ".gguf";
@@ -205,11 +220,12 @@ std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part,
   const std::string architecture = gguf_architecture(head, file);
   std::vector<GgufWeight> out;
   for (const GgufTensor& tensor : part.tensors) {
-    out.push_back(
-        {.name = architecture == kPlainArchitecture ? tensor.name : wanted_name(tensor.name),
-         .tensor = tensor,
-         .file = number,
-         .paired_heads = paired_heads(head, architecture, tensor, file)});
+    out.push_back({.name = architecture == kPlainArchitecture
+                               ? tensor.name
+                               : wanted_name(architecture, tensor.name),
+                   .tensor = tensor,
+                   .file = number,
+                   .paired_heads = paired_heads(head, architecture, tensor, file)});
   }
   return out;
 }

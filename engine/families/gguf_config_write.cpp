@@ -15,7 +15,11 @@ class ConfigWriter {
       : text_(text), model_(text.model.model.transformer), keys_(keys) {}
 
   GgufConfigKeys run() {
-    out_.architecture = text_.model.family == "qwen2" ? "qwen2" : "llama";
+    const std::string& type = text_.model.family;
+    if (model_.result_norms || !model_.windowed.empty()) {
+      refuse("model_type", "llama, mistral, qwen2 or qwen3", type);
+    }
+    out_.architecture = type == "qwen2" || type == "qwen3" ? type : "llama";
     const StreamModelConfig& stream = text_.model.model;
     count("context_length", stream.max_positions);
     if (!text_.limit.empty()) {
@@ -60,7 +64,7 @@ class ConfigWriter {
                  .where = std::move(where),
                  .expected = std::move(expected),
                  .found = std::move(found),
-                 .hint = "GGUF files have no key for it; load the folder with --dtype"});
+                 .hint = "it is not written to GGUF files; load the folder with --dtype"});
   }
 
   void write_stretch() {

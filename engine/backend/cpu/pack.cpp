@@ -72,8 +72,10 @@ void pack_column(const PanelStorage& storage, const ConstTensorView* source, std
 }
 
 // Room for panels of so many inputs.
-Tensor allocate_panels(const PanelStorage& storage, std::int64_t panels, std::int64_t inputs) {
-  return Tensor::host(DType::kU8, {panels, to_index(storage.bytes(inputs))});
+Tensor allocate_panels(PanelMemory& memory, const PanelStorage& storage, std::int64_t panels,
+                       std::int64_t inputs) {
+  const std::size_t bytes = storage.bytes(inputs);
+  return {DType::kU8, {panels, to_index(bytes)}, memory.take(to_size(panels) * bytes)};
 }
 
 std::byte* panel_at(Tensor& packed, std::int64_t panel) {
@@ -107,7 +109,7 @@ LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, D
     weight.n += part.shape[0];
   }
   const std::int64_t panels = divide_up(weight.n, kLanes);
-  weight.packed = allocate_panels(panel_type, panels, weight.k);
+  weight.packed = allocate_panels(panel_memory_, panel_type, panels, weight.k);
   pool_.parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       for (int column = 0; column < kLanes; ++column) {
@@ -138,7 +140,7 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   const std::int64_t taps = weight.kh * weight.kw;
   const std::int64_t inputs = taps * weight.c_in;  // tap outer, channel inner
   const std::int64_t panels = divide_up(weight.c_out, kLanes);
-  weight.packed = allocate_panels(panel_type, panels, inputs);
+  weight.packed = allocate_panels(panel_memory_, panel_type, panels, inputs);
   pool_.parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       for (std::int64_t tap = 0; tap < taps; ++tap) {

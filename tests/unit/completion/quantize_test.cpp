@@ -131,6 +131,21 @@ TEST(Quantize, AFolderWritesTheTextsOfItsOwnType) {
   }
 }
 
+TEST(Quantize, FoldersOfOtherFamilies) {
+  const TempFolder folder;
+  make(kModels / "qwen3_f32", folder / "qwen3.gguf", "q8");
+  EXPECT_EQ(Parsed(folder / "qwen3.gguf").type("blk.0.attn_q_norm.weight"), "F32");
+  EXPECT_EQ(texts_of(folder / "qwen3.gguf", std::nullopt),
+            texts_of(kModels / "qwen3_f32", DType::kQ8));
+  const ErrorInfo info = refusal_of(kModels / "gemma3_f32", folder / "gemma3.gguf", "q8");
+  EXPECT_EQ(info.code, "E_GGUF_MODEL");
+  EXPECT_EQ(info.where, "model_type");
+  EXPECT_EQ(info.found, "gemma3_text");
+  make(kModels / "gemma3_f32.gguf", folder / "gemma3.gguf", "q8");
+  EXPECT_EQ(texts_of(folder / "gemma3.gguf", std::nullopt),
+            texts_of(kModels / "gemma3_f32.gguf", DType::kQ8));
+}
+
 // The reference's own file of the same folder: equal keys, names, rows and numbers.
 TEST(Quantize, AFolderBecomesWhatTheGgufPackageWrites) {
   const TempFolder folder;
