@@ -37,9 +37,6 @@ struct I16 {
 };
 inline I16 broadcast_sum(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
 inline V16 to_floats(I16 x) { return {_mm512_cvtepi32_ps(x.v)}; }
-inline V16 load_halves(const std::uint8_t* p) {
-  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
-}
 // Four weights of each of 16 columns.
 struct Quad {
   __m512i v;
@@ -67,10 +64,6 @@ struct I16 {
 };
 inline I16 broadcast_sum(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline V16 to_floats(I16 x) { return {_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)}; }
-inline V16 load_halves(const std::uint8_t* p) {
-  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
-          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
-}
 struct Quad {
   __m256i lo, hi;
 };
@@ -125,22 +118,6 @@ inline I16 broadcast_sum(std::int32_t x) {
 inline V16 to_floats(I16 x) {
   return each_lane([&](int i) { return static_cast<float>(x.v[i]); });
 }
-// f16 to f32, exact.
-inline float float_of_half(std::uint32_t half) {
-  const std::uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31u,
-                      mantissa = half & 0x3ffu;
-  if (exponent == 31) return float_of(sign | 0x7f800000u | mantissa << 13);
-  if (exponent != 0) return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float tiny = static_cast<float>(mantissa) * (1.0f / 16777216.0f);
-  return float_of(bits_of(tiny) | sign);
-}
-inline V16 load_halves(const std::uint8_t* p) {
-  return each_lane([&](int i) {
-    std::uint16_t half;
-    std::memcpy(&half, p + 2 * i, sizeof half);
-    return float_of_half(half);
-  });
-}
 struct Quad {
   int v[kLanes][4];
 };
@@ -175,6 +152,17 @@ inline constexpr std::int32_t sum_factor(EightBits) { return 0; }  // add_signed
 inline constexpr std::int32_t sum_factor(EightBits) { return -EightBits::kZero; }
 #endif
 inline constexpr std::int32_t sum_factor(FourBits) { return -FourBits::kZero; }
+
+template <int R>
+inline __attribute__((always_inline)) void write_sums(const IntegerTileArgs& args,
+                                                      const V16 (&sum)[R]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    V16 total = sum[r];
+    if (args.bias != nullptr) total = add(total, load_some(args.bias, args.columns));
+    store_some(args.out + r * args.out_stride, total, args.columns);
+  }
+}
 
 template <int R, typename W>
 void integer_tile(const IntegerTileArgs& args) {
@@ -215,12 +203,7 @@ void integer_tile(const IntegerTileArgs& args) {
     first += R;
     scale += R;
   }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    V16 total = sum[r];
-    if (args.bias != nullptr) total = add(total, load_some(args.bias, args.columns));
-    store_some(args.out + r * args.out_stride, total, args.columns);
-  }
+  write_sums(args, sum);
 }
 
 #if defined(__AVX512F__)
@@ -229,13 +212,20 @@ constexpr int kIntegerRows = 12;
 constexpr int kIntegerRows = 4;
 #endif
 
+// The function of a tile; weights of other kinds have their own (affine_tile.h).
+template <typename W>
+struct TileOf {
+  template <int R>
+  static constexpr auto kAt = &integer_tile<R, W>;
+};
+
 template <typename W>
 struct IntegerTiles {
   void (*at[kIntegerRows + 1])(const IntegerTileArgs&);  // [rows]
 };
 template <typename W, int R = 1>
 constexpr void fill_integer_tiles(IntegerTiles<W>& table) {
-  table.at[R] = &integer_tile<R, W>;
+  table.at[R] = TileOf<W>::template kAt<R>;
   if constexpr (R < kIntegerRows) fill_integer_tiles<W, R + 1>(table);
 }
 template <typename W>
@@ -267,25 +257,29 @@ inline void round_inputs(const float* x, std::int64_t blocks, const RoundedRow& 
     const bool finite = most_bits < 0x7f800000u;
     const float most = float_of(most_bits);
     const float inverse = finite && most >= kLeast ? 127.0f / most : 0.0f;
-    std::int32_t sum = 0;
-    for (int i = 0; i < kQuantBlock; ++i) {
-      const float number = finite ? x[i] : 0.0f;
-      const float rounded = number * inverse + kWhole;
-      const auto q = static_cast<std::int32_t>(bits_of(rounded) - bits_of(kWhole));
-      out[i] = static_cast<std::int8_t>(q);
-      sum += q;
+    constexpr int kHalf = kQuantBlock / 2;
+    std::int32_t sums[2] = {0, 0};
+    for (int half = 0; half < 2; ++half) {
+      for (int i = half * kHalf; i < (half + 1) * kHalf; ++i) {
+        const float number = finite ? x[i] : 0.0f;
+        const float rounded = number * inverse + kWhole;
+        const auto q = static_cast<std::int32_t>(bits_of(rounded) - bits_of(kWhole));
+        out[i] = static_cast<std::int8_t>(q);
+        sums[half] += q;
+      }
     }
     const float scale = inverse == 0.0f ? 0.0f : most / 127.0f;
     row.scales[block * row.stride] = finite ? scale : float_of(0x7fc00000u);
-    row.sums[block * row.stride] = sum * row.sum_factor;
+    row.sums[block * row.stride] = (sums[0] + sums[1]) * row.sum_factor;
+    if (row.half_sums != nullptr) row.half_sums[block * row.stride] = sums[0] * row.sum_factor;
   }
 }
 
 constexpr IntegerKernels make_integer_table() {
   IntegerKernels table{};
   table.tile_rows = kIntegerRows;
-  table.tile_q8 = {&run_integer_tile<EightBits>, sum_factor(EightBits{})};
-  table.tile_q4 = {&run_integer_tile<FourBits>, sum_factor(FourBits{})};
+  table.tile_q8 = {&run_integer_tile<EightBits>, sum_factor(EightBits{}), false};
+  table.tile_q4 = {&run_integer_tile<FourBits>, sum_factor(FourBits{}), false};
   table.round_inputs = &round_inputs;
   return table;
 }

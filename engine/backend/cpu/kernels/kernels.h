@@ -22,7 +22,7 @@ struct TileArgs {
   const std::int64_t* run_offsets = nullptr;  // [runs], floats from a
   int runs = 1;
   std::int64_t run_length = 0;  // inputs of one run
-  const void* b = nullptr;      // f32, or bf16 in panel order (see panel_slot)
+  const void* b = nullptr;      // f32, f16, or bf16 in panel order (see panel_slot)
   std::int64_t b_stride = 0;
   const void* b_next = nullptr;  // panels read after this block's, if they are others
   float* out = nullptr;
@@ -41,6 +41,7 @@ struct IntegerTileArgs {
   const std::int8_t* a = nullptr;      // [blocks][rows][32], in -127..127
   const float* scales = nullptr;       // [blocks][rows]
   const std::int32_t* sums = nullptr;  // [blocks][rows], sum of a block's inputs * sum_factor
+  const std::int32_t* half_sums = nullptr;  // the same of its first 16, for forms that ask for it
   std::int64_t blocks = 0;
   const void* b = nullptr;  // see panel_quad
   float* out = nullptr;
@@ -52,6 +53,7 @@ struct IntegerTileArgs {
 struct IntegerTile {
   void (*run)(const IntegerTileArgs& args, int rows);
   std::int32_t sum_factor;
+  bool halves = false;  // reads half_sums
 };
 
 // Where input i of a block stands for column c, in a panel's block of weights of 8 bits.
@@ -62,6 +64,7 @@ struct RoundedRow {
   std::int8_t* numbers = nullptr;  // [blocks][stride][32]
   float* scales = nullptr;         // [blocks][stride]
   std::int32_t* sums = nullptr;    // [blocks][stride], times sum_factor
+  std::int32_t* half_sums = nullptr;  // the same of the first 16 inputs of a block, or null
   std::int64_t stride = 1;
   std::int32_t sum_factor = 1;
 };
@@ -70,6 +73,9 @@ struct RoundedRow {
 struct IntegerKernels {
   int tile_rows;  // rows of the largest register tile
   IntegerTile tile_q8, tile_q4;
+  // Of weights with scales and offsets of groups (affine_panel.h).
+  IntegerTile tile_q4_1, tile_q5_0, tile_q5_1, tile_q2_k, tile_q3_k, tile_q4_k, tile_q5_k,
+      tile_q6_k;
   // Inputs of so many blocks to 8 bits.
   void (*round_inputs)(const float* x, std::int64_t blocks, const RoundedRow& out);
 };
@@ -119,8 +125,11 @@ struct Kernels {
   int tile_panels[17];  // panels of the tile with so many rows; index 0 unused
   void (*tile_f32)(const TileArgs& args, int rows, int panels);
   void (*tile_bf16)(const TileArgs& args, int rows, int panels);
+  void (*tile_f16)(const TileArgs& args, int rows, int panels);
   // [count][16] bf16 in panel order to f32 in column order.
   void (*expand_panel)(const std::uint16_t* in, float* out, std::int64_t count);
+  // The same of f16, in column order.
+  void (*expand_halves)(const std::uint16_t* in, float* out, std::int64_t count);
   void (*attention)(const AttentionTask& task);
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n);
