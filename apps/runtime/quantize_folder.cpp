@@ -91,7 +91,7 @@ class FolderCopy {
   QuantizeReport run() {
     sort_tensors();
     QuantizeReport report;
-    report.bytes_before = weights().file_bytes();
+    report.bytes_before = bytes_of_files(weight_files(weights()));
     if (!write_blocks(report)) return report;
     write_rest(report);
     write_index();
@@ -177,7 +177,7 @@ class FolderCopy {
   // All files but those with the weights; what begins with a dot is a tool's.
   void copy_others(const fs::path& from, const fs::path& to, bool top) const {
     std::set<fs::path> opened;
-    for (const fs::path& file : weights().files()) opened.insert(fs::weakly_canonical(file));
+    for (const fs::path& file : weight_files(weights())) opened.insert(fs::weakly_canonical(file));
     for (const fs::path& path : list_folder(from)) {
       const std::string name = path.filename().string();
       if (name.starts_with('.')) continue;

@@ -63,6 +63,18 @@ class NumberWriter {
 
 }  // namespace
 
+std::set<std::filesystem::path> weight_files(const Checkpoint& weights) {
+  std::set<std::filesystem::path> out;
+  for (const auto& [name, unused] : weights.tensors()) out.insert(weights.file_of(name));
+  return out;
+}
+
+std::uint64_t bytes_of_files(const std::set<std::filesystem::path>& files) {
+  std::uint64_t out = 0;
+  for (const std::filesystem::path& file : files) out += std::filesystem::file_size(file);
+  return out;
+}
+
 const BlockType& settled_type(const QuantizeTypes& types, bool requantize, WeightRole role,
                               const Shape& shape, const BlockType* source, const std::string& name,
                               const std::string& file, QuantizeListener& listener) {

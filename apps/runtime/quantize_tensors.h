@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "apps/runtime/quantize.h"
 #include "apps/runtime/quantize_types.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/gguf_write.h"
 
 namespace tessera {
@@ -39,6 +42,10 @@ void put_file_type(const QuantizeTypes& types, std::span<const TensorOnItsWay> t
 bool write_tensors(const std::filesystem::path& path, const GgufKeys& keys,
                    std::span<const TensorOnItsWay> tensors, QuantizeListener& listener,
                    QuantizeReport& report);
+
+// The files with these weights, and their bytes together.
+std::set<std::filesystem::path> weight_files(const Checkpoint& weights);
+std::uint64_t bytes_of_files(const std::set<std::filesystem::path>& files);
 
 struct QuantizeJob {
   const QuantizeOptions& options;

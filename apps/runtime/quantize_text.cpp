@@ -20,12 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t bytes_of_files(std::span<const fs::path> files) {
-  std::uint64_t out = 0;
-  for (const fs::path& file : files) out += fs::file_size(file);
-  return out;
-}
-
 // --- from a folder
 
 class FolderToFile {
@@ -43,7 +37,7 @@ class FolderToFile {
     for (const TensorSpec& tensor : model_->spec().tensors) add(tensor, roles);
     put_file_type(job_.types, tensors_, keys_);
     QuantizeReport report;
-    report.bytes_before = model_->weights().file_bytes();
+    report.bytes_before = bytes_of_files(weight_files(model_->weights()));
     report.finished = write_tensors(job_.options.output, keys_, tensors_, job_.listener, report);
     model_->weights().verify_unchanged();
     return report;
@@ -152,7 +146,7 @@ class FileToFile {
     }
     put_file_type(job_.types, tensors_, keys);
     QuantizeReport report;
-    report.bytes_before = bytes_of_files(parts_);
+    report.bytes_before = bytes_of_files({parts_.begin(), parts_.end()});
     report.finished = write_tensors(job_.options.output, keys, tensors_, job_.listener, report);
     model_->weights().verify_unchanged();
     return report;

@@ -79,24 +79,19 @@ const StorageType* storage_with(const BlockType& matrices) {
 
 const BlockType* block_type_of(DType dtype) {
   if (!is_weight(dtype) || dtype == DType::kF64) return nullptr;
-  const StorageType& storage = storage_of(dtype);
-  for (const BlockType& type : block_types()) {
-    const bool same = type.numbers == storage.block && type.bytes == storage.block_bytes;
-    if (same && (storage.block > 1 || type.name == upper(dtype_name(dtype)))) return &type;
-  }
-  return nullptr;
+  return find_block_type(storage_of(dtype).gguf);
 }
 
 std::vector<std::string> quantize_type_names() {
   std::vector<std::string> out;
   for (const StorageType& storage : storage_types()) {
-    const BlockType* const type = block_type_of(storage.dtype);
-    if (type != nullptr && block_writer(*type) != nullptr) {
-      out.emplace_back(dtype_name(storage.dtype));
-    }
+    const std::string name(dtype_name(storage.dtype));
+    if (storage_named(name)) out.push_back(name);
   }
   for (const BlockType& type : block_types()) {
-    if (type.numbers > 1 && block_writer(type) != nullptr) out.push_back(lower(type.name));
+    const std::string name = lower(type.name);
+    const bool listed = std::find(out.begin(), out.end(), name) != out.end();
+    if (!listed && block_writer(type) != nullptr) out.push_back(name);
   }
   return out;
 }
@@ -130,7 +125,6 @@ const BlockType& QuantizeTypes::wanted(WeightRole role) const {
   switch (role) {
     case WeightRole::kTable:
     case WeightRole::kTiedTable:
-      if (wide) return *matrices_;
       return *block_type_of(storage != nullptr ? storage->beside : DType::kBF16);
     case WeightRole::kHead:
       if (storage != nullptr) return *block_type_of(storage->heads);
@@ -149,7 +143,9 @@ ChosenType QuantizeTypes::choose(WeightRole role, const Shape& shape,
   const bool of_layers = role == WeightRole::kAttention || role == WeightRole::kFeedForward;
   if (!keep_.contains(role) && !of_layers) {
     const bool tied = role == WeightRole::kTiedTable && matrices_->numbers > 1;
-    if (tied || as_it_is.numbers > 1) return {&as_it_is, ""};
+    // What a wider type would not change either.
+    const bool narrower = &goal != matrices_ && bits_a_number(as_it_is) < bits_a_number(goal);
+    if (tied || narrower || as_it_is.numbers > 1) return {&as_it_is, ""};
   }
   if (fits_gguf(shape, goal)) return {&goal, ""};
   const BlockType* best = &as_it_is;

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from fixtures_gguf_text import LAYERS, PROMPTS, ROOT, SIZES, paired
 
 TYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "q8": "Q8_0", "q4": "Q4_0"}
-TABLES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "q8": "BF16", "q4": "BF16"}
+TABLES = {"f32": "F32", "f16": "F32", "bf16": "BF16", "q8": "BF16", "q4": "BF16"}
 HEADS = dict(TYPES, q4="Q8_0")
 PLAIN = ("f32", "f16", "bf16")
 
@@ -46,7 +46,7 @@ def wanted_type(name, shape, kind, tied):
     if len(shape) < 2:
         return "F32"
     if name == "token_embd.weight":
-        return ("BF16" if kind in ("q8", "q4") else TYPES[kind]) if tied else TABLES[kind]
+        return "F32" if kind == "f32" else "BF16" if tied else TABLES[kind]
     return HEADS[kind] if name == "output.weight" else TYPES[kind]
 
 

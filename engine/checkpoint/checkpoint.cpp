@@ -399,18 +399,6 @@ std::uint64_t Checkpoint::total_bytes() const {
   return total;
 }
 
-std::uint64_t Checkpoint::file_bytes() const {
-  std::uint64_t total = 0;
-  for (const MappedFile& file : impl_->files) total += file.bytes().size();
-  return total;
-}
-
-std::vector<fs::path> Checkpoint::files() const {
-  std::vector<fs::path> out;
-  for (const MappedFile& file : impl_->files) out.push_back(file.path());
-  return out;
-}
-
 void Checkpoint::verify_unchanged() const {
   for (const MappedFile& file : impl_->files) {
     if (!file.changed_on_disk()) continue;

@@ -46,10 +46,7 @@ class Checkpoint {
   // null for others.
   const BlockType* blocks_of(std::string_view name) const;
   std::string file_of(std::string_view name) const;  // the shard, for messages
-  std::uint64_t total_bytes() const;  // of the numbers
-  std::uint64_t file_bytes() const;   // of the files
-  // The files, in the order in which they were opened.
-  std::vector<std::filesystem::path> files() const;
+  std::uint64_t total_bytes() const;
   // Error kModel if a weight file was changed, cut or replaced since it was opened.
   void verify_unchanged() const;
   // Tells the kernel that a tensor's pages will not be read again.

@@ -4,6 +4,7 @@
 
 #include "engine/core/index.h"
 #include "engine/families/gguf_config.h"
+#include "engine/nn/rope_divisors.h"
 
 namespace tessera {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/index.h"
+#include "engine/nn/rope_divisors.h"
 
 namespace tessera {
 

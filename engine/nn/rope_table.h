@@ -106,10 +106,6 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
 // turn nothing add nothing. width is even and at least 6.
 Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t width);
 
-// For a 1-D table that kDivided can give: a divisor for each pair, with which it turns as `spec` has
-// it, to the last bit but for a few pairs in a thousand.
-std::vector<float> rope_divisors(const RopeSpec& spec, std::int64_t head_dim);
-
 // The turns that lead from rows `from` of a table to rows `to`, which is as many: cosines and sines
 // [turns, head_dim / 2] in host memory. What was rotated by a row of the table and is turned so
 // differs from what the other row gives by rounding alone, wherever the rows are: both rows are read,
