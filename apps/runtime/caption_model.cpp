@@ -159,6 +159,7 @@ SettingValues CaptionModel::cuts() const {
 
 DType CaptionModel::stored() const {
   if (weights().dequantised()) return kDequantisedStorage;
+  if (const auto blocks = stored_in_blocks(spec(), weights())) return *blocks;
   const auto exact = [&](const TensorSpec& tensor) {
     const auto found = weights().tensors().find(tensor.name);
     return tensor.shape.rank() < 2 || found == weights().tensors().end() ||

@@ -6,10 +6,9 @@
 #include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/text_stops.h"
 #include "engine/checkpoint/gguf_weights.h"
-#include "engine/core/block_types.h"
-#include "engine/core/storage.h"
 #include "engine/families/generation_defaults.h"
 #include "engine/families/language.h"
+#include "engine/families/weight_roles.h"
 
 namespace tessera {
 
@@ -27,9 +26,14 @@ void CompletionModel::read_folder(const fs::path& folder) {
 }
 
 void CompletionModel::read_file(const fs::path& path, bool own_template) {
-  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), gguf_parts(path).front().string());
+  const std::string name = gguf_parts(path).front().string();
+  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), name);
   tokenizer_.emplace(std::move(texts.tokenizer));
   stops_ = std::move(texts.stops);
+  if (texts.generation) {
+    sampling_ = read_processors(
+        JsonReader(*texts.generation, name, std::string(kGgufGeneration)), spec().model.vocab);
+  }
   if (own_template && texts.chat_template) {
     template_ = read_template_text(std::move(*texts.chat_template), path.string(),
                                    std::move(texts.special_tokens));
@@ -54,22 +58,14 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
 }
 
 DType CompletionModel::stored() const {
-  if (opened_.weights->dequantised()) return kDequantisedStorage;
-  const WeightNames& names = spec().names;
-  const StorageType& four = storage_of(DType::kQ4);
-  bool blocks = false, all_four = true, all_bf16 = true;
-  for (const TensorSpec& tensor : spec().tensors) {
-    if (tensor.shape.rank() != 2) continue;
-    const auto found = opened_.weights->tensors().find(tensor.name);
-    all_bf16 = all_bf16 && found->second.dtype == DType::kBF16;
-    if (tensor.name == names.prompt_table || tensor.name == names.text_head) continue;
-    const BlockType* const type = opened_.weights->blocks_of(tensor.name);
-    blocks = blocks || type != nullptr;
-    all_four = all_four && type != nullptr && type->numbers == four.block &&
-               type->bytes == four.block_bytes;
-  }
-  if (blocks) return all_four ? DType::kQ4 : DType::kQ8;
-  return all_bf16 ? DType::kBF16 : DType::kF32;
+  if (weights().dequantised()) return kDequantisedStorage;
+  if (const auto blocks = stored_in_blocks(spec(), weights())) return *blocks;
+  const auto exact = [&](const TensorSpec& tensor) {
+    return tensor.shape.rank() != 2 ||
+           weights().tensors().find(tensor.name)->second.dtype == DType::kBF16;
+  };
+  const std::vector<TensorSpec>& tensors = spec().tensors;
+  return std::all_of(tensors.begin(), tensors.end(), exact) ? DType::kBF16 : DType::kF32;
 }
 
 StreamModel CompletionModel::load(Backend& backend, DType storage) const {

@@ -27,7 +27,9 @@ class CompletionModel {
 
   const ModelSpec& spec() const { return opened_.spec; }
   const TextSpec& text() const { return text_; }
+  const Checkpoint& weights() const { return *opened_.weights; }
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
+  const std::optional<FolderTemplate>& chat_template() const { return template_; }
   const std::vector<std::int32_t>& stops() const { return stops_; }
   const SettingValues& sampling() const { return sampling_; }  // of generation_config.json
   // The type that the layers' matrices have in the files: bf16 or f32; of matrices in blocks q4 where

@@ -14,6 +14,7 @@
 #include "engine/core/storage.h"
 #include "engine/decoding/pass_padding.h"
 #include "engine/decoding/stream_limits.h"
+#include "engine/families/weight_roles.h"
 
 namespace tessera {
 
@@ -64,6 +65,8 @@ std::optional<std::uint64_t> group_room(const char* limit_file, const char* usag
 
 DType stored_dtype(const OpenedModel& model) {
   if (model.weights != nullptr && model.weights->dequantised()) return kDequantisedStorage;
+  const auto blocks = model.weights ? stored_in_blocks(model.spec, *model.weights) : std::nullopt;
+  if (blocks) return *blocks;
   std::string prefix = model.spec.names.layer_prefix;
   if (const std::size_t at = prefix.find("{}"); at != std::string::npos) prefix.replace(at, 2, "0");
   return dtype_of(model.weights.get(), prefix + model.spec.names.down);

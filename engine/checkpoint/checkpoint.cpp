@@ -168,6 +168,17 @@ struct Checkpoint::Impl {
     gguf = std::move(parsed.front());
   }
 
+  // A file of an index: tensors in blocks, under the names that the model has.
+  void add_blocks(const fs::path& path) {
+    const std::size_t number = files.size();
+    files.emplace_back(path);
+    refuse_pointer(files.back(), path);
+    const GgufFile parsed = parse_gguf(files.back().bytes(), path.string());
+    for (const GgufWeight& weight : gguf_weights(parsed, parsed, number, path.string())) {
+      add_gguf_weight(weight);
+    }
+  }
+
   // A part of another model has other tensors than the first one counts.
   void check_part_tensors(const std::vector<GgufFile>& parts, const fs::path& first) const {
     constexpr const char* kKey = "split.tensors.count";
@@ -293,7 +304,10 @@ struct Checkpoint::Impl {
 
   void add_index(const fs::path& path) {
     const ShardIndex index = parse_shard_index(read_file(path, kMaxIndexBytes), path.string());
-    for (const std::string& shard : index.shards) add_file(path.parent_path() / shard);
+    for (const std::string& shard : index.shards) {
+      const fs::path file = path.parent_path() / shard;
+      is_gguf_file(file) ? add_blocks(file) : add_file(file);
+    }
     check_against(index, path);
   }
 

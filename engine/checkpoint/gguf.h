@@ -16,6 +16,9 @@
 
 namespace tessera {
 
+inline constexpr int kMaxGgufRank = 4;
+inline constexpr std::uint64_t kGgufAlignment = 32;  // of tensors, where a file says nothing else
+
 enum class GgufKind : std::uint8_t {
   kU8,
   kI8,

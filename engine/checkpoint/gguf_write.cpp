@@ -13,12 +13,9 @@ namespace tessera {
 
 namespace {
 
-constexpr std::uint64_t kAlignment = 32;
-constexpr int kMaxFileRank = 4;
-
 // Little-endian, of as many bytes as the number has.
 template <typename Number>
-void put(std::string& out, Number number) {
+void put_number(std::string& out, Number number) {
   static_assert(std::endian::native == std::endian::little);
   const std::size_t at = out.size();
   out.resize(at + sizeof number);
@@ -26,24 +23,26 @@ void put(std::string& out, Number number) {
 }
 
 void put_text(std::string& out, std::string_view text) {
-  put(out, std::uint64_t{text.size()});
+  put_number(out, std::uint64_t{text.size()});
   out += text;
 }
 
-void put_kind(std::string& out, GgufKind kind) { put(out, static_cast<std::uint32_t>(kind)); }
+void put_kind(std::string& out, GgufKind kind) {
+  put_number(out, static_cast<std::uint32_t>(kind));
+}
 
 void put_array(std::string& out, GgufKind element, std::uint64_t count) {
   put_kind(out, GgufKind::kArray);
   put_kind(out, element);
-  put(out, count);
+  put_number(out, count);
 }
 
 std::string_view chars_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::uint64_t aligned(std::uint64_t size) {
-  return (size + kAlignment - 1) / kAlignment * kAlignment;
+std::uint64_t padded(std::uint64_t size) {
+  return (size + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
 }
 
 template <typename Bits, Bits (*kNarrow)(float)>
@@ -70,29 +69,29 @@ constexpr std::array kPlain = {PlainWriter{"F32", write_f32},
 // All that stands in front of the tensors.
 std::string front_of(const GgufKeys& keys, std::span<const GgufPlanned> tensors) {
   std::string out = "GGUF";
-  put(out, std::uint32_t{3});
-  put(out, std::uint64_t{tensors.size()});
-  put(out, std::uint64_t{keys.size()});
+  put_number(out, std::uint32_t{3});
+  put_number(out, std::uint64_t{tensors.size()});
+  put_number(out, std::uint64_t{keys.size()});
   out += keys.encoded();
   std::uint64_t offset = 0;
   for (const GgufPlanned& tensor : tensors) {
     expects(fits_gguf(tensor.shape, *tensor.type), "tensors of whole blocks");
     put_text(out, tensor.name);
-    put(out, narrow<std::uint32_t>(tensor.shape.rank()));
+    put_number(out, narrow<std::uint32_t>(tensor.shape.rank()));
     for (int axis = tensor.shape.rank() - 1; axis >= 0; --axis) {
-      put(out, narrow<std::uint64_t>(tensor.shape[axis]));
+      put_number(out, narrow<std::uint64_t>(tensor.shape[axis]));
     }
-    put(out, tensor.type->id);
-    put(out, offset);
-    offset += aligned(tensor.bytes());
+    put_number(out, tensor.type->id);
+    put_number(out, offset);
+    offset += padded(tensor.bytes());
   }
-  out.resize(aligned(out.size()));
+  out.resize(padded(out.size()));
   return out;
 }
 
 std::uint64_t bytes_of(std::span<const GgufPlanned> tensors) {
   std::uint64_t out = 0;
-  for (const GgufPlanned& tensor : tensors) out += aligned(tensor.bytes());
+  for (const GgufPlanned& tensor : tensors) out += padded(tensor.bytes());
   return out;
 }
 
@@ -125,19 +124,19 @@ void GgufKeys::text(std::string_view key, std::string_view value) {
 void GgufKeys::u32(std::string_view key, std::uint32_t value) {
   std::string& out = value_of(key);
   put_kind(out, GgufKind::kU32);
-  put(out, value);
+  put_number(out, value);
 }
 
 void GgufKeys::f32(std::string_view key, float value) {
   std::string& out = value_of(key);
   put_kind(out, GgufKind::kF32);
-  put(out, value);
+  put_number(out, value);
 }
 
 void GgufKeys::boolean(std::string_view key, bool value) {
   std::string& out = value_of(key);
   put_kind(out, GgufKind::kBool);
-  put(out, std::uint8_t{value});
+  put_number(out, std::uint8_t{value});
 }
 
 void GgufKeys::texts(std::string_view key, std::span<const std::string> values) {
@@ -149,13 +148,13 @@ void GgufKeys::texts(std::string_view key, std::span<const std::string> values) 
 void GgufKeys::i32s(std::string_view key, std::span<const std::int32_t> values) {
   std::string& out = value_of(key);
   put_array(out, GgufKind::kI32, values.size());
-  for (const std::int32_t value : values) put(out, value);
+  for (const std::int32_t value : values) put_number(out, value);
 }
 
 void GgufKeys::f32s(std::string_view key, std::span<const float> values) {
   std::string& out = value_of(key);
   put_array(out, GgufKind::kF32, values.size());
-  for (const float value : values) put(out, value);
+  for (const float value : values) put_number(out, value);
 }
 
 void GgufKeys::copy(std::string_view key, const GgufValue& value) {
@@ -170,8 +169,12 @@ void GgufKeys::copy(std::string_view key, const GgufValue& value) {
   out += chars_of(value.body());
 }
 
+void GgufKeys::append(const GgufKeys& others) {
+  for (const auto& [key, value] : others.values_) value_of(key) = value;
+}
+
 bool fits_gguf(const Shape& shape, const BlockType& type) {
-  return shape.rank() >= 1 && shape.rank() <= kMaxFileRank &&
+  return shape.rank() >= 1 && shape.rank() <= kMaxGgufRank &&
          shape[shape.rank() - 1] % type.numbers == 0;
 }
 
@@ -201,8 +204,8 @@ void GgufWriter::append(std::span<const std::byte> data) {
   file_.append(data);
   written_ += data.size();
   if (written_ < size) return;
-  static constexpr std::array<std::byte, kAlignment> kZeros{};
-  file_.append(std::span(kZeros).first(aligned(size) - size));
+  static constexpr std::array<std::byte, kGgufAlignment> kZeros{};
+  file_.append(std::span(kZeros).first(padded(size) - size));
   ++current_;
   written_ = 0;
 }

@@ -28,6 +28,7 @@ class GgufKeys {
   void f32s(std::string_view key, std::span<const float> values);
   // A value of a file that was read, of whatever kind.
   void copy(std::string_view key, const GgufValue& value);
+  void append(const GgufKeys& others);
 
   std::size_t size() const { return values_.size(); }
   std::string encoded() const;  // as files have them

@@ -13,8 +13,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kFrequencies = "rope_freqs.weight";
-
 struct Architecture {
   std::string_view name;
   std::string_view missing;  // empty = computed here
@@ -138,14 +136,14 @@ void check_architecture(const std::string& name, const std::string& file) {
 // Divisors of a Llama 3.1 model: one a pair of a head.
 Json divided(const Checkpoint& weights, std::int64_t pairs, std::int64_t positions,
              const std::string& file) {
-  const ConstTensorView* view = weights.find(kFrequencies);
+  const ConstTensorView* view = weights.find(kGgufFrequencies);
   const bool right =
       view->dtype == DType::kF32 && view->shape.rank() == 1 && view->shape[0] == pairs;
   if (!right) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_GGUF_MODEL",
                  .file = file,
-                 .where = "tensor \"" + std::string(kFrequencies) + "\"",
+                 .where = "tensor \"" + std::string(kGgufFrequencies) + "\"",
                  .expected = std::to_string(pairs) + " numbers of F32, one a pair of a head",
                  .found = view->shape.to_string() + " " + std::string(dtype_name(view->dtype))});
   }
@@ -157,7 +155,7 @@ Json divided(const Checkpoint& weights, std::int64_t pairs, std::int64_t positio
           {.kind = ErrorKind::kModel,
            .code = "E_GGUF_MODEL",
            .file = file,
-           .where = "tensor \"" + std::string(kFrequencies) + "\", number " + std::to_string(i),
+           .where = "tensor \"" + std::string(kGgufFrequencies) + "\", number " + std::to_string(i),
            .expected = "a divisor from 1e-6 to 1e6",
            .found = std::to_string(divisor)});
     }
@@ -181,9 +179,9 @@ Json rope_of(KeyReader& keys, const Checkpoint& weights, std::int64_t head_dim,
   if (!stretched && type != "none") {
     keys.fail("rope.scaling.type", "none, linear or yarn", type);
   }
-  if (weights.tensors().contains(kFrequencies)) {
+  if (weights.tensors().contains(kGgufFrequencies)) {
     if (stretched)
-      keys.fail("rope.scaling.type", "none next to " + std::string(kFrequencies), type);
+      keys.fail("rope.scaling.type", "none next to " + std::string(kGgufFrequencies), type);
     return divided(weights, head_dim / 2, positions, keys.file());
   }
   if (!stretched) return nullptr;

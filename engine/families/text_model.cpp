@@ -91,7 +91,7 @@ void settle_tensors(const Json& config, const Checkpoint& weights, ModelSpec& sp
   spec.names = text_names(spec.model, layout);
   spec.names.norm_offset = norm_offset;
   spec.tensors = text_tensors(spec.model, layout);
-  spec.ignored = {"rope_freqs.weight"};  // read with the configuration
+  spec.ignored = {std::string(kGgufFrequencies)};  // read with the configuration
   if (head && spec.model.tied_head) spec.ignored.push_back(layout.head);
   for (const auto& [name, view] : weights.tensors()) {
     // A table in every layer of older files, which the reference computes.
@@ -106,6 +106,16 @@ std::string text_model_types() {
   std::string out;
   for (const std::string_view type : kTypes) out += (out.empty() ? "" : ", ") + std::string(type);
   return out;
+}
+
+bool is_text_model(const fs::path& path) {
+  if (is_gguf_file(path)) return true;
+  const fs::path file = path / "config.json";
+  if (!is_folder(path) || !file_exists(file)) return false;
+  const Json config =
+      parse_json(read_file(file, kConfigBytes), file.string(), {.max_bytes = kConfigBytes});
+  const std::string type = config.is_object() ? model_type(config) : std::string();
+  return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
 }
 
 OpenedModel open_text_model(const fs::path& path, TextSpec& spec) {

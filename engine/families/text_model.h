@@ -24,6 +24,9 @@ struct TextSpec {
 // "llama, mistral, qwen2 ...": the model_types of folders.
 std::string text_model_types();
 
+// Whether `path` is to be opened so: a .gguf file, or a folder of one of these types.
+bool is_text_model(const std::filesystem::path& path);
+
 // The model at `path`, a folder or a .gguf file, opened and checked tensor by tensor; no weights
 // are read. `spec` gets what is known of it besides. Error kModel naming file, key or tensor,
 // expected and found: E_TEXT_MODEL for a folder of another model_type, E_TENSORS for missing, wrong
