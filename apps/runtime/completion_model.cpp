@@ -6,7 +6,6 @@
 #include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/text_stops.h"
 #include "engine/checkpoint/gguf_weights.h"
-#include "engine/core/block_types.h"
 #include "engine/core/storage.h"
 #include "engine/families/generation_defaults.h"
 #include "engine/families/language.h"
@@ -54,21 +53,15 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
 }
 
 DType CompletionModel::stored() const {
-  const WeightNames& names = spec().names;
-  const StorageType& four = storage_of(DType::kQ4);
-  bool blocks = false, all_four = true, all_bf16 = true;
+  bool all_bf16 = true, all_f16 = true;
   for (const TensorSpec& tensor : spec().tensors) {
     if (tensor.shape.rank() != 2) continue;
-    const auto found = opened_.weights->tensors().find(tensor.name);
-    all_bf16 = all_bf16 && found->second.dtype == DType::kBF16;
-    if (tensor.name == names.prompt_table || tensor.name == names.text_head) continue;
-    const BlockType* const type = opened_.weights->blocks_of(tensor.name);
-    blocks = blocks || type != nullptr;
-    all_four = all_four && type != nullptr && type->numbers == four.block &&
-               type->bytes == four.block_bytes;
+    const DType own = opened_.weights->stored_type(tensor.name);
+    if (storage_of(own).integers) return DType::kFile;
+    all_bf16 = all_bf16 && own == DType::kBF16;
+    all_f16 = all_f16 && own == DType::kF16;
   }
-  if (blocks) return all_four ? DType::kQ4 : DType::kQ8;
-  return all_bf16 ? DType::kBF16 : DType::kF32;
+  return all_bf16 ? DType::kBF16 : all_f16 ? DType::kF16 : DType::kF32;
 }
 
 StreamModel CompletionModel::load(Backend& backend, DType storage) const {

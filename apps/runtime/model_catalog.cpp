@@ -208,7 +208,7 @@ std::uint64_t captioning_bytes(const CaptionModel& model) {
       .prompt_rows = to_index(prompt),
       .grammar = VocabularyGrammar::line(to_size(model.spec().model.vocab), 256),
       .kv = model.stored()};
-  return plan_captioning(model.spec(), *backend, model.stored(), limits, image).total();
+  return plan_captioning(model.spec(), *backend, KeptWeights(model.stored()), limits, image).total();
 }
 
 // A model of no family that generates may be one that describes.

@@ -15,6 +15,7 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/lfs_pointer.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -118,6 +119,7 @@ struct Checkpoint::Impl {
   struct Block {
     GgufWeight weight;
     Tensor numbers;
+    Tensor stored;  // of find_stored(), where the file has the rows in another order
   };
   std::map<std::string, Block, std::less<>> blocks;
   std::optional<GgufFile> gguf;  // the first file of such a model
@@ -200,8 +202,34 @@ struct Checkpoint::Impl {
     view = std::as_const(block.numbers).view();
   }
 
+  static DType stored_type(const Block& block) {
+    const auto own = storage_in_gguf(block.weight.tensor.type->id);
+    return kept_as(own.value_or(DType::kF32), DType::kFile);
+  }
+
+  // The tensor as its file has it. Blocks are read where they are, numbers need an address for them.
+  ConstTensorView stored_block(Block& block, ConstTensorView& view) {
+    const GgufTensor& tensor = block.weight.tensor;
+    const DType dtype = stored_type(block);
+    if (storage_in_gguf(tensor.type->id) != dtype) {  // never kept so
+      read_block(block, view);
+      return view;
+    }
+    const std::span<const std::byte> bytes = files[block.weight.file].bytes();
+    if (block.weight.paired_heads == 0 && dtype_block(dtype).numbers > 1) {
+      return {dtype, tensor.shape, bytes.data() + tensor.begin, Device{}};
+    }
+    if (block.stored.empty()) {
+      block.stored = Tensor::host(dtype, tensor.shape);
+      copy_gguf_weight(block.weight, bytes,
+                       static_cast<std::byte*>(block.stored.view().data));
+    }
+    return std::as_const(block.stored).view();
+  }
+
   void drop_block(Block& block, ConstTensorView& view) {
     block.numbers = Tensor();
+    block.stored = Tensor();
     view.data = nullptr;
   }
 
@@ -367,11 +395,16 @@ const std::map<std::string, std::string>& Checkpoint::metadata() const { return 
 
 const GgufFile* Checkpoint::gguf() const { return impl_->gguf ? &*impl_->gguf : nullptr; }
 
-const BlockType* Checkpoint::blocks_of(std::string_view name) const {
-  const auto found = impl_->blocks.find(name);
-  if (found == impl_->blocks.end()) return nullptr;
-  const BlockType* const type = found->second.weight.tensor.type;
-  return type->numbers > 1 ? type : nullptr;
+DType Checkpoint::stored_type(std::string_view name) const {
+  const auto block = impl_->blocks.find(name);
+  if (block != impl_->blocks.end()) return Impl::stored_type(block->second);
+  return kept_as(impl_->tensors.find(name)->second.dtype, DType::kFile);
+}
+
+ConstTensorView Checkpoint::find_stored(std::string_view name) const {
+  ConstTensorView& view = impl_->tensors.find(name)->second;
+  const auto block = impl_->blocks.find(name);
+  return block == impl_->blocks.end() ? view : impl_->stored_block(block->second, view);
 }
 
 std::string Checkpoint::file_of(std::string_view name) const {

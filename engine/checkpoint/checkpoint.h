@@ -13,7 +13,6 @@
 
 namespace tessera {
 
-struct BlockType;
 struct GgufFile;
 
 class Checkpoint {
@@ -42,9 +41,12 @@ class Checkpoint {
   const std::map<std::string, std::string>& metadata() const;
   // The keys of a GGUF model's first file, borrowed; null for weights of other files.
   const GgufFile* gguf() const;
-  // The format of a tensor that the file has in blocks of several numbers and find() reads as f32;
-  // null for others.
-  const BlockType* blocks_of(std::string_view name) const;
+  // The type that weights are kept as where a tensor is to stay as its file has it; f32 for numbers
+  // that are never kept so. find() reads blocks of several numbers as f32.
+  DType stored_type(std::string_view name) const;
+  // The tensor as its file has it where it is kept so, rows in the order of find(). The name is there.
+  // Blocks lie where they are mapped, at any address. Valid until release().
+  ConstTensorView find_stored(std::string_view name) const;
   std::string file_of(std::string_view name) const;  // the shard, for messages
   std::uint64_t total_bytes() const;
   // Error kModel if a weight file was changed, cut or replaced since it was opened.
