@@ -60,6 +60,7 @@ void TextDraft::set_stream(std::size_t slot, DraftStreamItem item) {
 CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : options_(given) {
   const ModelReference reference = resolve_model(options_.model);
   name_ = reference.shown_name;
+  notes_ = reference.notes;
   model_ = CompletionModel::open(reference.open_name, options_.chat_template);
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,

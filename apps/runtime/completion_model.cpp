@@ -39,7 +39,7 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
                                                        const fs::path& chat_template) {
   std::unique_ptr<CompletionModel> out(new CompletionModel());
   out->opened_ = open_text_model(path, out->text_);
-  const bool gguf = is_gguf_name(path);
+  const bool gguf = is_gguf_file(path);
   if (gguf) {
     out->read_file(path, chat_template.empty());
   } else {

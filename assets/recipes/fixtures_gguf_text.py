@@ -32,6 +32,8 @@ LAYERS = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k"
           "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
           "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm",
           "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+GEMMA_LAYERS = dict(LAYERS, post_attention_norm="post_attention_layernorm", ffn_norm="pre_feedforward_layernorm",
+                    post_ffw_norm="post_feedforward_layernorm")
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=512, initializer_range=0.3)
 # Formats that are drawn: bytes of a block's scale and of the scale of what is taken off, and the quants' middle.
@@ -42,6 +44,9 @@ MIXED = {"token_embd": "Q6_K", "attn_q": "Q4_K", "attn_k": "Q4_K", "attn_v": "Q6
          "ffn_gate": "Q4_1", "ffn_up": "Q5_1", "ffn_down": "Q3_K"}
 MORE_MIXED = {"token_embd": "Q5_0", "attn_q": "Q5_0", "attn_k": "Q8_0", "attn_v": "F16", "attn_output": "Q4_0",
               "ffn_gate": "Q2_K", "ffn_up": "Q2_K", "ffn_down": "Q5_1"}
+GEMMA = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=7, num_attention_heads=2, num_key_value_heads=1,
+             head_dim=8, query_pre_attn_scalar=8, sliding_window=6, rope_theta=1000000.0, tie_word_embeddings=True,
+             rms_norm_eps=1e-6, pad_token_id=0)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
 
@@ -86,9 +91,15 @@ def write_keys(writer, kind, keys):
     if keys.get("head_dim"):
         writer.add_key_length(keys["head_dim"])
         writer.add_value_length(keys["head_dim"])
+    if kind == "gemma3":
+        writer.add_sliding_window(keys["sliding_window"])
     if kind == "llama":
         writer.add_rope_dimension_count(keys["hidden_size"] // keys["num_attention_heads"])
         writer.add_vocab_size(keys["vocab_size"])
+
+
+def of_pieces(kind):
+    return kind in ("llama", "gemma3")
 
 
 def write_pieces(writer, vocab):
@@ -151,12 +162,14 @@ def drawn_blocks(draws, quant, values):
 def write_gguf(path, kind, keys, weights, type_name, split=0):
     writer = gguf.GGUFWriter(path, kind, split_max_tensors=split)
     write_keys(writer, kind, keys)
-    (write_pieces if kind == "llama" else write_bytes)(writer, keys["vocab_size"])
+    (write_pieces if of_pieces(kind) else write_bytes)(writer, keys["vocab_size"])
 
     draws = np.random.default_rng(7)
 
     def put(name, tensor):
         values = tensor.to(torch.float32).numpy()
+        if kind == "gemma3" and "norm" in name:  # as it is multiplied
+            values = 1 + values
         own = type_name[name.split(".")[-2]] if isinstance(type_name, dict) and values.ndim == 2 else type_name
         if values.ndim < 2 or own == "F32":
             return writer.add_tensor(name, values)
@@ -169,7 +182,7 @@ def write_gguf(path, kind, keys, weights, type_name, split=0):
     if not keys["tie_word_embeddings"]:
         put("output.weight", weights["lm_head.weight"])
     for i in range(keys["num_hidden_layers"]):
-        for own, name in LAYERS.items():
+        for own, name in (GEMMA_LAYERS if kind == "gemma3" else LAYERS).items():
             for leaf in ("weight", "bias"):
                 tensor = weights.get(f"model.layers.{i}.{name}.{leaf}")
                 if tensor is None:
@@ -222,14 +235,14 @@ def answer(model, tokenizer, prompt, ids, chat):
 
 def make(name, kind, type_name, seed, folder_too, split=0, **more):
     torch.manual_seed(seed)
-    keys = dict(SIZES, vocab_size=380 if kind == "llama" else 1024, rms_norm_eps=1e-5, rope_theta=10000.0,
-                tie_word_embeddings=False, bos_token_id=1 if kind == "llama" else None,
-                eos_token_id=2 if kind == "llama" else 1002)
+    keys = dict(SIZES, vocab_size=380 if of_pieces(kind) else 1024, rms_norm_eps=1e-5, rope_theta=10000.0,
+                tie_word_embeddings=False, bos_token_id=1 if of_pieces(kind) else None,
+                eos_token_id=2 if of_pieces(kind) else 1002)
     keys.update(more)
-    if kind == "llama":
+    if of_pieces(kind):
         model_file = SentencePieceProcessor(model_file=str(ROOT / "text_folders/llama_legacy/tokenizer.model"))
         keys["vocab_size"] = model_file.vocab_size()
-    config = transformers.AutoConfig.for_model(kind, **keys)
+    config = transformers.AutoConfig.for_model("gemma3_text" if kind == "gemma3" else kind, **keys)
     model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float32).eval()
     with torch.no_grad():
         for at, parameter in model.named_parameters():
@@ -252,7 +265,7 @@ def make(name, kind, type_name, seed, folder_too, split=0, **more):
         write_gguf(path, kind, keys, weights, type_name, split)
         path = sorted(OUT.glob(f"{name}-00001-of-*.gguf"))[0]
     tokenizer_files = Path(tempfile.mkdtemp())
-    if kind == "llama":
+    if of_pieces(kind):
         shutil.copy(ROOT / "text_folders/llama_legacy/tokenizer.model", tokenizer_files)
         (tokenizer_files / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer"}))
     else:
@@ -261,9 +274,9 @@ def make(name, kind, type_name, seed, folder_too, split=0, **more):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_files)
     if keys.get("rope_scaling"):  # its reader leaves the divisors out: the folder's weights, with them
         loaded.model.rotary_emb = model.model.rotary_emb
-    rows = run(loaded, tokenizer, kind != "llama")
+    rows = run(loaded, tokenizer, not of_pieces(kind))
     if type_name == "F32":
-        own = run(model, tokenizer, kind != "llama")
+        own = run(model, tokenizer, not of_pieces(kind))
         for (row, first), (other, others) in zip(rows, own):
             assert row == other, (row, other)
             assert torch.allclose(first, others, rtol=1e-5, atol=1e-5)
@@ -301,6 +314,8 @@ MODELS = {"llama_f32": ("llama", "F32", 1, True, {}),
           # Heads wider than a share of the hidden size, as in Qwen3-0.6B.
           "qwen3_f32": ("qwen3", "F32", 5, True, dict(head_dim=16, tie_word_embeddings=True)),
           "qwen3_q8": ("qwen3", "Q8_0", 6, False, dict(head_dim=16, rope_theta=1000000.0, rms_norm_eps=1e-6)),
+          # Texts go beyond the window, which all layers but the sixth have.
+          "gemma3_f32": ("gemma3", "F32", 7, True, GEMMA),
           "llama_mixed": ("llama", MIXED, 7, False, WIDE),
           "llama_more_mixed": ("llama", MORE_MIXED, 8, False, WIDE)}
 

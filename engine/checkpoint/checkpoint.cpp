@@ -335,7 +335,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   auto impl = std::make_unique<Impl>();
   impl->label = path.string();
   const fs::path file = is_folder(path) ? choose_file(path) : path;
-  if (is_gguf_name(file)) {
+  if (is_gguf_file(file)) {
     impl->add_gguf(file);
   } else if (file.filename().string().ends_with(".index.json")) {
     impl->add_index(file);

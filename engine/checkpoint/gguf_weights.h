@@ -23,7 +23,9 @@ struct GgufWeight {
   std::int64_t paired_heads = 0;
 };
 
-bool is_gguf_name(const std::filesystem::path& path);
+// Whether the file is one by its name, NAME.gguf, or of a name without an ending by its first
+// bytes, as stores name files by digests.
+bool is_gguf_file(const std::filesystem::path& path);
 
 // The files of a model of which `path` is one: "NAME-00001-of-00003.gguf" and its neighbours, else
 // `path` alone. Error kModel, E_GGUF_PARTS, for a number that cannot be.

@@ -27,9 +27,7 @@ constexpr std::array kArchitectures = {
     Architecture{"gemma2",
                  "GELU in the feed-forward part, norms after attention, scaled embeddings, capped "
                  "logits, windows of every second layer"},
-    Architecture{"gemma3",
-                 "GELU in the feed-forward part, norms after attention, scaled embeddings, two "
-                 "rotary bases, windows of most layers"},
+    Architecture{"gemma3", ""},
     Architecture{"phi3", "fused matrices"},
 };
 
@@ -233,6 +231,21 @@ std::int64_t read_heads(KeyReader& keys, std::int64_t width, Json& out) {
   return head_dim;
 }
 
+// What the format's reference reader knows of Gemma 3 without keys: a window in five layers of six,
+// 10000 as their base, and logits scaled by the width of a head, or of the one size of 62 layers by
+// a share of the width.
+void read_gemma(KeyReader& keys, Json& out) {
+  constexpr std::int64_t kEvery = 6, kLargest = 62;
+  out["sliding_window"] = keys.wanted("attention.sliding_window", 2, std::int64_t{1} << 30);
+  out["sliding_window_pattern"] =
+      keys.integer("attention.sliding_window_pattern", 1, kMaxLayers).value_or(kEvery);
+  out["rope_local_base_freq"] = keys.number("rope.freq_base_swa", 1.0, 1e9).value_or(10000.0);
+  const bool largest = out["num_hidden_layers"] == kLargest;
+  out["query_pre_attn_scalar"] =
+      largest ? out["hidden_size"].get<std::int64_t>() / out["num_attention_heads"].get<std::int64_t>()
+              : out["head_dim"].get<std::int64_t>();
+}
+
 }  // namespace
 
 Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::string& file) {
@@ -267,11 +280,16 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
   }
   out["vocab_size"] = table->second.shape[0];
   out["tie_word_embeddings"] = !weights.tensors().contains("lm_head.weight");
-  out["model_type"] = architecture;
+  out["model_type"] = architecture == "gemma3" ? "gemma3_text" : architecture;
   const bool biases = weights.tensors().contains("model.layers.0.self_attn.o_proj.bias");
   if (architecture != "qwen2") out["attention_bias"] = biases;
   if (architecture == "llama") {
     out["mlp_bias"] = weights.tensors().contains("model.layers.0.mlp.down_proj.bias");
+  }
+  if (architecture == "gemma3") {
+    read_gemma(keys, out);
+    keys.check_all();
+    return out;
   }
   const std::int64_t window =
       keys.integer("attention.sliding_window", 0, std::int64_t{1} << 30).value_or(0);

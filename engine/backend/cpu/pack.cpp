@@ -164,7 +164,7 @@ LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, D
   for (const LinearPart& part : weight.parts) {
     bytes += packed_linear_bytes(part.n, weight.k, part.storage);
   }
-  weight.packed = Tensor::host(DType::kU8, {to_index(bytes)});
+  weight.packed = {DType::kU8, {to_index(bytes)}, panel_memory_.take(bytes)};
   auto* memory = static_cast<std::byte*>(weight.packed.view().data);
   std::size_t begin = 0;
   for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
@@ -192,7 +192,8 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   const std::int64_t inputs = taps * weight.c_in;  // tap outer, channel inner
   const std::int64_t panels = divide_up(weight.c_out, kLanes);
   const std::size_t panel_bytes = panel_type.bytes(inputs);
-  weight.packed = Tensor::host(DType::kU8, {panels, to_index(panel_bytes)});
+  weight.packed = {DType::kU8, {panels, to_index(panel_bytes)},
+                   panel_memory_.take(to_size(panels) * panel_bytes)};
   auto* const panel_memory = static_cast<std::byte*>(weight.packed.view().data);
   pool_.parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t panel = begin; panel < end; ++panel) {

@@ -23,7 +23,7 @@ struct PanelStorage {
   // The product right from what is stored; panels lie b_stride numbers apart.
   void (*Kernels::*tile)(const TileArgs& args, int rows, int panels);
   // The same of blocks, whole rows at a time; exactly one of the two is there.
-  void (*IntegerKernels::*integer_tile)(const IntegerTileArgs& args, int rows, int panels);
+  IntegerTile IntegerKernels::*integer_tile;
   // `count` inputs of a panel as f32 [count][16]; null where they are that already.
   void (*expand)(const Kernels& kernels, const void* panel, float* out, std::int64_t count);
 

@@ -80,96 +80,84 @@ inline V16 load_scales(const std::uint8_t* unit, int halves_at, int factors_at, 
              load_factors(reinterpret_cast<const std::int8_t*>(unit + factors_at + at * kLanes)));
 }
 
-// The sum of the inputs of group `group` of a block.
+// The sum of the inputs of group `group` of a block of a row.
 template <QuantForm kForm>
-inline std::int32_t group_sum(const IntegerTileArgs& args, std::int64_t at, int group) {
-  if constexpr (kForm.groups == 1) return args.sums[at];
-  return group == 0 ? args.half_sums[at] : args.sums[at] - args.half_sums[at];
+inline std::int32_t group_sum(const std::int32_t* sums, const std::int32_t* half_sums, int row,
+                              int group) {
+  if constexpr (kForm.groups == 1) return sums[row];
+  return group == 0 ? half_sums[row] : sums[row] - half_sums[row];
 }
 
-// One group: block `block` of the product, block `inner` of the unit.
-template <int R, int P, QuantForm kForm>
-inline __attribute__((always_inline)) void add_group(const IntegerTileArgs& args,
-                                                     const std::uint8_t* b, std::int64_t block,
-                                                     int inner, int group, V16 (&sum)[R][P]) {
+// One group of block `inner` of a unit; `a` and the rest stand at that block of the inputs.
+template <int R, QuantForm kForm>
+inline __attribute__((always_inline)) void add_group(const std::uint8_t* unit, int inner, int group,
+                                                     const std::int8_t* a, const float* scale,
+                                                     const std::int32_t* sums,
+                                                     const std::int32_t* half_sums, V16 (&sum)[R]) {
   using Panel = AffinePanel<kForm>;
   constexpr int kGroupQuads = kQuads / kForm.groups;
-  I16 products[R][P];
-#pragma GCC unroll 8
+  I16 products[R];
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     std::int32_t first = 0;
     if constexpr (kForm.middle != 0) {
-      first = -kForm.middle * group_sum<kForm>(args, r * args.block_stride + block, group);
+      first = -kForm.middle * group_sum<kForm>(sums, half_sums, r, group);
     }
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) products[r][p] = broadcast_sum(first);
+    products[r] = broadcast_sum(first);
   }
 #pragma GCC unroll 8
   for (int own = 0; own < kGroupQuads; ++own) {
     const int quad = group * kGroupQuads + own;
-    Quad weights[P];
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-      const std::uint8_t* unit = b + p * args.b_stride;
-      weights[p] = load_affine<kForm>(unit + inner * Panel::kNibbles,
-                                      unit + Panel::kHighAt + inner * Panel::kHigh, quad);
-    }
-#pragma GCC unroll 8
+    const Quad weights = load_affine<kForm>(unit + inner * Panel::kNibbles,
+                                            unit + Panel::kHighAt + inner * Panel::kHigh, quad);
+#pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const std::int8_t* a = args.a + (r * args.block_stride + block) * kQuantBlock + 4 * quad;
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) {
-        products[r][p] = add_products(FourBits{}, products[r][p], weights[p], a);
-      }
+      products[r] = add_products(FourBits{}, products[r], weights, a + r * kQuantBlock + 4 * quad);
     }
   }
-  V16 scales[P], offsets[P];
-#pragma GCC unroll 4
-  for (int p = 0; p < P; ++p) {
-    const std::uint8_t* unit = b + p * args.b_stride;
-    const int at = inner * kForm.groups + group;
-    scales[p] = load_scales<kForm>(unit, Panel::kScalesAt, Panel::kFactorsAt, at);
-    if constexpr (kForm.offsets) {
-      offsets[p] = load_scales<kForm>(unit, Panel::kOffsetsAt, Panel::kOffsetFactorsAt, at);
-    }
+  const int at = inner * kForm.groups + group;
+  const V16 scales = load_scales<kForm>(unit, Panel::kScalesAt, Panel::kFactorsAt, at);
+  V16 offsets = zero();
+  if constexpr (kForm.offsets) {
+    offsets = load_scales<kForm>(unit, Panel::kOffsetsAt, Panel::kOffsetFactorsAt, at);
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    const std::int64_t at = r * args.block_stride + block;
-    const V16 scale = broadcast(args.scales[at]);
-    V16 inputs = zero();
+    sum[r] = fma(to_floats(products[r]), mul(scales, broadcast(scale[r])), sum[r]);
     if constexpr (kForm.offsets) {
-      inputs = broadcast(static_cast<float>(group_sum<kForm>(args, at, group)) * args.scales[at]);
-    }
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-      sum[r][p] = fma(to_floats(products[r][p]), mul(scales[p], scale), sum[r][p]);
-      if constexpr (kForm.offsets) sum[r][p] = fma(inputs, offsets[p], sum[r][p]);
+      const auto inputs = static_cast<float>(group_sum<kForm>(sums, half_sums, r, group));
+      sum[r] = fma(broadcast(inputs * scale[r]), offsets, sum[r]);
     }
   }
 }
 
-template <int R, int P, QuantForm kForm>
+template <int R, QuantForm kForm>
 void affine_tile(const IntegerTileArgs& args) {
   using Panel = AffinePanel<kForm>;
-  V16 sum[R][P];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) sum[r][p] = zero();
-  }
-  const std::uint8_t* b = static_cast<const std::uint8_t*>(args.b);
+  V16 sum[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) sum[r] = zero();
+  const auto* b = static_cast<const std::uint8_t*>(args.b);
+  const std::int8_t* a = args.a;
+  const float* scale = args.scales;
+  const std::int32_t* sums = args.sums;
+  const std::int32_t* half_sums = args.half_sums;
   for (std::int64_t unit = 0; unit < args.blocks; unit += Panel::kBlocks, b += Panel::kBytes) {
     for (int inner = 0; inner < Panel::kBlocks; ++inner) {
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) {
-        __builtin_prefetch(b + p * args.b_stride + inner * Panel::kNibbles +
-                               kAheadBlocks * Panel::kBytes / Panel::kBlocks, 0, 2);
+      if constexpr (R > kFewRows) {
+        for (int line = 0; line < Panel::kBytes / Panel::kBlocks; line += kLineBytes) {
+          __builtin_prefetch(b + kAheadBytes + inner * (Panel::kBytes / Panel::kBlocks) + line, 0,
+                             2);
+        }
       }
 #pragma GCC unroll 2
       for (int group = 0; group < kForm.groups; ++group) {
-        add_group<R, P, kForm>(args, b, unit + inner, inner, group, sum);
+        add_group<R, kForm>(b, inner, group, a, scale, sums, half_sums, sum);
       }
+      a += R * kQuantBlock;
+      scale += R;
+      sums += R;
+      half_sums += R;
     }
   }
   write_sums(args, sum);
@@ -177,29 +165,24 @@ void affine_tile(const IntegerTileArgs& args) {
 
 template <QuantForm kForm>
 struct TileOf<Affine<kForm>> {
-  template <int R, int P>
-  static constexpr auto kAt = &affine_tile<R, P, kForm>;
+  template <int R>
+  static constexpr auto kAt = &affine_tile<R, kForm>;
 };
 
-// Sums of the first 16 inputs of each block.
-inline void half_sums(const std::int8_t* inputs, std::int64_t blocks, std::int32_t* out) {
-  for (std::int64_t block = 0; block < blocks; ++block, inputs += kQuantBlock) {
-    std::int32_t sum = 0;
-    for (int i = 0; i < kQuantBlock / 2; ++i) sum += inputs[i];
-    out[block] = sum;
-  }
+template <QuantForm kForm>
+constexpr IntegerTile affine_tile_of() {
+  return {&run_integer_tile<Affine<kForm>>, 1, kForm.groups > 1};
 }
 
 constexpr IntegerKernels with_affine(IntegerKernels table) {
-  table.tile_q4_1 = &run_integer_tile<Affine<kQ4_1Form>>;
-  table.tile_q5_0 = &run_integer_tile<Affine<kQ5_0Form>>;
-  table.tile_q5_1 = &run_integer_tile<Affine<kQ5_1Form>>;
-  table.tile_q2_k = &run_integer_tile<Affine<kQ2KForm>>;
-  table.tile_q3_k = &run_integer_tile<Affine<kQ3KForm>>;
-  table.tile_q4_k = &run_integer_tile<Affine<kQ4KForm>>;
-  table.tile_q5_k = &run_integer_tile<Affine<kQ5KForm>>;
-  table.tile_q6_k = &run_integer_tile<Affine<kQ6KForm>>;
-  table.half_sums = &half_sums;
+  table.tile_q4_1 = affine_tile_of<kQ4_1Form>();
+  table.tile_q5_0 = affine_tile_of<kQ5_0Form>();
+  table.tile_q5_1 = affine_tile_of<kQ5_1Form>();
+  table.tile_q2_k = affine_tile_of<kQ2KForm>();
+  table.tile_q3_k = affine_tile_of<kQ3KForm>();
+  table.tile_q4_k = affine_tile_of<kQ4KForm>();
+  table.tile_q5_k = affine_tile_of<kQ5KForm>();
+  table.tile_q6_k = affine_tile_of<kQ6KForm>();
   return table;
 }
 
