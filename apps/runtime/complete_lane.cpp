@@ -95,7 +95,8 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
 void CompleteLane::load() {
   if (share_->has_weights()) return;
   if (!share_->loaded_by_others()) {
-    check_caption_memory(model_->spec(), backend(), storage_, limits({.guided = dist_.guided()}),
+    check_caption_memory(model_->spec(), backend(), KeptWeights(storage_, &model_->weights()),
+                         limits({.guided = dist_.guided()}),
                          name_);
   }
   share_->load([&] { return model_->load(backend(), storage_); });

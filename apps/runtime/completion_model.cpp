@@ -6,9 +6,9 @@
 #include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/text_stops.h"
 #include "engine/checkpoint/gguf_weights.h"
+#include "engine/core/storage.h"
 #include "engine/families/generation_defaults.h"
 #include "engine/families/language.h"
-#include "engine/families/weight_roles.h"
 
 namespace tessera {
 
@@ -59,13 +59,15 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
 
 DType CompletionModel::stored() const {
   if (weights().dequantised()) return kDequantisedStorage;
-  if (const auto blocks = stored_in_blocks(spec(), weights())) return *blocks;
-  const auto exact = [&](const TensorSpec& tensor) {
-    return tensor.shape.rank() != 2 ||
-           weights().tensors().find(tensor.name)->second.dtype == DType::kBF16;
-  };
-  const std::vector<TensorSpec>& tensors = spec().tensors;
-  return std::all_of(tensors.begin(), tensors.end(), exact) ? DType::kBF16 : DType::kF32;
+  bool all_bf16 = true, all_f16 = true;
+  for (const TensorSpec& tensor : spec().tensors) {
+    if (tensor.shape.rank() != 2) continue;
+    const DType own = opened_.weights->stored_type(tensor.name);
+    if (storage_of(own).integers) return DType::kFile;
+    all_bf16 = all_bf16 && own == DType::kBF16;
+    all_f16 = all_f16 && own == DType::kF16;
+  }
+  return all_bf16 ? DType::kBF16 : all_f16 ? DType::kF16 : DType::kF32;
 }
 
 StreamModel CompletionModel::load(Backend& backend, DType storage) const {

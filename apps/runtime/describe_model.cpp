@@ -79,14 +79,14 @@ void DescribeModel::load() {
 }
 
 CaptionMemoryPlan DescribeModel::plan(const LoopNeeds& needs, const PreprocessPlan& image) const {
-  return plan_captioning(model_->spec(), backend(), storage_, limits(needs), image);
+  return plan_captioning(model_->spec(), backend(), KeptWeights(storage_), limits(needs), image);
 }
 
 void DescribeModel::check_memory() const {
   if (loaded_ || share_->loaded_by_others()) return;  // most of it is there
   StreamLimits limits =
       this->limits({.prompt_rows = options_.prompt_rows, .guided = dist_.guided()});
-  check_caption_memory(model_->spec(), backend(), storage_, std::move(limits), name_);
+  check_caption_memory(model_->spec(), backend(), KeptWeights(storage_), std::move(limits), name_);
 }
 
 StreamLimits DescribeModel::limits(const LoopNeeds& needs) const {

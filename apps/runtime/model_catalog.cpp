@@ -335,7 +335,7 @@ std::uint64_t captioning_bytes(const CaptionModel& model) {
       .prompt_rows = to_index(prompt),
       .grammar = VocabularyGrammar::line(to_size(model.spec().model.vocab), 256),
       .kv = model.stored()};
-  return plan_captioning(model.spec(), *backend, model.stored(), limits, image).total();
+  return plan_captioning(model.spec(), *backend, KeptWeights(model.stored()), limits, image).total();
 }
 
 // A model of no family that generates may be one that describes.
@@ -364,7 +364,8 @@ std::uint64_t completing_bytes(const CompletionModel& model) {
       .prompt_rows = kPromptRows,
       .grammar = VocabularyGrammar::line(to_size(model.spec().model.vocab), 256),
       .kv = beside(model.stored())};
-  return plan_captioning(model.spec(), *backend, model.stored(), limits, {}).total();
+  const KeptWeights kept(model.stored(), &model.weights());
+  return plan_captioning(model.spec(), *backend, kept, limits, {}).total();
 }
 
 // Or one that writes texts.

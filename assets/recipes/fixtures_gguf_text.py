@@ -36,6 +36,14 @@ GEMMA_LAYERS = dict(LAYERS, post_attention_norm="post_attention_layernorm", ffn_
                     post_ffw_norm="post_feedforward_layernorm")
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=512, initializer_range=0.3)
+# Formats that are drawn: bytes of a block's scale and of the scale of what is taken off, and the quants' middle.
+SCALES = {"Q2_K": (80, 82, 1.5), "Q3_K": (108, None, 0), "Q4_K": (0, 2, 7.5), "Q5_K": (0, 2, 15.5),
+          "Q6_K": (208, None, 0)}
+# As published files mix them: parts of one product of several types.
+MIXED = {"token_embd": "Q6_K", "attn_q": "Q4_K", "attn_k": "Q4_K", "attn_v": "Q6_K", "attn_output": "Q5_K",
+         "ffn_gate": "Q4_1", "ffn_up": "Q5_1", "ffn_down": "Q3_K"}
+MORE_MIXED = {"token_embd": "Q5_0", "attn_q": "Q5_0", "attn_k": "Q8_0", "attn_v": "F16", "attn_output": "Q4_0",
+              "ffn_gate": "Q2_K", "ffn_up": "Q2_K", "ffn_down": "Q5_1"}
 GEMMA = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=7, num_attention_heads=2, num_key_value_heads=1,
              head_dim=8, query_pre_attn_scalar=8, sliding_window=6, rope_theta=1000000.0, tie_word_embeddings=True,
              rms_norm_eps=1e-6, pad_token_id=0)
@@ -134,19 +142,40 @@ def write_bytes(writer, vocab):
     writer.add_chat_template(TEMPLATE)
 
 
+def drawn_blocks(draws, quant, values):
+    """Blocks of random bits, as the package does not write these formats; spread like `values`."""
+    numbers, size = gguf.GGML_QUANT_SIZES[quant]
+    scale, offset, middle = SCALES[quant.name]
+    rows, columns = values.shape
+    blocks = draws.integers(0, 256, (rows * columns // numbers, size), dtype=np.uint8)
+
+    def put_scale(d):
+        blocks[:, scale:scale + 2] = np.frombuffer(np.float16(d).tobytes(), dtype=np.uint8)
+        if offset is not None:
+            blocks[:, offset:offset + 2] = np.frombuffer(np.float16(d * middle).tobytes(), dtype=np.uint8)
+
+    put_scale(1.0)
+    put_scale(values.std() / gguf.quants.dequantize(blocks, quant).std())
+    return blocks.reshape(rows, -1)
+
+
 def write_gguf(path, kind, keys, weights, type_name, split=0):
     writer = gguf.GGUFWriter(path, kind, split_max_tensors=split)
     write_keys(writer, kind, keys)
     (write_pieces if of_pieces(kind) else write_bytes)(writer, keys["vocab_size"])
 
+    draws = np.random.default_rng(7)
+
     def put(name, tensor):
         values = tensor.to(torch.float32).numpy()
         if kind == "gemma3" and "norm" in name:  # as it is multiplied
             values = 1 + values
-        if values.ndim < 2 or type_name == "F32":
+        own = type_name[name.split(".")[-2]] if isinstance(type_name, dict) and values.ndim == 2 else type_name
+        if values.ndim < 2 or own == "F32":
             return writer.add_tensor(name, values)
-        quant = gguf.GGMLQuantizationType[type_name]
-        writer.add_tensor(name, gguf.quants.quantize(values, quant), raw_dtype=quant)
+        quant = gguf.GGMLQuantizationType[own]
+        blocks = drawn_blocks(draws, quant, values) if own in SCALES else gguf.quants.quantize(values, quant)
+        writer.add_tensor(name, blocks, raw_dtype=quant)
 
     put("token_embd.weight", weights["model.embed_tokens.weight"])
     put("output_norm.weight", weights["model.norm.weight"])
@@ -276,6 +305,8 @@ def settled(name, kind, type_name, seed, folder_too, **more):
     raise SystemExit(f"{name}: near ties with every seed")
 
 
+WIDE = dict(hidden_size=256, intermediate_size=256, num_hidden_layers=1, initializer_range=0.1,
+            tie_word_embeddings=True)
 MODELS = {"llama_f32": ("llama", "F32", 1, True, {}),
           "llama3_q8": ("llama", "Q8_0", 2, False, dict(split=9, rope_scaling=LLAMA3, rope_theta=500000.0)),
           "qwen2_f16": ("qwen2", "F16", 3, False, {}),
@@ -284,7 +315,9 @@ MODELS = {"llama_f32": ("llama", "F32", 1, True, {}),
           "qwen3_f32": ("qwen3", "F32", 5, True, dict(head_dim=16, tie_word_embeddings=True)),
           "qwen3_q8": ("qwen3", "Q8_0", 6, False, dict(head_dim=16, rope_theta=1000000.0, rms_norm_eps=1e-6)),
           # Texts go beyond the window, which all layers but the sixth have.
-          "gemma3_f32": ("gemma3", "F32", 7, True, GEMMA)}
+          "gemma3_f32": ("gemma3", "F32", 7, True, GEMMA),
+          "llama_mixed": ("llama", MIXED, 7, False, WIDE),
+          "llama_more_mixed": ("llama", MORE_MIXED, 8, False, WIDE)}
 
 
 def main():

@@ -18,6 +18,7 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/lfs_pointer.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -121,8 +122,10 @@ struct Checkpoint::Impl {
   struct Computed {
     std::function<void(float* out)> read;
     const BlockType* type = nullptr;  // of a GGUF file
+    std::optional<GgufWeight> gguf;   // of a GGUF file
     std::vector<Origin> parts;        // what it is made of, besides its own origin
     Tensor numbers;
+    Tensor stored;  // of find_stored(), where the file has the rows in another order
   };
   std::map<std::string, Computed, std::less<>> computed;
   std::set<std::string, std::less<>> spare;
@@ -210,11 +213,11 @@ struct Checkpoint::Impl {
     const auto read = [weight, bytes = file.bytes()](float* out) {
       read_gguf_weight(weight, bytes, out);
     };
-    computed.emplace(weight.name, Computed{read, tensor.type, {}, Tensor()});
+    computed.emplace(weight.name, Computed{read, tensor.type, weight, {}, Tensor(), Tensor()});
   }
 
   void add_quantised(QuantisedWeight weight) {
-    Computed made{std::move(weight.read), nullptr, {}, Tensor()};
+    Computed made{std::move(weight.read), nullptr, std::nullopt, {}, Tensor(), Tensor()};
     // Messages name the file of the first part.
     const Origin own = origins.find(weight.parts.front())->second;
     for (const std::string& part : weight.parts) {
@@ -235,8 +238,34 @@ struct Checkpoint::Impl {
     view = std::as_const(tensor.numbers).view();
   }
 
+  static DType stored_type(const Computed& tensor) {
+    if (!tensor.gguf) return DType::kF32;
+    const auto own = storage_in_gguf(tensor.type->id);
+    return kept_as(own.value_or(DType::kF32), DType::kFile);
+  }
+
+  // The tensor as its file has it. Blocks are read where they are, numbers need an address for them.
+  ConstTensorView as_stored(Computed& tensor, ConstTensorView& view) {
+    const DType dtype = stored_type(tensor);
+    if (!tensor.gguf || storage_in_gguf(tensor.type->id) != dtype) {  // never kept so
+      read(tensor, view);
+      return view;
+    }
+    const GgufWeight& weight = *tensor.gguf;
+    const std::span<const std::byte> bytes = files[weight.file].bytes();
+    if (weight.paired_heads == 0 && dtype_block(dtype).numbers > 1) {
+      return {dtype, weight.tensor.shape, bytes.data() + weight.tensor.begin, Device{}};
+    }
+    if (tensor.stored.empty()) {
+      tensor.stored = Tensor::host(dtype, weight.tensor.shape);
+      copy_gguf_weight(weight, bytes, static_cast<std::byte*>(tensor.stored.view().data));
+    }
+    return std::as_const(tensor.stored).view();
+  }
+
   static void drop(Computed& tensor, ConstTensorView& view) {
     tensor.numbers = Tensor();
+    tensor.stored = Tensor();
     view.data = nullptr;
   }
 
@@ -429,6 +458,18 @@ const BlockType* Checkpoint::blocks_of(std::string_view name) const {
   if (found == impl_->computed.end()) return nullptr;
   const BlockType* const type = found->second.type;
   return type != nullptr && type->numbers > 1 ? type : nullptr;
+}
+
+DType Checkpoint::stored_type(std::string_view name) const {
+  const auto block = impl_->computed.find(name);
+  if (block != impl_->computed.end()) return Impl::stored_type(block->second);
+  return kept_as(impl_->tensors.find(name)->second.dtype, DType::kFile);
+}
+
+ConstTensorView Checkpoint::find_stored(std::string_view name) const {
+  ConstTensorView& view = impl_->tensors.find(name)->second;
+  const auto block = impl_->computed.find(name);
+  return block == impl_->computed.end() ? view : impl_->as_stored(block->second, view);
 }
 
 bool Checkpoint::dequantised() const { return impl_->dequantised; }

@@ -54,6 +54,12 @@ class Checkpoint {
   bool dequantised() const;
   // Whether a model that has no such tensor may ignore it: zeros that a quantising tool added.
   bool is_spare(std::string_view name) const;
+  // The type that weights are kept as where a tensor is to stay as its file has it; f32 for numbers
+  // that are never kept so. find() reads blocks of several numbers as f32.
+  DType stored_type(std::string_view name) const;
+  // The tensor as its file has it where it is kept so, rows in the order of find(). The name is there.
+  // Blocks lie where they are mapped, at any address. Valid until release().
+  ConstTensorView find_stored(std::string_view name) const;
   std::string file_of(std::string_view name) const;  // the shard, for messages
   std::uint64_t total_bytes() const;
   // Error kModel if a weight file was changed, cut or replaced since it was opened.

@@ -230,17 +230,41 @@ std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part,
   return out;
 }
 
-void read_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, float* out) {
-  if (weight.paired_heads == 0) return read_gguf_tensor(weight.tensor, bytes, out);
+namespace {
+
+// Rows of a tensor, one after the other in `from`, in the order that they are wanted in.
+template <typename T>
+void order_rows(const GgufWeight& weight, const T* from, std::size_t columns, T* out) {
   const Shape& shape = weight.tensor.shape;
   const std::int64_t rows = shape.rank() == 2 ? shape[0] : weight.tensor.numbers();
-  const auto columns = to_size(weight.tensor.numbers() / rows);
-  std::vector<float> paired(to_size(weight.tensor.numbers()));
-  read_gguf_tensor(weight.tensor, bytes, paired.data());
   const std::int64_t width = rows / weight.paired_heads;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t from = paired_place(row, width);
-    std::copy_n(paired.data() + to_size(from) * columns, columns, out + to_size(row) * columns);
+    const std::int64_t source = paired_place(row, width);
+    std::copy_n(from + to_size(source) * columns, columns, out + to_size(row) * columns);
+  }
+}
+
+std::size_t columns_of(const GgufWeight& weight, std::size_t all) {
+  const Shape& shape = weight.tensor.shape;
+  return all / to_size(shape.rank() == 2 ? shape[0] : weight.tensor.numbers());
+}
+
+}  // namespace
+
+void read_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, float* out) {
+  if (weight.paired_heads == 0) return read_gguf_tensor(weight.tensor, bytes, out);
+  std::vector<float> paired(to_size(weight.tensor.numbers()));
+  read_gguf_tensor(weight.tensor, bytes, paired.data());
+  order_rows(weight, paired.data(), columns_of(weight, paired.size()), out);
+}
+
+void copy_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, std::byte* out) {
+  const std::span<const std::byte> own =
+      bytes.subspan(weight.tensor.begin, weight.tensor.end - weight.tensor.begin);
+  if (weight.paired_heads == 0) {
+    std::copy(own.begin(), own.end(), out);
+  } else {
+    order_rows(weight, own.data(), columns_of(weight, own.size()), out);
   }
 }
 

@@ -57,5 +57,7 @@ std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part,
 
 // All numbers as f32, rows in the wanted order. bytes: of the whole file.
 void read_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, float* out);
+// The same as the file has them: tensor.end - tensor.begin bytes.
+void copy_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, std::byte* out);
 
 }  // namespace tessera

@@ -19,6 +19,9 @@ class CheckpointSource : public TensorSource {
     expects(view != nullptr, "the checkpoint was checked before it is loaded");
     return *view;
   }
+  ConstTensorView get_stored(const std::string& name) override {
+    return checkpoint_->find_stored(name);
+  }
   void done(const std::string& name) override { checkpoint_->release(name); }
   void done_part(const std::string& name, std::size_t begin, std::size_t end) override {
     checkpoint_->release(name, begin, end);

@@ -2,7 +2,9 @@
 #include "engine/families/weight_loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <span>
 
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
@@ -14,10 +16,10 @@ namespace {
 
 constexpr std::int64_t kStagingElements = std::int64_t{1} << 18;
 
-// Elements [begin, begin + count) of a row-major tensor.
+// Elements [begin, begin + count) of a row-major tensor, whole blocks.
 ConstTensorView part_of(ConstTensorView view, std::int64_t begin, std::int64_t count) {
   const auto* data = static_cast<const std::byte*>(view.data);
-  return {view.dtype, Shape{count}, data + to_size(begin) * dtype_size(view.dtype), view.device};
+  return {view.dtype, Shape{count}, data + dtype_bytes(view.dtype, begin), view.device};
 }
 
 // Uploads a small part, converted through `staging` where the types differ.
@@ -36,7 +38,7 @@ void upload_part(Backend& backend, ConstTensorView from, Tensor& staging, Tensor
 
 WeightLoader::WeightLoader(TensorSource& source, Backend& backend, DType storage)
     : source_(source), backend_(backend), storage_(storage) {
-  kept_storage(storage);
+  expects(storage == DType::kFile || is_storage(storage), "a type that weights are kept as");
 }
 
 void WeightLoader::refuse(const std::string& name, const NonFinite& bad) const {
@@ -48,18 +50,42 @@ void WeightLoader::refuse(const std::string& name, const NonFinite& bad) const {
                .found = std::to_string(bad.count) + " NaN or infinite"});
 }
 
-// Fetches and scans one tensor; its pages are warm for the packing that follows.
+// A matrix or table as it is to be packed.
+ConstTensorView WeightLoader::fetch(const std::string& name) {
+  return storage_ == DType::kFile ? source_.get_stored(name) : source_.get(name);
+}
+
+// Fetches and scans one tensor of numbers.
 ConstTensorView WeightLoader::get(const std::string& name) {
   const ConstTensorView view = source_.get(name);
   if (const auto bad = find_non_finite(view)) refuse(name, *bad);
   return view;
 }
 
+// A matrix, or the part of one from number `first` on, that will be kept as `storage`. Its pages are
+// warm for the packing that follows.
+void WeightLoader::check(const std::string& name, const ConstTensorView& part, std::int64_t first,
+                         DType storage) const {
+  if (const auto bad = find_non_finite(part)) refuse(name, {first + bad->index, bad->count});
+  if (storage != DType::kF16 || part.dtype == DType::kF16) return;
+  constexpr float kMostHalf = 65504.0f;
+  const Tensor numbers = widened(part);
+  const auto all = std::span(numbers.f32(), to_size(part.shape.elements()));
+  const auto bad = std::ranges::find_if(all, [](float x) { return std::abs(x) > kMostHalf; });
+  if (bad == all.end()) return;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_WEIGHT_RANGE",
+               .file = source_.file_of(name),
+               .where = name + " index " + std::to_string(first + (bad - all.begin())),
+               .expected = "numbers of f16, up to 65504",
+               .found = std::to_string(*bad),
+               .hint = "choose another --dtype"});
+}
+
 // Scans and uploads a tensor in small parts and gives each back at once, so that the largest
 // table of a model never stands in memory twice.
-Tensor WeightLoader::converted(const std::string& name, DType dtype,
+Tensor WeightLoader::converted(const std::string& name, const ConstTensorView& view, DType dtype,
                                const std::vector<RowRange>& rows) {
-  const ConstTensorView view = source_.get(name);
   const std::int64_t row = view.shape.elements() / view.shape[0];
   std::vector<std::int64_t> extents(view.shape.extents().begin(), view.shape.extents().end());
   std::vector<RowRange> ranges = rows;
@@ -80,9 +106,8 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
         bad.count += found->count;
       }
       upload_part(backend_, part, staging, {dtype, Shape{count}, to, out.view().device});
-      to += to_size(count) * dtype_size(dtype);
-      const std::size_t width = dtype_size(view.dtype);
-      source_.done_part(name, to_size(begin) * width, to_size(begin + count) * width);
+      to += dtype_bytes(dtype, count);
+      source_.done_part(name, dtype_bytes(view.dtype, begin), dtype_bytes(view.dtype, begin + count));
     }
   }
   if (bad.count > 0) refuse(name, bad);
@@ -90,7 +115,9 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
   return out;
 }
 
-Tensor WeightLoader::vector(const std::string& name) { return converted(name, DType::kF32); }
+Tensor WeightLoader::vector(const std::string& name) {
+  return converted(name, source_.get(name), DType::kF32);
+}
 
 Tensor WeightLoader::norm(const std::string& name, float offset) {
   if (offset == 0) return vector(name);
@@ -114,12 +141,17 @@ Tensor WeightLoader::uploaded(ConstTensorView numbers) {
 }
 
 Tensor WeightLoader::table(const std::string& name, const std::vector<RowRange>& rows) {
-  return converted(name, beside(storage_), rows);
+  const ConstTensorView view = fetch(name);
+  const bool own = storage_ == DType::kFile;
+  return converted(name, view, own ? kept_as(view.dtype, storage_) : beside(storage_), rows);
 }
 
 LinearWeight WeightLoader::packed(const std::vector<std::string>& names, DType storage) {
   std::vector<ConstTensorView> views;
-  for (const std::string& name : names) views.push_back(get(name));
+  for (const std::string& name : names) {
+    views.push_back(fetch(name));
+    check(name, views.back(), 0, storage);
+  }
   LinearWeight packed = backend_.pack_linear(views, storage);
   for (const std::string& name : names) source_.done(name);
   return packed;
@@ -128,14 +160,12 @@ LinearWeight WeightLoader::packed(const std::vector<std::string>& names, DType s
 // Rows of a matrix, packed one range after the other.
 LinearWeight WeightLoader::packed_rows(const std::string& name, const std::vector<RowRange>& rows,
                                        DType storage) {
-  const ConstTensorView whole = source_.get(name);
+  const ConstTensorView whole = fetch(name);
   const std::int64_t width = whole.shape[1];
   std::vector<ConstTensorView> views;
   for (const RowRange& range : rows) {
     ConstTensorView part = part_of(whole, range.first * width, range.count * width);
-    if (const auto bad = find_non_finite(part)) {
-      refuse(name, {range.first * width + bad->index, bad->count});
-    }
+    check(name, part, range.first * width, storage);
     part.shape = {range.count, width};
     views.push_back(part);
   }

@@ -1,5 +1,5 @@
-// Products with weights in blocks as files have them, of every such format: against double precision
-// of the numbers that readers make of the blocks, and the row contract.
+// Products with weights in blocks as files have them, of every such format: against double
+// precision of the numbers that readers make of the blocks, and the row contract.
 #include <algorithm>
 #include <random>
 
@@ -17,9 +17,9 @@ struct Scales {
   float most;
 };
 const Scales kScales[] = {
-    {DType::kQ8, {0}, 127},          {DType::kQ4, {0}, 8},       {DType::kQ4_1, {0, 2}, 15},
-    {DType::kQ5_0, {0}, 16},         {DType::kQ5_1, {0, 2}, 31}, {DType::kQ2K, {80, 82}, 45},
-    {DType::kQ3K, {108}, 128},       {DType::kQ4K, {0, 2}, 945}, {DType::kQ5K, {0, 2}, 1953},
+    {DType::kQ8, {0}, 127},         {DType::kQ4, {0}, 8},       {DType::kQ4_1, {0, 2}, 15},
+    {DType::kQ5_0, {0}, 16},        {DType::kQ5_1, {0, 2}, 31}, {DType::kQ2K, {80, 82}, 45},
+    {DType::kQ3K, {108}, 128},      {DType::kQ4K, {0, 2}, 945}, {DType::kQ5K, {0, 2}, 1953},
     {DType::kQ6K, {208}, 127 * 32},
 };
 
@@ -239,11 +239,11 @@ TEST(LinearStacks, OfSeveralTypesAreTheirParts) {
       std::int64_t column = 0;
       for (const ConstTensorView& part : all) {
         const std::int64_t n = part.shape[0];
-        const auto own =
-            run(*backend, x, backend->pack_linear({&part, 1}, DType::kFile),
-                {bias.begin() + column, bias.begin() + column + n});
+        const auto own = run(*backend, x, backend->pack_linear({&part, 1}, DType::kFile),
+                             {bias.begin() + column, bias.begin() + column + n});
         for (std::int64_t row = 0; row < rows; ++row) {
-          EXPECT_TRUE(same_bits(whole.data() + row * w.n + column, own.data() + row * n, to_size(n)))
+          EXPECT_TRUE(
+              same_bits(whole.data() + row * w.n + column, own.data() + row * n, to_size(n)))
               << isa_name(isa) << ", " << rows << " rows, column " << column;
         }
         column += n;
