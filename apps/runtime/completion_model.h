@@ -35,7 +35,6 @@ class CompletionModel {
   // What keeps the numbers of the files: kFile where matrices are in blocks; bf16 or f16 where all
   // are that; else f32.
   DType stored() const;
-  const Checkpoint& weights() const { return *opened_.weights; }
 
   // Ids of a text that is to be continued, in what the tokenizer puts around texts; with `chat` as
   // the first turn of a conversation, by the model's template. Error kUsage: E_TEXT_PROMPT for no
