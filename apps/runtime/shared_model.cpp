@@ -67,7 +67,7 @@ ModelShare::~ModelShare() { --model_->wanted_[index_of(space_)]; }
 
 std::unique_ptr<ModelShare> SharedModels::share(ModelPlace place, TokenSpace space) {
   // Types of single numbers are kept everywhere: nothing to tell two places apart by.
-  if (storage_of(place.storage).block == 1) place.fallback = false;
+  if (dtype_size(place.storage) > 0) place.fallback = false;
   if (place.folder.empty()) {
     return std::make_unique<ModelShare>(std::make_shared<SharedModel>(place), space);
   }

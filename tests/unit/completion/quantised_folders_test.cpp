@@ -3,12 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/complete_task.h"
+#include "apps/runtime/memory.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
+#include "engine/core/storage.h"
 #include "engine/families/folder_files.h"
 #include "engine/families/text_model.h"
 #include "tests/support/model_runner.h"
@@ -141,6 +146,68 @@ TEST(QuantisedFolders, EveryKeyIsAccountedFor) {
       if (key.key.starts_with("quantization_config.") && key.use == KeyUse::kUsed) ++used;
     }
     EXPECT_GE(used, 1u);
+  }
+}
+
+// A copy of a model whose linear layers of the text are bytes with a scale a row, and what they are
+// then.
+std::map<std::string, std::vector<float>> quantise(const fs::path& from, const fs::path& to) {
+  const Checkpoint plain = Checkpoint::open(from);
+  std::map<std::string, std::vector<float>> out;
+  std::map<std::string, ConstTensorView> written;
+  std::vector<Tensor> made;
+  for (const auto& [name, view] : plain.tensors()) {
+    written.emplace(name, view);
+    if (!name.ends_with("_proj.weight") || name.find("vision") != name.npos) continue;
+    const std::int64_t rows = view.shape[0], width = view.shape[1];
+    const Tensor wide = widened(view);
+    Tensor codes = Tensor::host(DType::kI8, view.shape);
+    Tensor scales = Tensor::host(DType::kF32, Shape{rows, 1});
+    std::vector<float>& numbers = out[name];
+    for (std::int64_t i = 0; i < rows * width; ++i) {
+      const float scale = scales.f32()[i / width] = 0.01f + 0.001f * to_float(i / width % 7);
+      const float code = std::round(std::clamp(wide.f32()[i] / scale, -128.0f, 127.0f));
+      codes.view().as<std::int8_t>()[i] = static_cast<std::int8_t>(code);
+      numbers.push_back(code * scale);
+    }
+    written[name] = std::as_const(codes).view();
+    written[name + "_scale"] = std::as_const(scales).view();
+    made.push_back(std::move(codes));
+    made.push_back(std::move(scales));
+  }
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  write_safetensors(to / "model.safetensors", written);
+  Json config = parse_json(read_file(to / "config.json", 1 << 20), "config.json");
+  config["quantization_config"] = Json::parse(R"({"quant_method": "compressed-tensors",
+    "format": "int-quantized", "config_groups": {"all": {"targets": ["Linear"],
+      "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true}}}})");
+  put_file(to / "config.json", config.dump());
+  return out;
+}
+
+// All families go through one door.
+TEST(QuantisedFolders, ModelsThatGenerateAndDescribeAreRead) {
+  const fs::path models = fs::path(TESSERA_SOURCE_DIR) / "assets/models";
+  for (const auto& [name, use] : {std::pair("tabletop-janus", ModelUse::kGenerate),
+                                  std::pair("tabletop-llava", ModelUse::kDescribe)}) {
+    SCOPED_TRACE(name);
+    const TempFolder folder;
+    const auto wanted = quantise(models / name, folder.path());
+    ASSERT_FALSE(wanted.empty());
+    OpenedModel opened = open_model(folder.path().string(), {.use = use});
+    EXPECT_NE(opened.spec.title.find("(compressed-tensors, int-quantized, 8 bits)"),
+              std::string::npos)
+        << opened.spec.title;
+    EXPECT_FALSE(opened.weights->tensors().contains(wanted.begin()->first + "_scale"));
+    for (const auto& [tensor, numbers] : wanted) {
+      const ConstTensorView* view = opened.weights->find(tensor);
+      ASSERT_NE(view, nullptr) << tensor;
+      EXPECT_EQ(std::vector<float>(view->f32(), view->f32() + view->shape.elements()), numbers);
+      opened.weights->release(tensor);
+    }
+    EXPECT_EQ(stored_dtype(opened), DType::kQ8);
+    const auto backend = make_backend("cpu", {.threads = 2}, {});
+    EXPECT_NO_THROW(load_stream_model(opened, *backend, DType::kQ8));
   }
 }
 
