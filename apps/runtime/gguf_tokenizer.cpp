@@ -197,13 +197,13 @@ std::vector<std::int32_t> read_ends(TextKeys& keys, std::optional<std::int32_t> 
   return out;
 }
 
-std::optional<Json> read_generation_key(TextKeys& keys) {
+std::shared_ptr<const Json> read_generation_key(TextKeys& keys) {
   const std::string key(kGgufGeneration);
   const std::optional<std::string> text = keys.text(key);
-  if (!text) return std::nullopt;
+  if (!text) return nullptr;
   Json out = parse_json(*text, keys.file() + ", key \"" + key + "\"");
   if (!out.is_object()) keys.fail(key, "an object", std::string(out.type_name()));
-  return out;
+  return std::make_shared<const Json>(std::move(out));
 }
 
 }  // namespace

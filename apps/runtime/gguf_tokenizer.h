@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,7 +21,7 @@ namespace tessera {
 struct GgufTexts {
   TextTokenizer tokenizer;
   std::vector<std::int32_t> stops;
-  std::optional<Json> generation;  // a generation_config.json that came along
+  std::shared_ptr<const Json> generation;  // a generation_config.json that came along, or null
   std::optional<std::string> chat_template;
   std::vector<std::pair<std::string, std::string>> special_tokens;  // "bos_token": "<s>" ...
 };

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/complete_task.h"
