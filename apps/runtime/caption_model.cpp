@@ -15,6 +15,7 @@
 #include "engine/families/folder_files.h"
 #include "engine/families/generation_defaults.h"
 #include "engine/families/linked_models.h"
+#include "engine/families/weight_roles.h"
 
 namespace tessera {
 
