@@ -80,9 +80,10 @@ void write_blocks(const float* from, std::int64_t count, void* out) {
   }
 }
 
-constexpr StorageType of_numbers(DType dtype, std::uint32_t gguf, decltype(StorageType::read) read,
-                             decltype(StorageType::write) write, DType beside) {
-  return {dtype, write != nullptr, false, gguf, read, write, beside, write == nullptr ? beside : dtype};
+constexpr StorageType of_numbers(DType dtype, bool kept, std::uint32_t gguf,
+                                 decltype(StorageType::read) read,
+                                 decltype(StorageType::write) write, DType beside) {
+  return {dtype, kept, false, gguf, read, write, beside, kept ? dtype : beside};
 }
 
 template <std::uint32_t kId>
@@ -92,12 +93,12 @@ constexpr StorageType of_blocks(DType dtype, bool written, DType heads) {
 }
 
 constexpr StorageType kTypes[] = {
-    of_numbers(DType::kF32, 0, read_f32, write_f32, DType::kF32),
-    of_numbers(DType::kBF16, 30, read_each<std::uint16_t, bf16_to_float>, write_each<float_to_bf16>,
-           DType::kBF16),
-    of_numbers(DType::kF16, 1, read_each<std::uint16_t, f16_to_float>, write_each<float_to_f16>,
-           DType::kF32),
-    of_numbers(DType::kF64, 28, read_each<double, narrowed>, nullptr, DType::kF32),
+    of_numbers(DType::kF32, true, 0, read_f32, write_f32, DType::kF32),
+    of_numbers(DType::kBF16, true, 30, read_each<std::uint16_t, bf16_to_float>,
+               write_each<float_to_bf16>, DType::kBF16),
+    of_numbers(DType::kF16, true, 1, read_each<std::uint16_t, f16_to_float>,
+               write_each<float_to_f16>, DType::kF32),
+    of_numbers(DType::kF64, false, 28, read_each<double, narrowed>, nullptr, DType::kF32),
     of_blocks<8>(DType::kQ8, true, DType::kQ8),
     of_blocks<2>(DType::kQ4, true, DType::kQ8),
     of_blocks<3>(DType::kQ4_1, false, DType::kQ4_1),
