@@ -61,7 +61,7 @@ TEST_F(CliQuantize, CaptionsAreThoseOfTheModelInThatType) {
   for (const char* type : {"q8", "q4"}) {
     const std::string copy = copy_of("tabletop-llava", type);
     const auto caption = [&](const std::string& model, std::vector<std::string> more) {
-      std::vector<std::string> args = {"caption", "-m", model, "photo.png", "--json"};
+      std::vector<std::string> args = {"caption", "-m", model, "--image", "photo.png", "--json"};
       args.insert(args.end(), more.begin(), more.end());
       const ProgramResult result = run(args);
       EXPECT_EQ(result.exit_code, 0) << result.err;
