@@ -22,6 +22,7 @@ TITLES = {
     "quality": ("bits a weight", "KL divergence from f32, nats a token", "What types of weights cost"),
 }
 LOGARITHMIC = {"quality"}
+LEAST_KL = 1e-7  # what differs by less is left out, as f32 is
 
 
 class Point(NamedTuple):
@@ -52,7 +53,7 @@ def point_of(line: dict, file: Path, whole: float) -> tuple[str, Point] | None:
                       line["promise"] != "none")
     elif kind == "prune" and "kept_tokens" in line:
         point = Point(name, *bounds(line["kept_tokens"]), *bounds(line["quality"]["scene"], 100), True)
-    elif kind == "quality" and line["kl"]["mean"] > 0:
+    elif kind == "quality" and line["kl"]["mean"] > LEAST_KL:
         bits = 32 * line["weight_bytes"] / whole
         kl = line["kl"]["mean"]
         point = Point(file.stem, bits, bits, bits, kl, kl, kl, True, name)
