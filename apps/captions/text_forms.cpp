@@ -15,7 +15,6 @@ namespace tessera {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-char lower(char c) { return c >= 'A' && c <= 'Z' ? char_of(c - 'A' + 'a') : c; }
 
 // Characters that move the cursor, turn the writing direction or cannot be seen.
 bool is_unseen(char32_t c) {
@@ -43,12 +42,6 @@ constexpr std::string_view kListed = "//";
 
 }  // namespace
 
-std::string ascii_lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = lower(c);
-  return out;
-}
-
 bool natural_less(std::string_view a, std::string_view b) {
   std::size_t i = 0, j = 0;
   while (i < a.size() && j < b.size()) {
@@ -58,8 +51,8 @@ bool natural_less(std::string_view a, std::string_view b) {
       if (left != right) return left < right;
       continue;
     }
-    const auto left = byte_of(lower(a[i++]));
-    const auto right = byte_of(lower(b[j++]));
+    const auto left = byte_of(ascii_lower(a[i++]));
+    const auto right = byte_of(ascii_lower(b[j++]));
     if (left != right) return left < right;
   }
   if ((i < a.size()) != (j < b.size())) return j < b.size();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/core/json.h"
+#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -32,9 +33,6 @@ bool is_printable(std::string_view text);
 // A caption as it is stored: line breaks and tabs stay, other control characters become spaces,
 // bidi marks and zero-width signs go, white space at both ends goes.
 std::string clean_caption(std::string_view text);
-
-// ASCII letters in lower case, other bytes as they are.
-std::string ascii_lower_case(std::string_view text);
 
 // One line of JSON without its line break. C1 controls, DEL, bidi marks and line separators are
 // written as \uNNNN: legal JSON, and harmless on a terminal. Invalid UTF-8 becomes U+FFFD.

@@ -12,6 +12,7 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
+#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -36,25 +37,11 @@ std::vector<fs::path> existing(std::vector<fs::path> folders) {
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-bool is_projector_name(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : static_cast<char>(c);
-  });
-  return name.find("mmproj") != std::string::npos;
+bool is_projector_name(std::string_view name) {
+  return ascii_lower_case(name).find("mmproj") != std::string::npos;
 }
 
 bool is_named_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
-
-[[noreturn]] void refuse(const char* code, const fs::path& file, std::string where,
-                         std::string expected, std::string found, std::string hint = {}) {
-  throw Error({.kind = ErrorKind::kModel,
-               .code = code,
-               .file = file.string(),
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found),
-               .hint = std::move(hint)});
-}
 
 // --- Ollama ------------------------------------------------------------------------------------
 
@@ -92,7 +79,8 @@ std::vector<Layer> read_layers(const fs::path& manifest) {
   const Json json = parse_json(read_file(manifest, kManifestBytes), manifest.string(),
                                {.max_bytes = kManifestBytes});
   if (!json.is_object()) {
-    refuse("E_OLLAMA_MANIFEST", manifest, "$", "an object", std::string(json.type_name()));
+    refuse_model("E_OLLAMA_MANIFEST", manifest.string(), "$", "an object",
+                 std::string(json.type_name()));
   }
   std::vector<Layer> out;
   for (const JsonReader& layer :
@@ -118,15 +106,15 @@ fs::path blob_of(const Layer& layer, const fs::path& manifest, const fs::path& s
   const fs::path blob = store / "blobs" / layer.digest;
   const std::string where = "layer " + layer.kind;
   if (!file_exists(blob)) {
-    refuse("E_OLLAMA_BLOB", manifest, where, "the file " + layer.digest + " in blobs",
-           "no such file", "pull the model again");
+    refuse_model("E_OLLAMA_BLOB", manifest.string(), where,
+                 "the file " + layer.digest + " in blobs", "no such file", "pull the model again");
   }
   check_link(blob, store);
   std::error_code error;
   const std::uintmax_t size = fs::file_size(blob, error);
   if (error || size != static_cast<std::uintmax_t>(layer.size)) {
-    refuse("E_OLLAMA_BLOB", manifest, where, std::to_string(layer.size) + " bytes",
-           error ? error.message() : std::to_string(size), "pull the model again");
+    refuse_model("E_OLLAMA_BLOB", manifest.string(), where, std::to_string(layer.size) + " bytes",
+                 error ? error.message() : std::to_string(size), "pull the model again");
   }
   return blob;
 }
@@ -148,14 +136,16 @@ void read_manifest(const fs::path& manifest, const fs::path& store, StoredModel&
     if (layer.kind == "model" || layer.kind == "projector") {
       fs::path& place = layer.kind == "model" ? entry.path : entry.projector;
       if (!place.empty()) {
-        refuse("E_OLLAMA_MANIFEST", manifest, "layers", "one layer of kind " + layer.kind, "two");
+        refuse_model("E_OLLAMA_MANIFEST", manifest.string(), "layers",
+                     "one layer of kind " + layer.kind, "two");
       }
       place = blob_of(layer, manifest, store);
       continue;
     }
     if (layer.kind == "adapter") {
-      refuse("E_OLLAMA_MANIFEST", manifest, "layer adapter", "a model without adapters",
-             "an adapter, which changes its weights", "merge the adapter into the model");
+      refuse_model("E_OLLAMA_MANIFEST", manifest.string(), "layer adapter",
+                   "a model without adapters", "an adapter, which changes its weights",
+                   "merge the adapter into the model");
     }
     const auto known = std::find_if(kOtherLayers.begin(), kOtherLayers.end(),
                                     [&](const LayerUse& row) { return row.kind == layer.kind; });
@@ -171,7 +161,8 @@ void read_manifest(const fs::path& manifest, const fs::path& store, StoredModel&
     }
   }
   if (entry.path.empty()) {
-    refuse("E_OLLAMA_MANIFEST", manifest, "layers", "a layer of kind model", "none of it");
+    refuse_model("E_OLLAMA_MANIFEST", manifest.string(), "layers", "a layer of kind model",
+                 "none of it");
   }
 }
 
@@ -281,8 +272,8 @@ void check_link(const fs::path& entry, const fs::path& store) {
   const fs::path target = fs::weakly_canonical(entry, error);
   const auto [end, unused] = std::mismatch(root.begin(), root.end(), target.begin(), target.end());
   if (!error && end == root.end()) return;
-  refuse("E_MODEL_LINK", entry, "link", "a target inside " + store.string(),
-         error ? error.message() : target.string());
+  refuse_model("E_MODEL_LINK", entry.string(), "link", "a target inside " + store.string(),
+               error ? error.message() : target.string());
 }
 
 std::vector<fs::path> projectors_next_to(const fs::path& model) {

@@ -10,7 +10,6 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kNumbersAtOnce = std::int64_t{1} << 20;
-constexpr float kLargestHalf = 65504.0f;
 
 class NumberWriter {
  public:
@@ -41,10 +40,10 @@ class NumberWriter {
   }
 
   void check(std::int64_t first) const {
-    const bool half = tensor_.type->name == "F16";
+    const bool half = tensor_.type == block_type_of(DType::kF16);
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
       const float size = std::abs(numbers_[i]);
-      if (std::isfinite(size) && !(half && size > kLargestHalf)) continue;
+      if (std::isfinite(size) && !(half && size > kMaxF16)) continue;
       throw Error({.kind = ErrorKind::kModel,
                    .code = "E_WEIGHT_NOT_FINITE",
                    .file = tensor_.file,

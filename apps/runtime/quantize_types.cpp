@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
+#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -37,14 +38,6 @@ constexpr std::uint32_t kGuessed = 1024;
                .found = std::move(found)});
 }
 
-std::string in_case(std::string_view text, int (*change)(int)) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(change(byte_of(c)));
-  return out;
-}
-std::string lower(std::string_view text) { return in_case(text, &std::tolower); }
-std::string upper(std::string_view text) { return in_case(text, &std::toupper); }
-
 std::string joined_names(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
@@ -56,11 +49,11 @@ double bits_a_number(const BlockType& type) {
 }
 
 const BlockType& type_named(const std::string& name, const char* where) {
-  const std::string own = upper(name);
+  const std::string own = ascii_lower_case(name);
   for (const BlockType& type : block_types()) {
-    if (type.name == own && block_writer(type) != nullptr) return type;
+    if (ascii_lower_case(type.name) == own && block_writer(type) != nullptr) return type;
   }
-  const std::optional<DType> kept = storage_named(lower(name));
+  const std::optional<DType> kept = storage_named(own);
   const BlockType* const type = kept ? block_type_of(*kept) : nullptr;
   if (type != nullptr && block_writer(*type) != nullptr) return *type;
   refuse_type("E_QUANTIZE_TYPE", where, joined_names(quantize_type_names()),
@@ -89,7 +82,7 @@ std::vector<std::string> quantize_type_names() {
     if (storage_named(name)) out.push_back(name);
   }
   for (const BlockType& type : block_types()) {
-    const std::string name = lower(type.name);
+    const std::string name = ascii_lower_case(type.name);
     const bool listed = std::find(out.begin(), out.end(), name) != out.end();
     if (!listed && block_writer(type) != nullptr) out.push_back(name);
   }

@@ -13,8 +13,7 @@ namespace {
 ConstTensorView row_view(ConstTensorView table, std::int64_t row) {
   const std::int64_t elements = table.shape[1] * table.shape[2];
   const std::size_t bytes = to_size(elements) * dtype_size(table.dtype);
-  return {table.dtype, Shape{elements},
-          static_cast<const std::byte*>(table.data) + to_size(row) * bytes, table.device};
+  return {table.dtype, Shape{elements}, table.raw() + to_size(row) * bytes, table.device};
 }
 
 TensorView row_view(TensorView table, std::int64_t row) {

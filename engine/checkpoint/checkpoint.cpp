@@ -26,17 +26,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void refuse_folder(const char* code, const fs::path& file, std::string where,
-                                std::string expected, std::string found, std::string hint = {}) {
-  throw Error({.kind = ErrorKind::kModel,
-               .code = code,
-               .file = file.string(),
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found),
-               .hint = std::move(hint)});
-}
-
 bool ends_with_any(const std::string& name, std::initializer_list<std::string_view> endings) {
   return std::any_of(endings.begin(), endings.end(),
                      [&](std::string_view ending) { return name.ends_with(ending); });
@@ -85,15 +74,15 @@ fs::path choose_file(const fs::path& folder) {
   }
   const std::vector<std::string>& candidates = indexes.empty() ? weights : indexes;
   if (candidates.empty()) {
-    refuse_folder(
-        "E_CKPT_NONE", folder, "",
+    refuse_model(
+        "E_CKPT_NONE", folder.string(), "",
         "model.safetensors, an .index.json, or one .safetensors, .pt, .pth, .bin or .ckpt file",
         "none of them");
   }
   if (candidates.size() > 1) {
-    refuse_folder("E_CKPT_AMBIGUOUS", folder, "", "one weight file or one index",
-                  std::to_string(candidates.size()) + ": " + first_names(candidates),
-                  "name the file itself");
+    refuse_model("E_CKPT_AMBIGUOUS", folder.string(), "", "one weight file or one index",
+                 std::to_string(candidates.size()) + ": " + first_names(candidates),
+                 "name the file itself");
   }
   return folder / candidates.front();
 }
@@ -121,7 +110,6 @@ struct Checkpoint::Impl {
   // Tensors whose numbers are computed when find() is asked for them, and kept until release().
   struct Computed {
     std::function<void(float* out)> read;
-    const BlockType* type = nullptr;  // of a GGUF file
     std::optional<GgufWeight> gguf;   // of a GGUF file
     std::vector<Origin> parts;        // what it is made of, besides its own origin
     Tensor numbers;
@@ -190,9 +178,9 @@ struct Checkpoint::Impl {
     std::size_t count = 0;
     for (const GgufFile& part : parts) count += part.tensors.size();
     if (value->integer() == to_index(count)) return;
-    refuse_folder("E_GGUF_PARTS", first, std::string("key \"") + kKey + "\"",
-                  std::to_string(count) + ", the tensors of all parts",
-                  value->integer() ? std::to_string(*value->integer()) : "no whole number");
+    refuse_model("E_GGUF_PARTS", first.string(), std::string("key \"") + kKey + "\"",
+                 std::to_string(count) + ", the tensors of all parts",
+                 value->integer() ? std::to_string(*value->integer()) : "no whole number");
   }
 
   void add_gguf_weight(const GgufWeight& weight) {
@@ -202,8 +190,8 @@ struct Checkpoint::Impl {
     const std::optional<DType> dtype = stored_as(weight);
     const bool mapped = dtype && is_aligned(data, *dtype);
     if (const auto known = origins.find(weight.name); known != origins.end()) {
-      refuse_folder("E_CKPT_DUPLICATE", file.path(), tensor_place(tensor.name),
-                    "each tensor in one file", "it in " + file_name(known->second.file) + " too");
+      refuse_model("E_CKPT_DUPLICATE", file.path().string(), tensor_place(tensor.name),
+                   "each tensor in one file", "it in " + file_name(known->second.file) + " too");
     }
     origins.emplace(weight.name,
                     Origin{narrow<int>(weight.file), tensor.begin, tensor.end - tensor.begin});
@@ -213,11 +201,11 @@ struct Checkpoint::Impl {
     const auto read = [weight, bytes = file.bytes()](float* out) {
       read_gguf_weight(weight, bytes, out);
     };
-    computed.emplace(weight.name, Computed{read, tensor.type, weight, {}, Tensor(), Tensor()});
+    computed.emplace(weight.name, Computed{read, weight, {}, Tensor(), Tensor()});
   }
 
   void add_quantised(QuantisedWeight weight) {
-    Computed made{std::move(weight.read), nullptr, std::nullopt, {}, Tensor(), Tensor()};
+    Computed made{std::move(weight.read), std::nullopt, {}, Tensor(), Tensor()};
     // Messages name the file of the first part.
     const Origin own = origins.find(weight.parts.front())->second;
     for (const std::string& part : weight.parts) {
@@ -240,14 +228,14 @@ struct Checkpoint::Impl {
 
   static DType stored_type(const Computed& tensor) {
     if (!tensor.gguf) return DType::kF32;
-    const auto own = storage_in_gguf(tensor.type->id);
+    const auto own = storage_in_gguf(tensor.gguf->tensor.type->id);
     return kept_as(own.value_or(DType::kF32), DType::kFile);
   }
 
   // The tensor as its file has it. Blocks are read where they are, numbers need an address for them.
   ConstTensorView as_stored(Computed& tensor, ConstTensorView& view) {
     const DType dtype = stored_type(tensor);
-    if (!tensor.gguf || storage_in_gguf(tensor.type->id) != dtype) {  // never kept so
+    if (!tensor.gguf || storage_in_gguf(tensor.gguf->tensor.type->id) != dtype) {  // never kept so
       read(tensor, view);
       return view;
     }
@@ -258,7 +246,7 @@ struct Checkpoint::Impl {
     }
     if (tensor.stored.empty()) {
       tensor.stored = Tensor::host(dtype, weight.tensor.shape);
-      copy_gguf_weight(weight, bytes, static_cast<std::byte*>(tensor.stored.view().data));
+      copy_gguf_weight(weight, bytes, tensor.stored.view().raw());
     }
     return std::as_const(tensor.stored).view();
   }
@@ -276,8 +264,8 @@ struct Checkpoint::Impl {
   static void refuse_pointer(const MappedFile& file, const fs::path& path) {
     const auto bytes = file.bytes();
     if (!is_lfs_pointer({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) return;
-    refuse_folder("E_CKPT_POINTER", path, "", "weights", "a git-lfs pointer to them",
-                  "run `git lfs pull` in this folder, or download the file itself");
+    refuse_model("E_CKPT_POINTER", path.string(), "", "weights", "a git-lfs pointer to them",
+                 "run `git lfs pull` in this folder, or download the file itself");
   }
 
   // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies
@@ -289,17 +277,17 @@ struct Checkpoint::Impl {
     if (!stored.strides.empty() || !is_aligned(data, stored.dtype)) {
       copied += view.bytes();
       if (copied > file.bytes().size()) {
-        refuse_folder("E_CKPT_COPIES", file.path(), tensor_place(stored.name),
-                      "strided or misaligned tensors of at most " +
-                          std::to_string(file.bytes().size()) + " bytes in all",
-                      std::to_string(copied), "save them as tensor.contiguous()");
+        refuse_model("E_CKPT_COPIES", file.path().string(), tensor_place(stored.name),
+                     "strided or misaligned tensors of at most " +
+                         std::to_string(file.bytes().size()) + " bytes in all",
+                     std::to_string(copied), "save them as tensor.contiguous()");
       }
       owned.push_back(gather(stored, data));
       view = std::as_const(owned.back()).view();
     }
     if (const auto known = origins.find(stored.name); known != origins.end()) {
-      refuse_folder("E_CKPT_DUPLICATE", file.path(), tensor_place(stored.name),
-                    "each tensor in one file", "it in " + file_name(known->second.file) + " too");
+      refuse_model("E_CKPT_DUPLICATE", file.path().string(), tensor_place(stored.name),
+                   "each tensor in one file", "it in " + file_name(known->second.file) + " too");
     }
     origins.emplace(stored.name, origin);
     tensors.emplace(stored.name, view);
@@ -308,7 +296,7 @@ struct Checkpoint::Impl {
   // A dense copy of a tensor that is strided or lies at an odd address.
   static Tensor gather(const StoredTensor& stored, const std::byte* data) {
     Tensor out = Tensor::host(stored.dtype, stored.shape);
-    auto* to = static_cast<std::byte*>(out.view().data);
+    auto* to = out.view().raw();
     if (stored.strides.empty()) {
       if (out.bytes() > 0) std::memcpy(to, data, out.bytes());
       return out;
@@ -364,8 +352,8 @@ struct Checkpoint::Impl {
       found += (found.empty() ? "" : "; ") + std::to_string(surplus.size()) +
                " surplus: " + first_names(surplus);
     }
-    refuse_folder("E_IDX_TENSORS", path, "weight_map",
-                  std::to_string(index.shard_of.size()) + " tensors as listed", found);
+    refuse_model("E_IDX_TENSORS", path.string(), "weight_map",
+                 std::to_string(index.shard_of.size()) + " tensors as listed", found);
   }
 };
 
@@ -403,9 +391,9 @@ void Checkpoint::add(Checkpoint other) {
   const int first = narrow<int>(impl_->files.size());
   for (auto& [name, origin] : other.impl_->origins) {
     if (const auto known = impl_->origins.find(name); known != impl_->origins.end()) {
-      refuse_folder("E_CKPT_DUPLICATE", other.file_of(name), tensor_place(name),
-                    "each tensor in one file",
-                    "it in " + impl_->file_name(known->second.file) + " too");
+      refuse_model("E_CKPT_DUPLICATE", other.file_of(name), tensor_place(name),
+                   "each tensor in one file",
+                   "it in " + impl_->file_name(known->second.file) + " too");
     }
   }
   for (auto& [name, origin] : other.impl_->origins) {
@@ -417,6 +405,7 @@ void Checkpoint::add(Checkpoint other) {
   for (MappedFile& file : other.impl_->files) impl_->files.push_back(std::move(file));
   for (Tensor& tensor : other.impl_->owned) impl_->owned.push_back(std::move(tensor));
   for (auto& [name, tensor] : other.impl_->computed) {
+    if (tensor.gguf) tensor.gguf->file += to_size(first);
     for (Impl::Origin& part : tensor.parts) {
       if (part.file >= 0) part.file += first;
     }
@@ -455,9 +444,9 @@ const GgufFile* Checkpoint::gguf() const { return impl_->gguf ? &*impl_->gguf : 
 
 const BlockType* Checkpoint::blocks_of(std::string_view name) const {
   const auto found = impl_->computed.find(name);
-  if (found == impl_->computed.end()) return nullptr;
-  const BlockType* const type = found->second.type;
-  return type != nullptr && type->numbers > 1 ? type : nullptr;
+  if (found == impl_->computed.end() || !found->second.gguf) return nullptr;
+  const BlockType* const type = found->second.gguf->tensor.type;
+  return type->numbers > 1 ? type : nullptr;
 }
 
 DType Checkpoint::stored_type(std::string_view name) const {
@@ -490,8 +479,8 @@ std::uint64_t Checkpoint::total_bytes() const {
 void Checkpoint::verify_unchanged() const {
   for (const MappedFile& file : impl_->files) {
     if (!file.changed_on_disk()) continue;
-    refuse_folder("E_IO_CHANGED", file.path(), "", "the file as it was when it was opened",
-                  "another size, time or file under this name");
+    refuse_model("E_IO_CHANGED", file.path().string(), "", "the file as it was when it was opened",
+                 "another size, time or file under this name");
   }
 }
 

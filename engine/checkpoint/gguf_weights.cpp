@@ -38,16 +38,12 @@ constexpr std::array kGemmaNames = {NamePair{"post_attention_norm", "post_attent
                                     NamePair{"ffn_norm", "pre_feedforward_layernorm"},
                                     NamePair{"post_ffw_norm", "post_feedforward_layernorm"}};
 
-[[noreturn]] void refuse(const char* code, const std::string& file, std::string where,
-                         std::string expected, std::string found, std::string hint = {}) {
-  throw Error({.kind = ErrorKind::kModel,
-               .code = code,
-               .file = file,
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found),
-               .hint = std::move(hint)});
-}
+// Architectures with names of their own for parts of a layer.
+struct OwnNames {
+  std::string_view architecture;
+  std::span<const NamePair> names;
+};
+constexpr std::array kOwnNames = {OwnNames{"gemma3", kGemmaNames}};
 
 std::string_view wanted_of(std::span<const NamePair> names, std::string_view own) {
   for (const NamePair& name : names) {
@@ -88,7 +84,9 @@ std::string wanted_name(const std::string& architecture, const std::string& own)
   const auto layer = numbered(stem.substr(kOwnLayers.size()));
   if (!layer) return own;
   std::string_view wanted;
-  if (architecture == "gemma3") wanted = wanted_of(kGemmaNames, layer->second);
+  for (const OwnNames& row : kOwnNames) {
+    if (row.architecture == architecture) wanted = wanted_of(row.names, layer->second);
+  }
   if (wanted.empty()) wanted = wanted_of(kLayerNames, layer->second);
   if (wanted.empty()) return own;
   return std::string(kWantedLayers) + std::string(layer->first) + "." + std::string(wanted) + leaf;
@@ -107,10 +105,10 @@ std::int64_t paired_heads(const GgufFile& head, const std::string& architecture,
   const std::int64_t heads = value == nullptr ? 0 : value->integer().value_or(0);
   const std::int64_t rows = tensor.shape.rank() == 2 ? tensor.shape[0] : tensor.numbers();
   if (heads < 1 || rows % heads != 0 || rows / heads % 2 != 0) {
-    refuse("E_GGUF_MODEL", file, "key \"" + key + "\"",
-           "a number of heads that cuts the " + std::to_string(rows) + " rows of " + tensor.name +
-               " into heads of even width",
-           heads < 1 ? "no such number" : std::to_string(heads));
+    refuse_model("E_GGUF_MODEL", file, "key \"" + key + "\"",
+                 "a number of heads that cuts the " + std::to_string(rows) + " rows of " +
+                     tensor.name + " into heads of even width",
+                 heads < 1 ? "no such number" : std::to_string(heads));
   }
   return heads;
 }
@@ -173,8 +171,8 @@ std::vector<fs::path> gguf_parts(const fs::path& path) {
                      tail.ends_with(kEnd) && own >= 0 && count >= 0;
   if (!split) return {path};
   if (own < 1 || own > count) {
-    refuse("E_GGUF_PARTS", path.string(), "file name", "a part from 1 to " + std::to_string(count),
-           std::to_string(own));
+    refuse_model("E_GGUF_PARTS", path.string(), "file name",
+                 "a part from 1 to " + std::to_string(count), std::to_string(own));
   }
   std::vector<fs::path> out;
   for (int i = 1; i <= count; ++i) {
@@ -193,7 +191,7 @@ void check_gguf_part(const GgufFile& part, std::size_t number, std::size_t count
     if (value == nullptr && count == 1) return;
     const std::optional<std::int64_t> found = value == nullptr ? std::nullopt : value->integer();
     if (found == to_index(wanted)) return;
-    refuse(
+    refuse_model(
         "E_GGUF_PARTS", file, "key \"" + std::string(key) + "\"",
         std::to_string(wanted) + (count == 1 ? ": the file is a part of a model" : ""),
         value == nullptr ? "no such key"
@@ -209,8 +207,8 @@ std::string gguf_architecture(const GgufFile& head, const std::string& file) {
   const GgufValue* value = head.find("general.architecture");
   const std::optional<std::string_view> text = value == nullptr ? std::nullopt : value->text();
   if (!text) {
-    refuse("E_GGUF_MODEL", file, "key \"general.architecture\"", "a name",
-           value == nullptr ? "no such key" : std::string(gguf_kind_name(value->kind())));
+    refuse_model("E_GGUF_MODEL", file, "key \"general.architecture\"", "a name",
+                 value == nullptr ? "no such key" : std::string(gguf_kind_name(value->kind())));
   }
   return std::string(*text);
 }

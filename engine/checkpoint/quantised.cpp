@@ -13,7 +13,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
 
 using FormReader = QuantisedWeight (*)(QuantisedParts&);
 
@@ -124,9 +124,9 @@ ConstTensorView QuantisedParts::get(std::string_view leaf, std::span<const DType
 
 ConstTensorView QuantisedParts::matrix(std::string_view leaf, std::span<const DType> types) {
   const ConstTensorView view = get(leaf, types);
-  const auto fits = [](std::int64_t extent) { return extent >= 1 && extent <= kMostRows; };
+  const auto fits = [](std::int64_t extent) { return extent >= 1 && extent <= kMaxRows; };
   if (view.shape.rank() != 2 || !fits(view.shape[0]) || !fits(view.shape[1])) {
-    refuse(leaf, "two dimensions from 1 to " + std::to_string(kMostRows), view.shape.to_string());
+    refuse(leaf, "two dimensions from 1 to " + std::to_string(kMaxRows), view.shape.to_string());
   }
   return view;
 }
@@ -158,7 +158,7 @@ QuantisedWeight QuantisedParts::weight(QuantisedGrid grid) const {
 QuantisedWeight QuantisedParts::weight(Shape shape, std::function<void(float*)> read) const {
   const std::string plain = name("weight");
   const bool own = std::find(parts_.begin(), parts_.end(), plain) != parts_.end();
-  if (has("weight") && !own) refuse("weight", "no such tensor beside the quantised one", "both");
+  if (has("weight") && !own) refuse("weight", "no such tensor next to the quantised one", "both");
   return {plain, shape, parts_, std::move(read)};
 }
 

@@ -73,15 +73,15 @@ NestedSizes read_nested(QuantisedParts& parts, const JsonReader& state, std::int
   state.choice("nested_dtype", kTypes);
   const ConstTensorView codes = parts.get("weight.absmax", kU8Types);
   parts.want_shape("weight.absmax", codes, Shape{count});
-  out.codes = static_cast<const std::uint8_t*>(codes.data);
+  out.codes = codes.as<std::uint8_t>();
   out.map = floats(parts, "weight.nested_quant_map", 256);
   out.sizes = floats(parts, "weight.nested_absmax", blocks(count, out.block));
   return out;
 }
 
 Shape state_shape(QuantisedParts& parts, const JsonReader& state, std::int64_t bytes) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  const auto extents = state.integers("shape", 1, kMost - 1, 2);
+  constexpr std::int64_t kMax = (std::int64_t{1} << 31) - 1;
+  const auto extents = state.integers("shape", 1, kMax, 2);
   const Shape shape(extents);
   if (shape.rank() != 2 || blocks(shape.elements(), 2) != bytes) {
     parts.refuse("weight", "two codes a byte of a matrix " + shape.to_string(),
@@ -99,11 +99,10 @@ QuantisedWeight read_bytes_row(QuantisedParts& parts) {
   constexpr std::string_view kFormat = "weight_format";
   if (parts.has(kFormat)) {
     const ConstTensorView format = parts.get(kFormat, kU8Types);
-    if (format.shape.elements() != 1 || *static_cast<const std::uint8_t*>(format.data) != 0) {
+    if (format.shape.elements() != 1 || *format.as<std::uint8_t>() != 0) {
       parts.refuse(kFormat, "0, rows as they are",
-                   format.shape.elements() != 1
-                       ? format.shape.to_string()
-                       : std::to_string(*static_cast<const std::uint8_t*>(format.data)));
+                   format.shape.elements() != 1 ? format.shape.to_string()
+                                                : std::to_string(*format.as<std::uint8_t>()));
     }
   }
   QuantisedGrid grid{.rows = codes.shape[0], .columns = codes.shape[1]};
@@ -123,7 +122,7 @@ QuantisedWeight read_blocks(QuantisedParts& parts) {
                  std::to_string(stored.bytes()));
   }
   const std::string place = parts.file(leaf) + ": " + tensor_place(parts.name(leaf));
-  const Json json = parse_json({static_cast<const char*>(stored.data), stored.bytes()}, place);
+  const Json json = parse_json({stored.as<char>(), stored.bytes()}, place);
   if (!json.is_object()) parts.refuse(leaf, "a JSON object", json.type_name());
   const JsonReader state(json, place);
   constexpr std::array<std::string_view, 7> kKeys = {
@@ -139,7 +138,7 @@ QuantisedWeight read_blocks(QuantisedParts& parts) {
   FourBits out{.block = state.integer("blocksize", 1, 1 << 20)};
   const Shape shape = state_shape(parts, state, to_index(codes.bytes()));
   out.count = shape.elements();
-  out.codes = static_cast<const std::uint8_t*>(codes.data);
+  out.codes = codes.as<std::uint8_t>();
   out.map = floats(parts, "weight.quant_map", 16);
   const std::int64_t count = blocks(out.count, out.block);
   const bool nested = state.has("nested_blocksize") || parts.has("weight.nested_absmax");

@@ -48,7 +48,7 @@ std::int64_t width_of(const ConstTensorView& view) {
 
 template <typename Value>
 void read_each(const ConstTensorView& view, const Tile& tile, Value value) {
-  const auto* bytes = static_cast<const std::uint8_t*>(view.data);
+  const auto* bytes = view.as<std::uint8_t>();
   const std::int64_t width = width_of(view);
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     const std::uint8_t* row = bytes + (tile.first_row + r) * width + tile.first_column;
@@ -75,7 +75,7 @@ void read_bytes(const ConstTensorView& view, const Tile& tile) {
 template <int kBits>
 std::uint32_t packed_code(const std::uint32_t* words, std::int64_t step, std::int64_t index) {
   const std::int64_t bit = index * kBits, word = bit / 32;
-  const auto shift = static_cast<unsigned>(bit % 32);
+  const auto shift = narrow<unsigned>(bit % 32);
   std::uint32_t out = words[word * step] >> shift;
   if constexpr (32 % kBits != 0) {
     if (shift + kBits > 32) out |= words[(word + 1) * step] << (32 - shift);
@@ -85,7 +85,7 @@ std::uint32_t packed_code(const std::uint32_t* words, std::int64_t step, std::in
 
 template <int kBits>
 void read_along_rows(const ConstTensorView& view, const Tile& tile) {
-  const auto* words = static_cast<const std::uint32_t*>(view.data);
+  const auto* words = view.as<std::uint32_t>();
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     const std::uint32_t* row = words + (tile.first_row + r) * view.shape[1];
     for (std::int64_t c = 0; c < tile.columns; ++c) {
@@ -96,7 +96,7 @@ void read_along_rows(const ConstTensorView& view, const Tile& tile) {
 
 template <int kBits>
 void read_along_columns(const ConstTensorView& view, const Tile& tile) {
-  const auto* words = static_cast<const std::uint32_t*>(view.data) + tile.first_column;
+  const auto* words = view.as<std::uint32_t>() + tile.first_column;
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     for (std::int64_t c = 0; c < tile.columns; ++c) {
       tile.at(r, c) = to_float(packed_code<kBits>(words + c, view.shape[1], tile.first_row + r));
@@ -107,7 +107,7 @@ void read_along_columns(const ConstTensorView& view, const Tile& tile) {
 // Column 0 of eight is in the lowest nibble, 1 in the fifth, 2 in the second and so on.
 void read_awq(const ConstTensorView& view, const Tile& tile) {
   constexpr std::array<unsigned, 8> kShifts = {0, 16, 4, 20, 8, 24, 12, 28};
-  const auto* words = static_cast<const std::uint32_t*>(view.data);
+  const auto* words = view.as<std::uint32_t>();
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     const std::uint32_t* row = words + (tile.first_row + r) * view.shape[1];
     for (std::int64_t c = 0; c < tile.columns; ++c) {
@@ -186,7 +186,7 @@ std::vector<float> read_zeros(const QuantisedGrid& grid) {
 std::vector<std::int32_t> read_groups(const QuantisedGrid& grid) {
   std::vector<std::int32_t> out(to_size(grid.columns));
   const std::int32_t* given = nullptr;
-  if (grid.groups) given = static_cast<const std::int32_t*>(grid.groups->view.data);
+  if (grid.groups) given = grid.groups->view.as<std::int32_t>();
   // compressed-tensors writes -1 everywhere for columns in their order.
   const bool none = given == nullptr || std::all_of(given, given + grid.columns,
                                                     [](std::int32_t group) { return group == -1; });

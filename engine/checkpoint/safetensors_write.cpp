@@ -68,7 +68,7 @@ void write_safetensors(const std::filesystem::path& path,
                     {"shape", std::vector<std::int64_t>(view.shape.extents().begin(),
                                                         view.shape.extents().end())},
                     {"data_offsets", {offset, end}}};
-    pieces.emplace_back(static_cast<const std::byte*>(view.data), view.bytes());
+    pieces.emplace_back(view.raw(), view.bytes());
     offset = end;
   }
   std::string text = header.dump();

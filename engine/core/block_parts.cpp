@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/core/dtype.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -16,7 +17,7 @@ unsigned byte_at(const std::byte* from, std::int64_t at) {
   return std::to_integer<unsigned>(from[at]);
 }
 
-std::uint8_t low_byte(unsigned value) { return static_cast<std::uint8_t>(value); }
+std::uint8_t low_byte(unsigned value) { return low_bits<std::uint8_t>(value); }
 
 std::uint16_t half_bits(const std::byte* from) {
   std::uint16_t bits = 0;
@@ -25,7 +26,7 @@ std::uint16_t half_bits(const std::byte* from) {
 }
 
 // What is subtracted in files is added here.
-std::uint16_t negated(std::uint16_t half) { return static_cast<std::uint16_t>(half ^ 0x8000u); }
+std::uint16_t negated(std::uint16_t half) { return low_bits<std::uint16_t>(half ^ 0x8000u); }
 
 // scale, [offset,] [fifth bits,] nibbles: 16 bytes hold numbers j and j + 16.
 template <bool kFive, bool kOffset>
@@ -55,7 +56,7 @@ struct TwoBits {
   unsigned shift;
 };
 constexpr TwoBits two_bits(std::int64_t n) {
-  return {n / 128 * 32 + n % 32, static_cast<unsigned>(n % 128 / 32 * 2)};
+  return {n / 128 * 32 + n % 32, narrow<unsigned>(n % 128 / 32 * 2)};
 }
 
 // scales[16] (scale | minimum << 4), two bits each, scale, minimum.
@@ -67,7 +68,7 @@ void take_q2_k(const std::byte* from, BlockParts& out) {
     nth(out.quants, n) = low_byte(byte_at(from + 16, byte) >> shift & 3u);
   }
   for (std::int64_t i = 0; i < 16; ++i) {
-    nth(out.scales, i) = static_cast<std::int8_t>(byte_at(from, i) & 15u);
+    nth(out.scales, i) = narrow<std::int8_t>(byte_at(from, i) & 15u);
     nth(out.offsets, i) = low_byte(byte_at(from, i) >> 4);
   }
 }
@@ -84,7 +85,7 @@ void take_q3_k(const std::byte* from, BlockParts& out) {
   for (std::int64_t i = 0; i < 16; ++i) {
     const unsigned low = i < 8 ? byte_at(scales, i) & 15u : byte_at(scales, i - 8) >> 4;
     const unsigned high = byte_at(scales, 8 + i % 4) >> (i / 4 * 2) & 3u;
-    nth(out.scales, i) = static_cast<std::int8_t>(static_cast<int>(low | high << 4) - 32);
+    nth(out.scales, i) = narrow<std::int8_t>(narrow<int>(low | high << 4) - 32);
   }
 }
 
@@ -106,7 +107,7 @@ void take_q45_k(const std::byte* from, BlockParts& out) {
     const unsigned minimum =
         whole ? byte_at(scales, group + 4) & 63u
               : (byte_at(scales, group + 4) >> 4) | (byte_at(scales, group) >> 6) << 4;
-    nth(out.scales, group) = static_cast<std::int8_t>(scale);
+    nth(out.scales, group) = narrow<std::int8_t>(scale);
     nth(out.offsets, group) = low_byte(minimum);
     for (std::int64_t j = 0; j < 32; ++j) {
       unsigned q = byte_at(nibbles, group / 2 * 32 + j) >> (group % 2 * 4) & 15u;
@@ -156,11 +157,11 @@ void read_block_form(const BlockForm& form, std::size_t bytes, const std::byte* 
     for (int g = 0; g < groups; ++g, quants += group, out += group) {
       float scale = whole_scale, offset = whole_offset;
       if (kind.factors) {
-        scale *= static_cast<float>(nth(parts.scales, g));
-        if (kind.offsets) offset *= static_cast<float>(nth(parts.offsets, g));
+        scale *= to_float(nth(parts.scales, g));
+        if (kind.offsets) offset *= to_float(nth(parts.offsets, g));
       }
       for (int j = 0; j < group; ++j) {
-        out[j] = scale * static_cast<float>(static_cast<int>(quants[j]) - kind.middle);
+        out[j] = scale * to_float(int{quants[j]} - kind.middle);
         if (kind.offsets) out[j] += offset;
       }
     }

@@ -24,7 +24,7 @@ void write_as(const float* from, std::int64_t count, void* out) {
   type.write(from, count, out);
 }
 
-constexpr float kMostCached = 127.0f;
+constexpr float kMaxCached = 127.0f;
 
 // The largest number's scale: a multiple of 2^8 units of its last place, not below `most` / 127.
 // Below kLeast there is none.
@@ -32,7 +32,7 @@ float head_scale(float most) {
   constexpr float kLeast = 1e-30f;
   constexpr std::uint32_t kLow = 0xff;
   if (most < kLeast) return 0.0f;
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(most / kMostCached);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(most / kMaxCached);
   return std::bit_cast<float>((bits + kLow) & ~kLow);
 }
 
@@ -105,7 +105,7 @@ std::int64_t cached_head(const ConstTensorView& table) {
 void read_cached(const ConstTensorView& table, std::int64_t row, float* numbers) {
   const CachedType& type = cached_type_of(table);
   const std::int64_t head = cached_head(table), some = head * type.at_once(table.shape[1]);
-  const auto* from = static_cast<const std::byte*>(table.data) + cached_row(table, row);
+  const auto* from = table.raw() + cached_row(table, row);
   for (std::int64_t at = 0; at < cached_width(table); at += some, from += type.bytes(some)) {
     type.read(from, some, numbers + at);
   }
@@ -114,7 +114,7 @@ void read_cached(const ConstTensorView& table, std::int64_t row, float* numbers)
 void write_cached(const float* numbers, const TensorView& table, std::int64_t row) {
   const CachedType& type = cached_type_of(table);
   const std::int64_t head = cached_head(table), some = head * type.at_once(table.shape[1]);
-  auto* to = static_cast<std::byte*>(table.data) + cached_row(table, row);
+  auto* to = table.raw() + cached_row(table, row);
   for (std::int64_t at = 0; at < cached_width(table); at += some, to += type.bytes(some)) {
     type.write(numbers + at, some, to);
   }

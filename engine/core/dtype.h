@@ -133,6 +133,7 @@ constexpr float f16_to_float(std::uint16_t half) {
   return sign != 0 ? -tiny : tiny;
 }
 
+inline constexpr float kMaxF16 = 65504.0f;
 // Round to nearest, ties to even; beyond the largest half infinity, NaN stays NaN.
 constexpr std::uint16_t float_to_f16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);

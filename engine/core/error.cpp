@@ -61,6 +61,17 @@ std::string format_error(const ErrorInfo& info) {
 
 Error::Error(ErrorInfo info) : std::runtime_error(format_error(info)), info_(std::move(info)) {}
 
+void refuse_model(const char* code, std::string file, std::string where, std::string expected,
+                  std::string found, std::string hint) {
+  throw Error({.kind = ErrorKind::kModel,
+               .code = code,
+               .file = std::move(file),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = std::move(hint)});
+}
+
 void fail_expectation(const char* what, const char* file, unsigned line) {
   std::fprintf(stderr, "tessera: broken invariant: %s (%s:%u)\n", what, file, line);
   std::abort();

@@ -38,6 +38,10 @@ class Error : public std::runtime_error {
   ErrorInfo info_;
 };
 
+// Throws Error of kind kModel.
+[[noreturn]] void refuse_model(const char* code, std::string file, std::string where,
+                               std::string expected, std::string found, std::string hint = {});
+
 // The one line a user reads: escaped (no control characters, no bidi marks), cut at 1 KiB.
 std::string format_error(const ErrorInfo& info);
 

@@ -70,6 +70,8 @@ struct ConstTensorView {
     expects(dtype == DType::kF32, "view is f32");
     return static_cast<const float*>(data);
   }
+  // Whatever the type is.
+  const std::byte* raw() const { return static_cast<const std::byte*>(data); }
 };
 
 // Borrowed, writable, dense and row-major.
@@ -91,6 +93,7 @@ struct TensorView {
     expects(dtype == DType::kF32, "view is f32");
     return static_cast<float*>(data);
   }
+  std::byte* raw() const { return static_cast<std::byte*>(data); }
 };
 
 // A block of device memory with its own way of being freed.

@@ -54,4 +54,12 @@ void append_utf8(std::string& out, char32_t code) {
   }
 }
 
+char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? char_of(c - 'A' + 'a') : c; }
+
+std::string ascii_lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = ascii_lower(c);
+  return out;
+}
+
 }  // namespace tessera

@@ -20,4 +20,8 @@ bool is_valid_utf8(std::string_view text);
 
 void append_utf8(std::string& out, char32_t code);
 
+// ASCII letters in lower case, other bytes as they are.
+char ascii_lower(char c);
+std::string ascii_lower_case(std::string_view text);
+
 }  // namespace tessera

@@ -13,19 +13,27 @@ namespace tessera {
 
 namespace {
 
+class KeyReader;
+void read_gemma(KeyReader& keys, Json& out);
+
 struct Architecture {
   std::string_view name;
   std::string_view missing;  // empty = computed here
+  std::string_view type = {};  // the model_type of such a folder; empty = the name
+  // Keys of a folder that say whether there are biases of attention, of the feed-forward part.
+  bool attention_bias = true, ffn_bias = false;
+  // Of architectures with windows that are computed: those and what else they have.
+  void (*read)(KeyReader& keys, Json& out) = nullptr;
 };
 constexpr std::array kArchitectures = {
-    Architecture{"llama", ""},
-    Architecture{"qwen2", ""},
+    Architecture{.name = "llama", .missing = "", .ffn_bias = true},
+    Architecture{.name = "qwen2", .missing = "", .attention_bias = false},
     Architecture{"qwen3", ""},
     Architecture{"gemma", "GELU in the feed-forward part, scaled embeddings"},
     Architecture{"gemma2",
                  "GELU in the feed-forward part, norms after attention, scaled embeddings, capped "
                  "logits, windows of every second layer"},
-    Architecture{"gemma3", ""},
+    Architecture{.name = "gemma3", .missing = "", .type = "gemma3_text", .read = read_gemma},
     Architecture{"phi3", "fused matrices"},
 };
 
@@ -114,12 +122,12 @@ class KeyReader {
   std::vector<std::string> read_;
 };
 
-void check_architecture(const std::string& name, const std::string& file) {
+const Architecture& known_architecture(const std::string& name, const std::string& file) {
   std::string known;
   std::string_view missing = "an architecture that nobody here knows";
   for (const Architecture& row : kArchitectures) {
     if (row.missing.empty()) {
-      if (row.name == name) return;
+      if (row.name == name) return row;
       known += (known.empty() ? "" : " or ") + std::string(row.name);
     } else if (row.name == name) {
       missing = row.missing;
@@ -248,7 +256,7 @@ void read_gemma(KeyReader& keys, Json& out) {
 
 Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::string& file) {
   const std::string architecture = gguf_architecture(head, file);
-  check_architecture(architecture, file);
+  const Architecture& row = known_architecture(architecture, file);
   KeyReader keys(head, architecture, file);
   if (keys.integer("expert_count", 0, 1 << 20).value_or(0) > 0) {
     keys.fail("expert_count", "0: mixtures of experts are not computed here", "more");
@@ -278,14 +286,15 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
   }
   out["vocab_size"] = table->second.shape[0];
   out["tie_word_embeddings"] = !weights.tensors().contains("lm_head.weight");
-  out["model_type"] = architecture == "gemma3" ? "gemma3_text" : architecture;
-  const bool biases = weights.tensors().contains("model.layers.0.self_attn.o_proj.bias");
-  if (architecture != "qwen2") out["attention_bias"] = biases;
-  if (architecture == "llama") {
+  out["model_type"] = row.type.empty() ? row.name : row.type;
+  if (row.attention_bias) {
+    out["attention_bias"] = weights.tensors().contains("model.layers.0.self_attn.o_proj.bias");
+  }
+  if (row.ffn_bias) {
     out["mlp_bias"] = weights.tensors().contains("model.layers.0.mlp.down_proj.bias");
   }
-  if (architecture == "gemma3") {
-    read_gemma(keys, out);
+  if (row.read != nullptr) {
+    row.read(keys, out);
     keys.check_all();
     return out;
   }

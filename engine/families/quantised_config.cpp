@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMostGroup = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxGroup = std::int64_t{1} << 20;
 constexpr std::array<std::string_view, 2> kAwqVersions = {"gemm", "GEMM"};
 constexpr std::array<std::string_view, 2> kGptqFormats = {"gptq", "gptq_v2"};
 
@@ -30,7 +30,7 @@ std::string_view spelled(const JsonReader& keys, std::string_view one, std::stri
 }
 
 std::int64_t read_group(const JsonReader& keys, std::string_view key, std::int64_t without) {
-  const std::int64_t group = keys.integer_or(key, without, -1, kMostGroup);
+  const std::int64_t group = keys.integer_or(key, without, -1, kMaxGroup);
   if (group == 0) keys.fail(key, "-1, or numbers of a group", "0");
   return std::max<std::int64_t>(group, 0);
 }
@@ -42,7 +42,7 @@ void read_float8(const JsonReader& keys, QuantisedScheme& scheme) {
   };
   constexpr std::string_view kBlocks = "weight_block_size";
   if (keys.has(kBlocks)) {
-    const auto block = keys.integers(kBlocks, 1, kMostGroup, 2);
+    const auto block = keys.integers(kBlocks, 1, kMaxGroup, 2);
     if (block.size() != 2) keys.fail(kBlocks, "rows and columns", "one number");
     return add(block[0], block[1]);
   }
@@ -92,7 +92,7 @@ QuantisedKind read_arguments(const JsonReader& keys) {
   out.floats = keys.has("type") && keys.choice("type", kTypes) == "float";
   out.bits = narrow<int>(keys.integer_or("num_bits", 8, out.floats ? 8 : 1, 8));
   if (keys.boolean_or("dynamic", false)) keys.fail("dynamic", "false, of weights", "true");
-  const std::int64_t group = keys.integer_or("group_size", -1, -1, kMostGroup);
+  const std::int64_t group = keys.integer_or("group_size", -1, -1, kMaxGroup);
   const std::string strategy = keys.has("strategy")     ? keys.choice("strategy", kStrategies)
                                : group > 0              ? "group"
                                : keys.has("group_size") ? "channel"
@@ -103,7 +103,7 @@ QuantisedKind read_arguments(const JsonReader& keys) {
     out.cell_columns = group;
   }
   if (strategy == "block") {
-    const auto block = keys.integers("block_structure", 1, kMostGroup, 2);
+    const auto block = keys.integers("block_structure", 1, kMaxGroup, 2);
     if (block.size() != 2) keys.fail("block_structure", "rows and columns", "one number");
     out.cell_rows = block[0];
     out.cell_columns = block[1];

@@ -18,7 +18,7 @@ constexpr std::int64_t kStagingElements = std::int64_t{1} << 18;
 
 // Elements [begin, begin + count) of a row-major tensor, whole blocks.
 ConstTensorView part_of(ConstTensorView view, std::int64_t begin, std::int64_t count) {
-  const auto* data = static_cast<const std::byte*>(view.data);
+  const auto* data = view.raw();
   return {view.dtype, Shape{count}, data + dtype_bytes(view.dtype, begin), view.device};
 }
 
@@ -68,10 +68,9 @@ void WeightLoader::check(const std::string& name, const ConstTensorView& part, s
                          DType storage) const {
   if (const auto bad = find_non_finite(part)) refuse(name, {first + bad->index, bad->count});
   if (storage != DType::kF16 || part.dtype == DType::kF16) return;
-  constexpr float kMostHalf = 65504.0f;
   const Tensor numbers = widened(part);
   const auto all = std::span(numbers.f32(), to_size(part.shape.elements()));
-  const auto bad = std::ranges::find_if(all, [](float x) { return std::abs(x) > kMostHalf; });
+  const auto bad = std::ranges::find_if(all, [](float x) { return std::abs(x) > kMaxF16; });
   if (bad == all.end()) return;
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_WEIGHT_RANGE",
@@ -95,7 +94,7 @@ Tensor WeightLoader::converted(const std::string& name, const ConstTensorView& v
   Tensor out = backend_.allocate(dtype, Shape(extents));
   Tensor staging = Tensor::host(dtype, Shape{std::min(out.shape().elements(), kStagingElements)});
   NonFinite bad;
-  auto* to = static_cast<std::byte*>(out.view().data);
+  auto* to = out.view().raw();
   for (const RowRange& range : ranges) {
     const std::int64_t end = (range.first + range.count) * row;
     for (std::int64_t begin = range.first * row; begin < end; begin += kStagingElements) {

@@ -16,10 +16,8 @@ namespace {
 
 ConstTensorView rows_of(ConstTensorView matrix, std::int64_t first, std::int64_t rows) {
   const std::int64_t cols = matrix.shape[1];
-  return {
-      matrix.dtype, Shape{rows, cols},
-      static_cast<const std::byte*>(matrix.data) + to_size(first * cols) * dtype_size(matrix.dtype),
-      matrix.device};
+  return {matrix.dtype, Shape{rows, cols},
+          matrix.raw() + to_size(first * cols) * dtype_size(matrix.dtype), matrix.device};
 }
 
 TensorView rows_of(TensorView matrix, std::int64_t first, std::int64_t rows) {
@@ -30,8 +28,7 @@ TensorView rows_of(TensorView matrix, std::int64_t first, std::int64_t rows) {
 // Rows of a cache from `first` on.
 ConstTensorView cache_rows_from(const ConstTensorView& cache, std::int64_t first) {
   return {cache.dtype, Shape{cache.shape[0] - first, cache.shape[1], cache.shape[2]},
-          static_cast<const std::byte*>(cache.data) + cached_row(cache, first),
-          cache.device};
+          cache.raw() + cached_row(cache, first), cache.device};
 }
 
 // A bias, or none.

@@ -40,20 +40,22 @@ struct AddArgs {
   void visit(OpVisitor& visitor) { visitor(a, b, out); }
 };
 
+inline void expects_gated(const Backend& backend, const ConstTensorView& gate_up,
+                          const ConstTensorView& out) {
+  expects_f32(backend, gate_up, "a gate: gate_up is f32 on the device");
+  expects_f32(backend, out, "a gate: out is f32 on the device");
+  expects_rank(out, 2, "a gate: out is [M, F]");
+  expects(gate_up.shape == Shape({out.shape[0], 2 * out.shape[1]}), "a gate: gate_up is [M, 2F]");
+  expects(gate_up.data != out.data || out.data == nullptr, "a gate: out is not gate_up");
+}
+
 // SwiGLU (Shazeer 2020): out = silu(gate) * up.
 struct SiluMulArgs {
   static constexpr const char* kName = "silu_mul";
   ConstTensorView gate_up;  // [M, 2F] = [gate | up] f32
   TensorView out;           // [M, F] f32
 
-  void check(const Backend& backend) const {
-    expects_f32(backend, gate_up, "silu_mul: gate_up is f32 on the device");
-    expects_f32(backend, out, "silu_mul: out is f32 on the device");
-    expects_rank(out, 2, "silu_mul: out is [M, F]");
-    expects(gate_up.shape == Shape({out.shape[0], 2 * out.shape[1]}),
-            "silu_mul: gate_up is [M, 2F]");
-    expects(gate_up.data != out.data || out.data == nullptr, "silu_mul: out is not gate_up");
-  }
+  void check(const Backend& backend) const { expects_gated(backend, gate_up, out); }
   void visit(OpVisitor& visitor) { visitor(gate_up, out); }
 };
 
@@ -63,14 +65,7 @@ struct GeluTanhMulArgs {
   ConstTensorView gate_up;  // [M, 2F] = [gate | up] f32
   TensorView out;           // [M, F] f32
 
-  void check(const Backend& backend) const {
-    expects_f32(backend, gate_up, "gelu_tanh_mul: gate_up is f32 on the device");
-    expects_f32(backend, out, "gelu_tanh_mul: out is f32 on the device");
-    expects_rank(out, 2, "gelu_tanh_mul: out is [M, F]");
-    expects(gate_up.shape == Shape({out.shape[0], 2 * out.shape[1]}),
-            "gelu_tanh_mul: gate_up is [M, 2F]");
-    expects(gate_up.data != out.data || out.data == nullptr, "gelu_tanh_mul: out is not gate_up");
-  }
+  void check(const Backend& backend) const { expects_gated(backend, gate_up, out); }
   void visit(OpVisitor& visitor) { visitor(gate_up, out); }
 };
 

@@ -75,7 +75,7 @@ Linear WeightReader::linear_part(const std::string& stem, std::int64_t part, std
                                  std::int64_t out, std::int64_t in) {
   ConstTensorView weight = checked_weight(checkpoint_, stem + ".weight", {parts * out, in});
   weight.shape = {out, in};
-  weight.data = static_cast<const std::byte*>(weight.data) + to_size(part) * weight.bytes();
+  weight.data = weight.raw() + to_size(part) * weight.bytes();
   Linear linear{backend_.pack_linear({&weight, 1}, storage_), {}};
   const Tensor bias = widened(checked_weight(checkpoint_, stem + ".bias", {parts * out}));
   Tensor own = Tensor::host(DType::kF32, {out});

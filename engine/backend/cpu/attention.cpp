@@ -40,8 +40,7 @@ Cut cut_segment(const AttentionSegment& segment, const Heads& heads) {
 }
 
 const void* head_start(const ConstTensorView& cache, std::int64_t kv_head) {
-  return static_cast<const std::byte*>(cache.data) +
-         to_size(kv_head * cache.shape[2]) * dtype_size(cache.dtype);
+  return cache.raw() + to_size(kv_head * cache.shape[2]) * dtype_size(cache.dtype);
 }
 
 HeadNumbers numbers_of(const ConstTensorView& cache) {

@@ -33,7 +33,7 @@ void place_quants(const std::uint8_t* quants, int inner, int column, std::byte* 
   std::byte* const nibbles = unit + inner * Panel::kNibbles;
   for (int i = 0; i < kQuantBlock / 2; ++i) {
     const unsigned both = (quants[i] & 15u) | (quants[i + kQuantBlock / 2] & 15u) << 4;
-    nibbles[panel_quad(i, column)] = static_cast<std::byte>(both);
+    nibbles[panel_quad(i, column)] = std::byte{low_bits<std::uint8_t>(both)};
   }
   if constexpr (Panel::kHighBits > 0) {
     // Bytes of one column: [plane][4], each with the bits of a few fours.
@@ -43,8 +43,8 @@ void place_quants(const std::uint8_t* quants, int inner, int column, std::byte* 
       const int quad = i / 4;
       std::byte& byte = high[quad / kFields * 4 * kLanes + i % 4];
       if (quad % kFields == 0) byte = std::byte{0};
-      byte |= static_cast<std::byte>(unsigned{quants[i]} >> 4
-                                     << (quad % kFields * Panel::kHighBits));
+      byte |= std::byte{
+          low_bits<std::uint8_t>(unsigned{quants[i]} >> 4 << (quad % kFields * Panel::kHighBits))};
     }
   }
 }

@@ -119,8 +119,8 @@ void multiply_block(const Conv2dArgs& args, const Geometry& g, const Kernels& ke
   const bool last = block + count == inputs;
   for (std::int64_t panel = strip.panel; panel < strip.panel + strip.panels; panel += width) {
     const std::int64_t panels = std::min(width, strip.panel + strip.panels - panel);
-    const std::byte* const stored = static_cast<const std::byte*>(weight.packed.view().data) +
-                                    to_size(panel) * storage.bytes(inputs) + storage.bytes(block);
+    const std::byte* const stored =
+        weight.packed.view().raw() + to_size(panel) * storage.bytes(inputs) + storage.bytes(block);
     tile.b = stored;
     tile.b_stride = storage.type->blocks(inputs) * kLanes;
     if (storage.expand != nullptr) {

@@ -26,7 +26,7 @@ void map(CpuBackend& cpu, const ConstTensorView& x, const TensorView& out, Row r
 void embedding(CpuBackend&, const EmbeddingArgs& op) {
   const std::int64_t width = op.table.shape[1];
   const StorageType& storage = storage_of(op.table.dtype);
-  const auto* const table = static_cast<const std::byte*>(op.table.data);
+  const auto* const table = op.table.raw();
   float* to = op.out.f32();
   for (const std::int32_t id : op.ids) {
     storage.read(table + storage.bytes(id, width), 0, 1, width, to);

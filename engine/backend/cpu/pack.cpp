@@ -44,17 +44,17 @@ void expand_f16(const Kernels& kernels, const void* panel, float* out, std::int6
   kernels.expand_halves(static_cast<const std::uint16_t*>(panel), out, count);
 }
 
-constexpr std::size_t kMostBytes = kBlock * sizeof(float);  // of kBlock inputs of any type
+constexpr std::size_t kMaxBytes = kBlock * sizeof(float);  // of kBlock inputs of any type
 
 // kBlock inputs or fewer of one row, as blocks of the type; zeros without a source.
 std::span<const std::byte> blocks_of(const StorageType& type, const ConstTensorView* source,
                                      std::int64_t first, std::int64_t count,
-                                     std::array<std::byte, kMostBytes>& room) {
+                                     std::array<std::byte, kMaxBytes>& room) {
   const std::size_t bytes = type.bytes(count);
   if (source == nullptr) {
     std::fill_n(room.begin(), bytes, std::byte{0});
   } else if (source->dtype == type.dtype) {
-    return {static_cast<const std::byte*>(source->data) + type.bytes(first), bytes};
+    return {source->raw() + type.bytes(first), bytes};
   } else {
     expects(type.write != nullptr, "weights of this type are made by files alone");
     std::array<float, kBlock> numbers{};
@@ -68,7 +68,7 @@ std::span<const std::byte> blocks_of(const StorageType& type, const ConstTensorV
 void pack_column(const PanelStorage& storage, const ConstTensorView* source, std::int64_t first,
                  std::int64_t step, std::int64_t count, int column, void* panel) {
   std::array<float, kBlock> numbers{};
-  std::array<std::byte, kMostBytes> room;
+  std::array<std::byte, kMaxBytes> room;
   for (std::int64_t k = 0; k < count; k += kBlock) {
     const std::int64_t some = std::min<std::int64_t>(kBlock, count - k);
     if (storage.place != nullptr) {
@@ -165,7 +165,7 @@ LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, D
     bytes += packed_linear_bytes(part.n, weight.k, part.storage);
   }
   weight.packed = {DType::kU8, {to_index(bytes)}, panel_memory_.take(bytes)};
-  auto* memory = static_cast<std::byte*>(weight.packed.view().data);
+  auto* memory = weight.packed.view().raw();
   std::size_t begin = 0;
   for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
     const LinearPart& part = weight.parts[i];
@@ -194,7 +194,7 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   const std::size_t panel_bytes = panel_type.bytes(inputs);
   weight.packed = {DType::kU8, {panels, to_index(panel_bytes)},
                    panel_memory_.take(to_size(panels) * panel_bytes)};
-  auto* const panel_memory = static_cast<std::byte*>(weight.packed.view().data);
+  auto* const panel_memory = weight.packed.view().raw();
   pool_.parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       for (std::int64_t tap = 0; tap < taps; ++tap) {

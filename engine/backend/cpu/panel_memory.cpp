@@ -24,7 +24,7 @@ struct alignas(kLine) SlabHead {
 };
 
 // Null where the system refuses.
-void* map_slab() {
+std::byte* map_slab() {
   void* const block =
       mmap(nullptr, 2 * kSlab, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) return nullptr;
@@ -51,7 +51,7 @@ PanelMemory::~PanelMemory() { close(); }
 void PanelMemory::close() {
   if (slab_ == nullptr) return;
   const std::size_t kept = (used_ + kPage - 1) / kPage * kPage;
-  madvise(static_cast<std::byte*>(slab_) + kept, kSlab - kept, MADV_DONTNEED);
+  madvise(slab_ + kept, kSlab - kept, MADV_DONTNEED);
   let_go(slab_);
   slab_ = nullptr;
 }
@@ -65,8 +65,8 @@ Buffer PanelMemory::take(std::size_t bytes) {
     used_ = sizeof(SlabHead);
   }
   if (slab_ == nullptr) return allocate_host(bytes);
-  void* const memory = static_cast<std::byte*>(slab_) + used_;
-  static_cast<SlabHead*>(slab_)->count.fetch_add(1);
+  void* const memory = slab_ + used_;
+  reinterpret_cast<SlabHead*>(slab_)->count.fetch_add(1);
   used_ += taken;
   return Buffer(memory, &let_go);
 }

@@ -22,7 +22,7 @@ class PanelMemory {
  private:
   void close();
 
-  void* slab_ = nullptr;  // that takes the next matrix; this object holds one of its counts
+  std::byte* slab_ = nullptr;  // that takes the next matrix; this object holds one of its counts
   std::size_t used_ = 0;
 };
 

@@ -49,7 +49,7 @@ struct PanelPart {
 // part(PanelPart) for all of a weight, in order. Each part begins with a panel of its own.
 template <typename F>
 void for_each_part(const LinearWeight& weight, F part) {
-  const auto* panels = static_cast<const std::byte*>(weight.packed.view().data);
+  const auto* panels = weight.packed.view().raw();
   if (weight.parts.empty()) {
     return part(PanelPart{panel_storage(weight.storage), panels, 0, weight.n});
   }

@@ -92,7 +92,7 @@ Cut cut_segments(const AttentionArgs& args, std::int64_t group, int entries) {
       tile.listed_at = std::ssize(cut.listed);
       tile.listed_from = static_cast<std::int32_t>(segment.listed_from);
       for (const std::int32_t row : segment.listed) {
-        cut.listed.push_back(static_cast<std::int32_t>(row - segment.listed_base));
+        cut.listed.push_back(narrow<std::int32_t>(row - segment.listed_base));
       }
     }
     const std::int64_t all = segment.rows * group;

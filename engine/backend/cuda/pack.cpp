@@ -22,8 +22,7 @@ constexpr std::int64_t kNumbers = 512;  // converted at once: whole blocks of an
 void convert(const ConstTensorView& source, std::int64_t first, std::int64_t step,
              std::int64_t count, const StorageType& storage, std::byte* out) {
   if (source.dtype == storage.dtype && step == 1) {
-    std::memcpy(out, static_cast<const std::byte*>(source.data) + storage.bytes(first),
-                storage.bytes(count));
+    std::memcpy(out, source.raw() + storage.bytes(first), storage.bytes(count));
     return;
   }
   std::array<float, kNumbers> numbers;

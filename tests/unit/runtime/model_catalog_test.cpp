@@ -8,6 +8,7 @@
 #include "apps/lab/models/test_models.h"
 #include "engine/core/io.h"
 #include "tests/support/temp_folder.h"
+#include "tests/unit/runtime/refused_model.h"
 
 namespace tessera::model_catalog_test {
 namespace {
@@ -38,16 +39,6 @@ class Catalog : public ::testing::Test {
     write_file_atomic(path / "config.json", test_model_config("tiny"));
   }
 
-  static ErrorInfo refused(const std::string& name) {
-    try {
-      resolve_model(name);
-    } catch (const Error& error) {
-      return error.info();
-    }
-    ADD_FAILURE() << name << " was found";
-    return {};
-  }
-
   TempFolder folder_;
 };
 
@@ -72,25 +63,25 @@ TEST_F(Catalog, FindsEachKind) {
 }
 
 TEST_F(Catalog, MissingModelsNameTheFix) {
-  EXPECT_EQ(refused("nowhere").code, "E_MODEL_MISSING");
-  EXPECT_EQ(refused("nowhere").kind, ErrorKind::kModel);
-  EXPECT_NE(refused("other/model").hint.find("huggingface-cli download other/model"),
+  EXPECT_EQ(testing::refused_model("nowhere").code, "E_MODEL_MISSING");
+  EXPECT_EQ(testing::refused_model("nowhere").kind, ErrorKind::kModel);
+  EXPECT_NE(testing::refused_model("other/model").hint.find("huggingface-cli download other/model"),
             std::string::npos);
-  EXPECT_NE(refused("some/model@v2").hint.find("--revision v2"), std::string::npos);
+  EXPECT_NE(testing::refused_model("some/model@v2").hint.find("--revision v2"), std::string::npos);
 }
 
 TEST_F(Catalog, NamesCannotLeaveTheirFolder) {
   for (const char* name : {"..", "../small", "some/..", "some/model@../../x", "a/b/c", ".hidden"}) {
     if (fs::exists(name)) continue;
-    EXPECT_EQ(refused(name).code, "E_MODEL_MISSING") << name;
+    EXPECT_EQ(testing::refused_model(name).code, "E_MODEL_MISSING") << name;
   }
   write_file_atomic(repository() / "refs/main", "../../../../etc");
-  EXPECT_EQ(refused("some/model").code, "E_MODEL_MISSING");
+  EXPECT_EQ(testing::refused_model("some/model").code, "E_MODEL_MISSING");
 }
 
 TEST_F(Catalog, LinksOutOfARepositoryAreRefused) {
   fs::create_symlink("/etc/passwd", repository() / "snapshots/0123456789abcdef/merges.txt");
-  EXPECT_EQ(refused("some/model").code, "E_MODEL_LINK");
+  EXPECT_EQ(testing::refused_model("some/model").code, "E_MODEL_LINK");
   fs::remove(repository() / "snapshots/0123456789abcdef/merges.txt");
   ensure_output_folder(repository() / "blobs");
   write_file_atomic(repository() / "blobs/abc", "x");

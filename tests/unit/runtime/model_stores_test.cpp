@@ -11,6 +11,7 @@
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/io.h"
 #include "tests/support/temp_folder.h"
+#include "tests/unit/runtime/refused_model.h"
 
 namespace tessera::model_stores_test {
 namespace {
@@ -82,15 +83,6 @@ class Stores : public ::testing::Test {
     static const FoundModel kNone;
     return kNone;
   }
-  static ErrorInfo refused(const std::string& name) {
-    try {
-      resolve_model(name);
-    } catch (const Error& error) {
-      return error.info();
-    }
-    ADD_FAILURE() << name << " was found";
-    return {};
-  }
   // What a name writes after a prompt, greedily.
   static std::string written(const std::string& model) {
     class Listener final : public CompleteListener {
@@ -135,8 +127,9 @@ TEST_F(Stores, OllamaModelsAreListedAndWriteByTheirNames) {
   for (const char* name : {"small:1b", "ollama:small:1b", "registry.ollama.ai/library/small:1b"}) {
     EXPECT_EQ(written(name), expected) << name;
   }
-  EXPECT_EQ(refused("small").code, "E_MODEL_MISSING") << "the tag is 1b, not latest";
-  EXPECT_NE(refused("small:7b").hint.find("ollama pull small:7b"), std::string::npos);
+  EXPECT_EQ(testing::refused_model("small").code, "E_MODEL_MISSING") << "the tag is 1b, not latest";
+  EXPECT_NE(testing::refused_model("small:7b").hint.find("ollama pull small:7b"),
+            std::string::npos);
 }
 
 TEST_F(Stores, OllamaNamesLeaveOutWhatIsUsual) {
@@ -208,7 +201,7 @@ TEST_F(Stores, BrokenOllamaEntriesAreReportedAndHideNoOthers) {
     const FoundModel& model = found(models, entry.name);
     EXPECT_NE(model.problem.find(entry.says), std::string::npos)
         << entry.name << ": " << model.problem;
-    const ErrorInfo error = refused(entry.name);
+    const ErrorInfo error = testing::refused_model(entry.name);
     EXPECT_EQ(error.code, entry.code) << entry.name;
     EXPECT_EQ(error.kind, ErrorKind::kModel);
   }
@@ -244,10 +237,10 @@ TEST_F(Stores, LmStudioModelsAreListedAndFoundByFile) {
   for (const char* alias : {"maker/small-GGUF", "small-f32.gguf", "lmstudio:small-f32.gguf"}) {
     EXPECT_EQ(resolve_model(alias).shown_name, name) << alias;
   }
-  const ErrorInfo error = refused("maker/pair-GGUF");
+  const ErrorInfo error = testing::refused_model("maker/pair-GGUF");
   EXPECT_EQ(error.code, "E_MODEL_AMBIGUOUS");
   EXPECT_NE(error.found.find("maker/pair-GGUF/pair-a.gguf"), std::string::npos);
-  EXPECT_EQ(refused("ollama:small-f32.gguf").code, "E_MODEL_MISSING");
+  EXPECT_EQ(testing::refused_model("ollama:small-f32.gguf").code, "E_MODEL_MISSING");
 }
 
 TEST_F(Stores, FilesOfTheHubCacheAreModelsOfTheirOwn) {
@@ -263,17 +256,17 @@ TEST_F(Stores, FilesOfTheHubCacheAreModelsOfTheirOwn) {
                             "hub:some/tiny-GGUF@0123456789abcdef/tiny-f32.gguf"}) {
     EXPECT_EQ(resolve_model(asked).shown_name, name) << asked;
   }
-  EXPECT_EQ(refused("some/tiny-GGUF/other.gguf").code, "E_MODEL_MISSING");
+  EXPECT_EQ(testing::refused_model("some/tiny-GGUF/other.gguf").code, "E_MODEL_MISSING");
 
   // A second one makes the repository's name mean two; its own name stays its own.
   put_model(snapshot / "Q8_0/tiny-other.gguf", "qwen2_tied_bf16.gguf");
-  EXPECT_EQ(refused("some/tiny-GGUF").code, "E_MODEL_AMBIGUOUS");
+  EXPECT_EQ(testing::refused_model("some/tiny-GGUF").code, "E_MODEL_AMBIGUOUS");
   EXPECT_EQ(resolve_model("some/tiny-GGUF/Q8_0/tiny-other.gguf").shown_name,
             "some/tiny-GGUF@0123456789ab/Q8_0/tiny-other.gguf");
 
   // The same name in two stores means neither.
   put_model(lm_studio() / "some/tiny-GGUF/tiny-f32.gguf");
-  const ErrorInfo error = refused("some/tiny-GGUF/tiny-f32.gguf");
+  const ErrorInfo error = testing::refused_model("some/tiny-GGUF/tiny-f32.gguf");
   EXPECT_EQ(error.code, "E_MODEL_AMBIGUOUS");
   EXPECT_EQ(resolve_model("lmstudio:some/tiny-GGUF/tiny-f32.gguf").origin, ModelOrigin::kLmStudio);
 }
@@ -289,7 +282,7 @@ TEST_F(Stores, LinksThatLeaveAFolderAreReported) {
             std::string::npos);
   EXPECT_NE(found(models, "maker/links/all").problem.find("a target inside"), std::string::npos);
   EXPECT_EQ(found(models, "maker/links/own.gguf").problem, "");
-  EXPECT_EQ(refused("maker/links/out.gguf").code, "E_MODEL_LINK");
+  EXPECT_EQ(testing::refused_model("maker/links/out.gguf").code, "E_MODEL_LINK");
 }
 
 TEST_F(Stores, BundledFilesAndFoldersThatWriteTextsAreListed) {
