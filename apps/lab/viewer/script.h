@@ -1,5 +1,5 @@
 // The language of the self-test: one order a line, words parted by spaces, `#` begins a comment.
-// docs/viewer.md lists the orders.
+// The tables of script.cpp say what each order and expectation means.
 #pragma once
 
 #include <cstdint>
