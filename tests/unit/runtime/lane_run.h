@@ -1,11 +1,15 @@
-// A lane over the seeded tiny model, and submissions that a test can spoil at any call.
+// A lane over the seeded tiny model, submissions that a test can spoil at any call, and the fixture
+// of both.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -214,5 +218,45 @@ inline void expect_written(TinyLaneModel& model, const std::vector<int>& streams
     EXPECT_EQ(heard.written.at(i), model.alone(streams[i])) << "stream " << streams[i];
   }
 }
+
+inline std::vector<int> numbers(int first, int count) {
+  std::vector<int> out(static_cast<std::size_t>(count));
+  std::iota(out.begin(), out.end(), first);
+  return out;
+}
+
+// One lane of three slots over the seeded tiny model.
+class StreamLanes : public ::testing::Test {
+ protected:
+  static const TinyRun& tiny() {
+    static const TinyRun run(1);
+    return run;
+  }
+  void SetUp() override { make({.slots = 3}); }
+  void make(const LaneOptions& options) {
+    lane_.reset();
+    lane_ = std::make_unique<StreamLane>(model_, host_, options);
+  }
+  // The submission stays readable until it is over.
+  ListSubmission& submit(std::uint64_t ticket, std::vector<int> streams, Heard& heard,
+                         ListSubmission::Spoil spoil = nullptr) {
+    auto made = std::make_unique<ListSubmission>(tiny(), std::move(streams), heard, spoil);
+    ListSubmission& out = *made;
+    lane_->submit({ticket}, std::move(made));
+    return out;
+  }
+  void run() {
+    for (int steps = 0; !lane_->idle(); ++steps) {
+      ASSERT_LT(steps, 5000) << "it does not end";
+      lane_->step(Wait::kYes);
+    }
+    EXPECT_EQ(lane_->stats().slots_taken, 0);
+    EXPECT_TRUE(lane_->loop() == nullptr || lane_->loop()->idle());
+  }
+
+  TinyLaneModel model_{tiny()};
+  RoomyHost host_;
+  std::unique_ptr<StreamLane> lane_;
+};
 
 }  // namespace tessera
