@@ -2,6 +2,7 @@
 #include "apps/runtime/quantize.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "apps/cli/session.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/quantize_types.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -18,7 +20,7 @@ namespace tessera {
 namespace {
 
 struct QuantizeFlags {
-  std::string model, output, type;
+  std::string model, output, type, calibrate;
   std::vector<std::string> keep;
   bool force = false, requantize = false;
 };
@@ -31,6 +33,7 @@ class Listener final : public QuantizeListener {
     progress_.show(name, written, all);
     return !session_.stop_requested();
   }
+  bool keep_going() override { return !session_.stop_requested(); }
   void on_notice(std::string_view text) override {
     progress_.clear();
     warn(session_, text);
@@ -51,11 +54,23 @@ std::string types_text(const QuantizeReport& report) {
   return out;
 }
 
+// What is to be expected: quality by the error of the products, speed where memory sets it.
+std::string estimates_text(const QuantizeReport& report) {
+  if (report.read_after == 0) return "no matrix of a token became another";
+  const double times = to_double(report.read_before) / to_double(report.read_after);
+  char text[96];
+  std::snprintf(text, sizeof text, ": up to %.1f times as fast; products are off by %.2f %%", times,
+                100 * report.relative_error());
+  return "a token reads " + format_bytes(report.read_after) + " of matrices, before " +
+         format_bytes(report.read_before) + text;
+}
+
 void print_report(const Session& session, const std::string& output, const QuantizeReport& report,
                   double seconds) {
   if (!session.json) {
     print_line(escape_for_terminal(output + ": " + format_bytes(report.bytes_before) + " -> " +
                                    format_bytes(report.bytes_after) + ": " + types_text(report)));
+    print_line(estimates_text(report));
     return;
   }
   nlohmann::ordered_json types = nlohmann::ordered_json::object();
@@ -66,6 +81,9 @@ void print_report(const Session& session, const std::string& output, const Quant
                    {"bytes_before", report.bytes_before},
                    {"bytes_after", report.bytes_after},
                    {"types", std::move(types)},
+                   {"bytes_a_token_before", report.read_before},
+                   {"bytes_a_token_after", report.read_after},
+                   {"relative_error", report.relative_error()},
                    {"seconds", seconds}});
 }
 
@@ -76,6 +94,7 @@ int run_quantize(const Session& session, const QuantizeFlags& flags) {
                                           .output = flags.output,
                                           .type = flags.type,
                                           .keep = flags.keep,
+                                          .calibrate = flags.calibrate,
                                           .force = flags.force,
                                           .requantize = flags.requantize},
                                          listener);
@@ -102,6 +121,9 @@ void add_quantize(CLI::App& root, Session& session) {
                   "ROLE=TYPE: another type for table, head, attention or feed-forward")
       ->delimiter(',')
       ->allow_extra_args(false);
+  text_flag(*app, "--calibrate", flags->calibrate,
+            "what the model runs over first, so that large inputs meet small errors: a text, a file "
+            "of prompts, or a folder of images");
   app->add_flag("--force", flags->force, "replace an output that is there");
   app->add_flag("--requantize", flags->requantize,
                 "round weights that are in blocks already once more");

@@ -49,6 +49,16 @@ void check_output(const QuantizeOptions& options, const fs::path& model, bool te
   }
 }
 
+void check_calibration(const QuantizeTypes& types, const QuantizeOptions& options) {
+  if (types.searched()) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_CALIBRATE",
+               .file = options.calibrate.string(),
+               .where = "--calibrate",
+               .expected = "a --type or --keep of 2 to 6 bits, whose scales inputs decide",
+               .found = options.type});
+}
+
 }  // namespace
 
 QuantizeReport quantize(const QuantizeOptions& options, QuantizeListener& listener) {
@@ -56,7 +66,12 @@ QuantizeReport quantize(const QuantizeOptions& options, QuantizeListener& listen
   const fs::path model = resolve_model(options.model).open_name;
   const bool text = is_text_model(model);
   check_output(options, model, text);
-  const QuantizeJob job{options, types, listener};
+  QuantizeJob job{options, types, listener, {}};
+  if (!options.calibrate.empty()) {
+    check_calibration(types, options);
+    job.inputs = measure_inputs(model, options.calibrate, [&] { return listener.keep_going(); });
+    if (!listener.keep_going()) return {};
+  }
   return text ? quantize_text(model, job) : quantize_folder(model, job);
 }
 

@@ -4,6 +4,7 @@
 // transformer keeps every bit. Memory: one row block of a tensor.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -20,6 +21,8 @@ struct QuantizeOptions {
   std::filesystem::path output;  // NAME.gguf, or a folder
   std::string type;              // quantize_types.h
   std::vector<std::string> keep;
+  // Texts, prompts or images that the model runs over first (calibration.h); empty = none.
+  std::filesystem::path calibrate;
   bool force = false;       // an output that is there is replaced
   bool requantize = false;  // weights that are in blocks already are rounded once more
 };
@@ -32,6 +35,8 @@ class QuantizeListener {
                          std::uint64_t /*all*/) {
     return true;
   }
+  // Asked now and then before tensors are written. False: stop.
+  virtual bool keep_going() { return true; }
   // What became otherwise than asked for, or than the model has it.
   virtual void on_notice(std::string_view /*text*/) {}
 };
@@ -43,10 +48,18 @@ struct QuantizeReport {
     std::uint64_t tensors = 0, bytes = 0;
   };
   std::map<std::string, Share> types;  // of the output, by the formats' names
+  // Of the matrices: bytes that a token reads, before and after. A tied table is one of them.
+  std::uint64_t read_before = 0, read_after = 0;
+  // Sums over the matrices that were rounded, each number with the mean square of its input, or 1:
+  // the error's squares, and the numbers'.
+  double error = 0, size = 0;
+  // Root mean square error of what they give, relative to it, if inputs are independent.
+  double relative_error() const { return size > 0 ? std::sqrt(error / size) : 0.0; }
 };
 
 // Error kModel as opening the model has it; E_WEIGHT_NOT_FINITE naming the tensor. kUsage:
-// E_QUANTIZE_TYPE, E_QUANTIZE_ROLE; E_QUANTIZE_OUTPUT for an output that is there, is the model
+// E_QUANTIZE_TYPE, E_QUANTIZE_ROLE; E_CALIBRATE of measure_inputs(), and where no type is one
+// that it changes; E_QUANTIZE_OUTPUT for an output that is there, is the model
 // itself or has a name of another kind; E_QUANTIZE_BLOCKS for weights in blocks without
 // `requantize`; E_QUANTIZE_MODEL for a model that is no folder. kStorage: nothing is left then.
 QuantizeReport quantize(const QuantizeOptions& options, QuantizeListener& listener);

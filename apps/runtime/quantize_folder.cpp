@@ -130,7 +130,13 @@ class FolderCopy {
                              name, weights().file_of(name), job_.listener);
       }
       const bool stays = type == source && blocks == nullptr;
-      stays ? rest_.push_back(name) : add(name, view.shape, *type);
+      if (stays) {
+        rest_.push_back(name);
+        continue;
+      }
+      add(name, view.shape, *type);
+      if (role == roles.end()) continue;
+      set_matrix(tensors_.back(), role->second, source, job_.inputs, name);
     }
     if (tensors_.empty()) {
       refuse_model(folder_, "matrices of another type than " + job_.options.type, "none");

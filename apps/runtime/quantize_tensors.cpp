@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/block_write.h"
 #include "engine/core/index.h"
+#include "engine/core/thread_pool.h"
 
 namespace tessera {
 
@@ -13,20 +15,27 @@ constexpr std::int64_t kNumbersAtOnce = std::int64_t{1} << 20;
 
 class NumberWriter {
  public:
-  NumberWriter(const TensorOnItsWay& tensor, GgufWriter& writer)
-      : tensor_(tensor), writer_(writer), write_(block_writer(*tensor.type)) {
+  NumberWriter(const TensorOnItsWay& tensor, GgufWriter& writer, ThreadPool& pool)
+      : tensor_(tensor),
+        writer_(writer),
+        pool_(pool),
+        write_(block_writer(*tensor.type)),
+        row_(tensor.shape[tensor.shape.rank() - 1]) {
     expects(write_ != nullptr, "the format has a writer");
+    expects(tensor.inputs.empty() || std::ssize(tensor.inputs) == row_, "an input a column");
   }
 
   void run() {
     const std::int64_t all = tensor_.shape.elements();
-    const std::int64_t row = tensor_.shape[tensor_.shape.rank() - 1];
     const std::int64_t rows =
-        std::max<std::int64_t>(1, kNumbersAtOnce / std::max<std::int64_t>(row, 1));
-    for (std::int64_t first = 0; first < all; first += rows * row) {
-      part(first, std::min(rows * row, all - first));
+        std::max<std::int64_t>(1, kNumbersAtOnce / std::max<std::int64_t>(row_, 1));
+    for (std::int64_t first = 0; first < all; first += rows * row_) {
+      part(first, std::min(rows * row_, all - first));
     }
   }
+
+  double error() const { return error_; }
+  double size() const { return size_; }
 
  private:
   void part(std::int64_t first, std::int64_t count) {
@@ -35,8 +44,39 @@ class NumberWriter {
     check(first);
     const BlockType& type = *tensor_.type;
     bytes_.resize(to_size(count / type.numbers) * type.bytes);
-    write_(numbers_.data(), count / type.numbers, bytes_.data());
+    const std::int64_t rows = count / std::max<std::int64_t>(row_, 1);
+    errors_.assign(to_size(rows), {});
+    pool_.parallel_for(rows, 1, [&](std::int64_t from, std::int64_t to, int) {
+      for (std::int64_t row = from; row < to; ++row) write_row(row);
+    });
+    for (const auto& [error, size] : errors_) {
+      error_ += error;
+      size_ += size;
+    }
     writer_.append(bytes_);
+  }
+
+  void write_row(std::int64_t row) {
+    const BlockType& type = *tensor_.type;
+    const std::int64_t blocks = row_ / type.numbers;
+    const float* const from = numbers_.data() + row * row_;
+    std::byte* const to = bytes_.data() + to_size(row * blocks) * type.bytes;
+    const BlockForm* const form = find_block_form(type.id);
+    if (form != nullptr && !tensor_.inputs.empty()) {
+      write_searched(*form, type.bytes, from, tensor_.inputs.data(), blocks, to);
+    } else {
+      write_(from, blocks, to);
+    }
+    if (tensor_.read_before == 0) return;
+    std::vector<float> back(to_size(row_));
+    type.read(to, blocks, back.data());
+    auto& [error, size] = nth(errors_, row);
+    for (std::size_t i = 0; i < back.size(); ++i) {
+      const double weight = tensor_.inputs.empty() ? 1.0 : to_double(tensor_.inputs[i]);
+      const double number = to_double(from[i]), off = number - to_double(back[i]);
+      error += weight * off * off;
+      size += weight * number * number;
+    }
   }
 
   void check(std::int64_t first) const {
@@ -55,9 +95,13 @@ class NumberWriter {
 
   const TensorOnItsWay& tensor_;
   GgufWriter& writer_;
+  ThreadPool& pool_;
   BlockWriter write_;
+  std::int64_t row_;
   std::vector<float> numbers_;
   std::vector<std::byte> bytes_;
+  std::vector<std::pair<double, double>> errors_;  // of rows: its squares, the numbers'
+  double error_ = 0, size_ = 0;
 };
 
 }  // namespace
@@ -93,6 +137,15 @@ const BlockType& settled_type(const QuantizeTypes& types, bool requantize, Weigh
   return *chosen.type;
 }
 
+void set_matrix(TensorOnItsWay& tensor, WeightRole role, const BlockType* source,
+                const InputSquares& inputs, const std::string& name) {
+  if (role == WeightRole::kTable) return;
+  const BlockType& own = source != nullptr ? *source : *block_type_of(DType::kF32);
+  tensor.read_before = std::uint64_t(tensor.shape.elements() / own.numbers) * own.bytes;
+  const auto found = inputs.find(name);
+  if (found != inputs.end()) tensor.inputs = found->second;
+}
+
 void put_file_type(const QuantizeTypes& types, std::span<const TensorOnItsWay> tensors,
                    GgufKeys& keys) {
   constexpr std::uint32_t kLayoutOfBlocks = 2;  // the one that files have had since 2023
@@ -113,10 +166,14 @@ bool write_tensors(const std::filesystem::path& path, const GgufKeys& keys,
   GgufWriter writer(path, keys, planned);
   std::uint64_t written = writer.bytes();
   for (const GgufPlanned& tensor : planned) written -= tensor.bytes();
+  ThreadPool pool;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorOnItsWay& tensor = tensors[i];
     if (tensor.read) {
-      NumberWriter(tensor, writer).run();
+      NumberWriter numbers(tensor, writer, pool);
+      numbers.run();
+      report.error += numbers.error();
+      report.size += numbers.size();
     } else {
       writer.append(tensor.as_it_is);
     }
@@ -124,6 +181,8 @@ bool write_tensors(const std::filesystem::path& path, const GgufKeys& keys,
     QuantizeReport::Share& share = report.types[std::string(tensor.type->name)];
     ++share.tensors;
     share.bytes += planned[i].bytes();
+    report.read_before += tensor.read_before;
+    if (tensor.read_before > 0) report.read_after += planned[i].bytes();
     written += planned[i].bytes();
     if (!listener.on_tensor(tensor.name, written, writer.bytes())) return false;
   }

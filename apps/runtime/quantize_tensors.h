@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/runtime/calibration.h"
 #include "apps/runtime/quantize.h"
 #include "apps/runtime/quantize_types.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -25,7 +26,10 @@ struct TensorOnItsWay {
   std::span<const std::byte> as_it_is;
   // Else numbers first, ... as f32. Calls ask for whole rows, from front to back.
   std::function<void(std::int64_t first, std::int64_t count, float* out)> read;
-  std::function<void()> done;  // its pages will not be read again; may be empty
+  std::function<void()> done;     // its pages will not be read again; may be empty
+  std::uint64_t read_before = 0;  // of a matrix: its bytes in the model; 0 for others
+  // Mean square of each column's input; empty = not known.
+  std::vector<float> inputs = {};
 };
 
 // The format of a matrix in the output. Tells the listener where it is another one than asked for.
@@ -51,7 +55,11 @@ struct QuantizeJob {
   const QuantizeOptions& options;
   const QuantizeTypes& types;
   QuantizeListener& listener;
+  InputSquares inputs;  // of the matrices' columns; empty without calibration
 };
+// Marks a tensor as a matrix that a token reads, and gives it the inputs of its columns.
+void set_matrix(TensorOnItsWay& tensor, WeightRole role, const BlockType* source,
+                const InputSquares& inputs, const std::string& name);
 // Of a text model at `path`, a folder or a GGUF file. True if stopped early: see QuantizeReport.
 QuantizeReport quantize_text(const std::filesystem::path& path, const QuantizeJob& job);
 // Of a folder of another model.

@@ -114,6 +114,8 @@ class FolderToFile {
                         .as_it_is = {},
                         .read = read,
                         .done = [&weights, name = spec.name] { weights.release(name); }});
+    if (role == roles.end()) return;
+    set_matrix(tensors_.back(), role->second, block_type_of(view.dtype), job_.inputs, spec.name);
   }
 
   fs::path folder_;
@@ -184,6 +186,7 @@ class FileToFile {
     if (role != roles.end()) {
       out.type = &settled_type(job_.types, job_.options.requantize, role->second, tensor.shape,
                                tensor.type, tensor.name, out.file, job_.listener);
+      set_matrix(out, role->second, tensor.type, job_.inputs, weight.name);
     }
     // Rows stay in the order that files have.
     const std::span<const std::byte> bytes =

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/checkpoint/gguf_write.h"
+#include "engine/core/block_parts.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
@@ -149,6 +150,13 @@ ChosenType QuantizeTypes::choose(WeightRole role, const Shape& shape,
   }
   return {best, "rows of " + std::to_string(shape[shape.rank() - 1]) + " are no whole blocks of " +
                     std::to_string(goal.numbers)};
+}
+
+bool QuantizeTypes::searched() const {
+  const auto has_form = [](const BlockType& type) { return find_block_form(type.id) != nullptr; };
+  return has_form(*matrices_) || std::any_of(keep_.begin(), keep_.end(), [&](const auto& kept) {
+           return has_form(*kept.second);
+         });
 }
 
 std::uint32_t QuantizeTypes::file_type() const {

@@ -30,6 +30,8 @@ class QuantizeTypes {
   // a model that is loaded with --dtype of the same type, output layers too; a table that is both,
   // and whatever of the two is in blocks already, stays as it is.
   ChosenType choose(WeightRole role, const Shape& shape, const BlockType* source) const;
+  // Whether any of them has scales that can be searched for.
+  bool searched() const;
   std::uint32_t file_type() const;  // general.file_type of GGUF files
 
  private:

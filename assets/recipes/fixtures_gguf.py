@@ -74,7 +74,7 @@ def main():
     numbers[5, :] = 0
     numbers[5, 7] = -3
     written = {"numbers": numbers}
-    for name in ("Q8_0", "Q4_0"):
+    for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"):
         written[name] = gguf.quants.quantize(numbers, gguf.GGMLQuantizationType[name])
     save_file(written, OUT / "written.safetensors")
 

@@ -11,8 +11,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kSuperNumbers = 256;  // numbers of a block of blocks, the K formats
-
 unsigned byte_at(const std::byte* from, std::int64_t at) {
   return std::to_integer<unsigned>(from[at]);
 }
@@ -24,9 +22,6 @@ std::uint16_t half_bits(const std::byte* from) {
   std::memcpy(&bits, from, sizeof bits);
   return bits;
 }
-
-// What is subtracted in files is added here.
-std::uint16_t negated(std::uint16_t half) { return low_bits<std::uint16_t>(half ^ 0x8000u); }
 
 // scale, [offset,] [fifth bits,] nibbles: 16 bytes hold numbers j and j + 16.
 template <bool kFive, bool kOffset>
@@ -62,8 +57,8 @@ constexpr TwoBits two_bits(std::int64_t n) {
 // scales[16] (scale | minimum << 4), two bits each, scale, minimum.
 void take_q2_k(const std::byte* from, BlockParts& out) {
   out.scale = half_bits(from + 80);
-  out.offset = negated(half_bits(from + 82));
-  for (std::int64_t n = 0; n < kSuperNumbers; ++n) {
+  out.offset = negated_half(half_bits(from + 82));
+  for (std::int64_t n = 0; n < kSuperBlock; ++n) {
     const auto [byte, shift] = two_bits(n);
     nth(out.quants, n) = low_byte(byte_at(from + 16, byte) >> shift & 3u);
   }
@@ -76,7 +71,7 @@ void take_q2_k(const std::byte* from, BlockParts& out) {
 // third bits[32], two bits each, scales[12] (four bits and two more further on, less 32), scale.
 void take_q3_k(const std::byte* from, BlockParts& out) {
   out.scale = half_bits(from + 108);
-  for (std::int64_t n = 0; n < kSuperNumbers; ++n) {
+  for (std::int64_t n = 0; n < kSuperBlock; ++n) {
     const auto [byte, shift] = two_bits(n);
     const unsigned third = byte_at(from, n % 32) >> (n / 32) & 1u;
     nth(out.quants, n) = low_byte((byte_at(from + 32, byte) >> shift & 3u) | third << 2);
@@ -95,7 +90,7 @@ void take_q3_k(const std::byte* from, BlockParts& out) {
 template <bool kFive>
 void take_q45_k(const std::byte* from, BlockParts& out) {
   out.scale = half_bits(from);
-  out.offset = negated(half_bits(from + 2));
+  out.offset = negated_half(half_bits(from + 2));
   const std::byte* scales = from + 4;
   const std::byte* fifths = from + 16;
   const std::byte* nibbles = from + (kFive ? 48 : 16);
@@ -120,7 +115,7 @@ void take_q45_k(const std::byte* from, BlockParts& out) {
 // four bits[128], two more[64], scales[16] signed, scale.
 void take_q6_k(const std::byte* from, BlockParts& out) {
   out.scale = half_bits(from + 208);
-  for (std::int64_t n = 0; n < kSuperNumbers; ++n) {
+  for (std::int64_t n = 0; n < kSuperBlock; ++n) {
     const std::int64_t half = n / 128, in = n % 128;
     const unsigned low = byte_at(from, half * 64 + in % 64) >> (in / 64 * 4) & 15u;
     const auto [byte, shift] = two_bits(n);

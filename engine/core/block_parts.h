@@ -7,9 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/core/index.h"
 #include "engine/core/quant_form.h"
 
 namespace tessera {
+
+inline constexpr std::int64_t kSuperBlock = 256;  // numbers of a block of blocks, the K formats
 
 struct BlockParts {
   std::array<std::uint8_t, 256> quants;  // of the numbers in order
@@ -27,6 +30,11 @@ struct BlockForm {
 
   constexpr int numbers() const { return form.factors ? 256 : 32; }
 };
+
+// Offsets that files subtract are added here, and the other way round.
+constexpr std::uint16_t negated_half(std::uint16_t half) {
+  return low_bits<std::uint16_t>(half ^ 0x8000u);
+}
 
 // nullptr for formats of plain numbers and for Q8_0.
 const BlockForm* find_block_form(std::uint32_t id);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/core/block_parts.h"
+#include "engine/core/block_write.h"
 #include "engine/core/dtype.h"
 
 namespace tessera {
@@ -41,6 +42,16 @@ template <std::uint32_t kId, std::size_t kBytes>
 void read_form(const std::byte* from, std::int64_t blocks, float* out) {
   static const BlockForm& form = *find_block_form(kId);
   read_block_form(form, kBytes, from, blocks, out);
+}
+
+template <std::uint32_t kId, std::size_t kBytes>
+void write_form(const float* from, std::int64_t blocks, std::byte* out) {
+  static const BlockForm& form = *find_block_form(kId);
+  if (form.form.factors) {
+    write_searched(form, kBytes, from, nullptr, blocks, out);
+  } else {
+    write_rounded(form, kBytes, from, blocks, out);
+  }
 }
 
 void read_q8_0(const std::byte* from, std::int64_t blocks, float* out) {
@@ -110,15 +121,15 @@ constexpr BlockType kTypes[] = {
     {0, "F32", 1, 4, read_plain<float, same>, nullptr},
     {1, "F16", 1, 2, read_plain<std::uint16_t, f16_to_float>, nullptr},
     {2, "Q4_0", kSmall, 18, read_form<2, 18>, write_q4_0},
-    {3, "Q4_1", kSmall, 20, read_form<3, 20>, nullptr},
-    {6, "Q5_0", kSmall, 22, read_form<6, 22>, nullptr},
-    {7, "Q5_1", kSmall, 24, read_form<7, 24>, nullptr},
+    {3, "Q4_1", kSmall, 20, read_form<3, 20>, write_form<3, 20>},
+    {6, "Q5_0", kSmall, 22, read_form<6, 22>, write_form<6, 22>},
+    {7, "Q5_1", kSmall, 24, read_form<7, 24>, write_form<7, 24>},
     {8, "Q8_0", kSmall, 34, read_q8_0, write_q8_0},
-    {10, "Q2_K", kSuper, 84, read_form<10, 84>, nullptr},
-    {11, "Q3_K", kSuper, 110, read_form<11, 110>, nullptr},
-    {12, "Q4_K", kSuper, 144, read_form<12, 144>, nullptr},
-    {13, "Q5_K", kSuper, 176, read_form<13, 176>, nullptr},
-    {14, "Q6_K", kSuper, 210, read_form<14, 210>, nullptr},
+    {10, "Q2_K", kSuper, 84, read_form<10, 84>, write_form<10, 84>},
+    {11, "Q3_K", kSuper, 110, read_form<11, 110>, write_form<11, 110>},
+    {12, "Q4_K", kSuper, 144, read_form<12, 144>, write_form<12, 144>},
+    {13, "Q5_K", kSuper, 176, read_form<13, 176>, write_form<13, 176>},
+    {14, "Q6_K", kSuper, 210, read_form<14, 210>, write_form<14, 210>},
     {28, "F64", 1, 8, read_plain<double, narrowed>, nullptr},
     {30, "BF16", 1, 2, read_plain<std::uint16_t, bf16_to_float>, nullptr},
 };

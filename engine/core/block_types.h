@@ -18,8 +18,9 @@ struct BlockType {
   // Reads whole blocks. Sums and products are single roundings to f32, one after the other, in the
   // order that the format's reference reader has. from: blocks * bytes; out: blocks * numbers
   void (*read)(const std::byte* from, std::int64_t blocks, float* out);
-  // The same backwards, finite numbers, with the roundings of the format's reference writer; null
-  // where there is no writer. A scale beyond the largest f16 is cut off there.
+  // The same backwards, finite numbers: with the roundings of the format's reference writer, and
+  // the K formats with a search for the least squared error; null where there is no writer. A scale
+  // beyond the largest f16 is cut off there.
   void (*write)(const float* from, std::int64_t blocks, std::byte* out);
 };
 

@@ -36,6 +36,9 @@ struct ForwardBatch {
   std::span<const CrossContext* const> contexts = {};
 };
 
+// The matrix products of a layer, but for those of attention to other rows.
+enum class LayerProduct : std::uint8_t { kQkv, kOut, kGateUp, kDown };
+
 // Sees what passes through the layers of a forward pass: a part of its rows at a time, `first`
 // being the row of the batch. Views are valid during the call.
 class LayerObserver {
@@ -46,6 +49,10 @@ class LayerObserver {
   // silu(gate) * up, [rows, F].
   virtual void activations(std::int64_t /*layer*/, std::int64_t /*first*/,
                            ConstTensorView /*gated*/) {}
+  // Whether inputs() is wanted: normed rows are computed once more for it.
+  virtual bool wants_inputs() const { return false; }
+  // What a product of the layer takes, [rows, its inputs], on the device.
+  virtual void inputs(std::int64_t /*layer*/, LayerProduct /*of*/, ConstTensorView /*rows*/) {}
 };
 
 // Optional outputs: hidden_states[i] receives the residual stream that enters layer i, [M, D]; a

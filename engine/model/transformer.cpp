@@ -310,6 +310,7 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   const TensorView k = arena.take(DType::kF32, Shape{m, kv_width});
   const TensorView mixed = arena.take(DType::kF32, Shape{m, q_width});
 
+  show_normed(x, weights.attention_norm, layer, LayerProduct::kQkv, normed, taps);
   ops::normed_linear(
       *backend_, x, weights.attention_norm.view(), config_.norm_eps, weights.qkv,
       bias_view(weights.qkv_bias), normed, qkv);
@@ -335,6 +336,7 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
                              .segments = windowed ? windowed_segments(chunk, layer, cache)
                                                   : segments_of(chunk, layer, cache),
                              .scale = config_.attention_scale()});
+  show_inputs(layer, LayerProduct::kOut, mixed, taps);
   add_result(mixed, weights.out, weights.out_bias, weights.attention_result_norm, x, normed);
   arena.rewind(mark);
 }
@@ -348,6 +350,21 @@ void Transformer::add_result(ConstTensorView rows, const LinearWeight& weight, c
   ops::linear(*backend_, rows, weight, bias_view(bias), scratch);
   ops::rms_norm(*backend_, scratch, norm.view(), config_.norm_eps, scratch);
   ops::add(*backend_, x, scratch, x);
+}
+
+void Transformer::show_inputs(std::int64_t layer, LayerProduct of, ConstTensorView rows,
+                              const Taps& taps) {
+  if (taps.observer != nullptr && taps.observer->wants_inputs()) {
+    taps.observer->inputs(layer, of, rows);
+  }
+}
+
+// The product norms its rows itself, and may keep them where nobody sees them.
+void Transformer::show_normed(ConstTensorView x, const Tensor& norm, std::int64_t layer,
+                              LayerProduct of, TensorView scratch, const Taps& taps) const {
+  if (taps.observer == nullptr || !taps.observer->wants_inputs()) return;
+  ops::rms_norm(*backend_, x, norm.view(), config_.norm_eps, scratch);
+  taps.observer->inputs(layer, of, scratch);
 }
 
 // Each head of each row by itself, in place.
@@ -479,6 +496,7 @@ void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std
   const TensorView gate_up = arena.take(DType::kF32, Shape{chunk.rows, 2 * config_.ffn_width});
   const TensorView gated = arena.take(DType::kF32, Shape{chunk.rows, config_.ffn_width});
   const bool silu = config_.gate == GateKind::kSilu;
+  show_normed(x, weights.ffn_norm, layer, LayerProduct::kGateUp, normed, taps);
   if (config_.ffn_bias || !silu) {
     ops::normed_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, weights.gate_up,
                        bias_view(weights.gate_up_bias), normed, gate_up);
@@ -488,6 +506,7 @@ void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std
                              weights.gate_up, normed, gate_up, gated);
   }
   if (taps.observer != nullptr) taps.observer->activations(layer, chunk.first, gated);
+  show_inputs(layer, LayerProduct::kDown, gated, taps);
   add_result(gated, weights.down, weights.down_bias, weights.ffn_result_norm, x, normed);
   arena.rewind(mark);
 }

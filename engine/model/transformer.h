@@ -99,6 +99,10 @@ class Transformer {
                   const Taps& taps) const;
   void attention_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer,
                        KvCache& cache, TensorView x, const Taps& taps) const;
+  static void show_inputs(std::int64_t layer, LayerProduct of, ConstTensorView rows,
+                          const Taps& taps);
+  void show_normed(ConstTensorView x, const Tensor& norm, std::int64_t layer, LayerProduct of,
+                   TensorView scratch, const Taps& taps) const;
   void norm_heads(TensorView heads, const Tensor& weight) const;
   void cross_block(const Chunk& chunk, const CrossWeights& weights, std::int64_t layer,
                    TensorView x) const;

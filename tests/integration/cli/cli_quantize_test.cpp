@@ -88,6 +88,35 @@ TEST_F(CliQuantize, TextModelsBecomeFilesThatAreCompleted) {
   EXPECT_NE(progress.err.find("\"bytes_done\""), std::string::npos) << progress.err;
 }
 
+// What the model runs over changes the copy, not its size; the report says what is to be expected.
+TEST_F(CliQuantize, InputsAreMeasuredFirst) {
+  put_file(folder_ / "prompts.txt", kPrompt + "\n");
+  fs::create_directory(folder_ / "photos");
+  bytes_of({"generate", "-p", kPrompt, "-s", "7"}, "photos/photo.png");
+  for (const auto& [model, source] :
+       {std::pair{"tabletop-janus", "prompts.txt"}, std::pair{"tabletop-llava", "photos"}}) {
+    const std::string plain = std::string(model) + "-plain", measured = std::string(model) + "-own";
+    const ProgramResult without = run({"quantize", "-m", model, "-o", plain, "--type", "q4"});
+    EXPECT_EQ(without.exit_code, 0) << without.err;
+    EXPECT_NE(without.out.find("times as fast"), std::string::npos) << without.out;
+    const ProgramResult with = run(
+        {"quantize", "-m", model, "-o", measured, "--type", "q4", "--calibrate", source, "--json"});
+    ASSERT_EQ(with.exit_code, 0) << with.err;
+    const Json line = with.json_lines().at(0);
+    EXPECT_GT(line.at("relative_error"), 0.01);
+    EXPECT_LT(line.at("relative_error"), 0.2);
+    EXPECT_LT(line.at("bytes_a_token_after"), line.at("bytes_a_token_before"));
+    const fs::path blocks = "model-blocks.gguf";
+    const std::string a = get_file(folder_ / plain / blocks), b = get_file(folder_ / measured / blocks);
+    EXPECT_EQ(a.size(), b.size());
+    EXPECT_NE(a, b);
+  }
+  const ProgramResult wrong = run({"quantize", "-m", "tabletop-llava", "-o", "x", "--type", "q4",
+                                   "--calibrate", "prompts.txt"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("a folder of images"), std::string::npos) << wrong.err;
+}
+
 TEST_F(CliQuantize, RefusalsNameFlagAndFile) {
   const auto refused = [&](std::vector<std::string> more, const char* part) {
     std::vector<std::string> args = {"quantize", "-m", "tabletop-janus"};
