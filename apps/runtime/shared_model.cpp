@@ -11,10 +11,23 @@ namespace {
 
 std::size_t index_of(TokenSpace space) { return static_cast<std::size_t>(space); }
 
+// "f32, bf16, q8": what a device keeps.
+std::string kept_names(const Backend& backend) {
+  std::string out;
+  for (const std::string_view name : kKeptNames) {
+    if (!backend.keeps(*storage_named(name))) continue;
+    out += (out.empty() ? "" : ", ") + std::string(name);
+  }
+  return out;
+}
+
 }  // namespace
 
 DType kept_on(const Backend& backend, DType storage) {
-  return backend.keeps(storage) ? storage : beside(storage);
+  if (backend.keeps(storage)) return storage;
+  // A file's own blocks of any kind.
+  const bool file = storage == DType::kFile;
+  return file && backend.keeps(kDequantisedStorage) ? kDequantisedStorage : beside(storage);
 }
 
 SharedModel::SharedModel(ModelPlace place)
@@ -25,7 +38,7 @@ SharedModel::SharedModel(ModelPlace place)
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_DTYPE_DEVICE",
                .where = "--dtype",
-               .expected = "f32 or bf16 on " + backend_->name(),
+               .expected = kept_names(*backend_) + " on " + backend_->name(),
                .found = std::string(dtype_name(place_.storage)),
                .hint = "choose --device cpu for " + std::string(dtype_name(place_.storage))});
 }

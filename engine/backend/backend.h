@@ -94,6 +94,8 @@ class Backend {
   virtual ConvWeight pack_conv(ConstTensorView kernel, DType storage) = 0;
   // Whether pack_linear takes this storage type: here, those that tables are kept as too.
   virtual bool keeps(DType storage) const { return beside(storage) == storage; }
+  // Whether caches can be of this one of cached_types(): here, those that tables are kept as.
+  virtual bool caches(DType type) const { return beside(type) == type; }
   // Bytes that pack_linear of [n, k] / pack_conv will hold, for the memory plan.
   virtual std::size_t packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const = 0;
   virtual std::size_t packed_conv_bytes(const Shape& kernel, DType storage) const = 0;

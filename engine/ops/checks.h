@@ -31,7 +31,7 @@ inline void expects_kept(const Backend& backend, const ConstTensorView& view, co
 // Keys or values: of any type of cached_types() that the device has.
 inline void expects_cached(const Backend& backend, const ConstTensorView& view, const char* what) {
   const CachedType* const type = find_cached(view.dtype);
-  expects(type != nullptr && backend.keeps(type->type) && view.device == backend.device(), what);
+  expects(type != nullptr && backend.caches(type->type) && view.device == backend.device(), what);
 }
 
 namespace ops {

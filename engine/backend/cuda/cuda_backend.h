@@ -54,6 +54,7 @@ class CudaBackend final : public Backend {
 
   LinearWeight pack_linear(std::span<const ConstTensorView> stacked, DType storage) override;
   ConvWeight pack_conv(ConstTensorView kernel, DType storage) override;
+  bool keeps(DType storage) const override;
   std::size_t packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const override;
   std::size_t packed_conv_bytes(const Shape& kernel, DType storage) const override;
   void reserve_scratch(std::size_t bytes) override;

@@ -1,9 +1,9 @@
 // Matrix products. Few rows stream the weights past them once: a warp takes 16 rows of bf16 weights
 // as the left factor of the tensor cores' product and 8 rows of activations, rounded to bf16, as
-// the right one; f32 weights meet f32 activations in fused multiply-adds. An output is one sum in
-// an order that the matrix alone fixes, whatever stands next to it, and so is the factor of a row
-// that is normed on the way. Outside the deterministic mode, more rows than that go to cuBLASLt
-// where it is found.
+// the right one; f32 weights and blocks of few bits meet f32 activations in fused multiply-adds. An
+// output is one sum in an order that the matrix alone fixes, whatever stands next to it, and so is
+// the factor of a row that is normed on the way. Outside the deterministic mode, more rows than
+// that go to cuBLASLt where it is found.
 #include <algorithm>
 
 #include "engine/backend/cuda/launch.cuh"
@@ -125,21 +125,25 @@ void multiply_bf16(CudaBackend& backend, const float* x, const LinearWeight& w,
   multiply_rounded(backend, rounded, w, splits, norm, o);
 }
 
-template <int Columns>
+template <typename Rows, int Columns>
 void launch_f32(CudaBackend& backend, const LinearWeight& w, const float* x, std::int64_t inputs,
                 const Output& o) {
+  using Unit = typename Rows::Unit;
+  const std::size_t row_bytes = storage_of(w.storage).bytes(padded_inputs(w.k));
+  const auto stride = to_index(row_bytes / sizeof(Unit));
   const std::int64_t chunks = divide_up(o.rows, Columns);
   const std::int64_t tiles =
       o.up == 0 ? divide_up(o.n, kFloatLocal) : divide_up(o.up, kFloatLocal / 2);
-  launch(backend, "linear: f32 weights",
+  launch(backend, "linear: f32 activations",
          {.blocks = tiles * chunks,
           .threads = kFloatThreads,
           .shared = sizeof(float) * kFloatSlices * Columns * share_pitch(kFloatLocal),
           .overlaps = true},
-         f32_product<Columns>, static_cast<const float*>(w.packed.view().data), padded_inputs(w.k),
-         x, inputs, padded_rows(w.n) - 1, static_cast<int>(chunks), o);
+         f32_product<Rows, Columns>, static_cast<const Unit*>(w.packed.view().data), stride, x,
+         inputs, padded_rows(w.n) - 1, static_cast<int>(chunks), o);
 }
 
+template <typename Rows>
 void multiply_f32(CudaBackend& backend, const float* x, const LinearWeight& w, const Norm&,
                   const Output& o, void* scratch) {
   std::int64_t inputs = w.k;
@@ -147,10 +151,10 @@ void multiply_f32(CudaBackend& backend, const float* x, const LinearWeight& w, c
     x = padded_activations(backend, x, o.rows, w.k, static_cast<float*>(scratch));
     inputs = padded_inputs(w.k);
   }
-  if (o.rows == 1) return launch_f32<1>(backend, w, x, inputs, o);
-  if (o.rows == 2) return launch_f32<2>(backend, w, x, inputs, o);
-  if (o.rows <= 4) return launch_f32<4>(backend, w, x, inputs, o);
-  launch_f32<8>(backend, w, x, inputs, o);
+  if (o.rows == 1) return launch_f32<Rows, 1>(backend, w, x, inputs, o);
+  if (o.rows == 2) return launch_f32<Rows, 2>(backend, w, x, inputs, o);
+  if (o.rows <= 4) return launch_f32<Rows, 4>(backend, w, x, inputs, o);
+  launch_f32<Rows, 8>(backend, w, x, inputs, o);
 }
 
 // Room for rows as the kernels read them.
@@ -183,16 +187,23 @@ struct Products {
 };
 
 constexpr Products kProducts[] = {
-    {DType::kF32, false, f32_scratch, multiply_f32, 0},
+    {DType::kF32, false, f32_scratch, multiply_f32<F32Rows>, 0},
     {DType::kBF16, true, bf16_scratch, multiply_bf16, 2},
+    {DType::kQ8, false, f32_scratch, multiply_f32<Q8Rows>, 0},
+    {DType::kQ4, false, f32_scratch, multiply_f32<Q4Rows>, 0},
 };
 
-const Products& products_of(DType storage) {
+const Products* find_products(DType storage) {
   for (const Products& products : kProducts) {
-    if (products.storage == storage) return products;
+    if (products.storage == storage) return &products;
   }
-  expects(false, "kernels multiply this storage type");
-  return kProducts[0];
+  return nullptr;
+}
+
+const Products& products_of(DType storage) {
+  const Products* const found = find_products(storage);
+  expects(found != nullptr, "kernels multiply this storage type");
+  return *found;
 }
 
 std::size_t library_scratch(std::int64_t k, const Products& products) {
@@ -306,6 +317,8 @@ void normed_gated_linear(CudaBackend& backend, const NormedGatedLinearArgs& op) 
 }
 
 }  // namespace
+
+bool multiplies(DType storage) { return find_products(storage) != nullptr; }
 
 std::int64_t input_splits(std::int64_t n, std::int64_t k, int multiprocessors) {
   const std::int64_t tiles = divide_up(n, kTileRows);

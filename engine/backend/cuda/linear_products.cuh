@@ -1,7 +1,9 @@
-// Kernels of matrix products of few rows: bf16 weights on tensor cores, f32 weights by fused
-// multiply-adds. Both add an output in an order that the matrix alone fixes. Device code of
-// linear.cu.
+// Kernels of matrix products of few rows: bf16 weights on tensor cores, f32 weights and blocks of
+// few bits by fused multiply-adds. Both add an output in an order that the matrix alone fixes.
+// Device code of linear.cu.
 #pragma once
+
+#include <cstddef>
 
 #include "engine/backend/cuda/linear_output.cuh"
 #include "engine/backend/cuda/linear_rows.cuh"
@@ -211,12 +213,63 @@ __device__ inline float4 four_floats(const float* from) {
                      __uint_as_float(bits.w));
 }
 
+// Rows of weights as a product reads them: four neighbouring inputs from input k, a multiple of
+// four, on; and a line of them fetched before they are read.
+struct F32Rows {
+  using Unit = float;
+  __device__ static float4 four(const float* row, std::int64_t k) { return four_floats(row + k); }
+  __device__ static void early(const float* row, std::int64_t k) { fetch_early(row + k); }
+};
+
+// Blocks of 32 as GGUF files have them: an f16 scale, then Bytes bytes.
+template <int Bytes>
+struct BlockRows {
+  using Unit = std::byte;
+  static constexpr int kNumbers = 32, kStride = 2 + Bytes;
+
+  __device__ static const std::uint16_t* block(const std::byte* row, std::int64_t k) {
+    return reinterpret_cast<const std::uint16_t*>(row + k / kNumbers * kStride);
+  }
+  __device__ static void early(const std::byte* row, std::int64_t k) { fetch_early(block(row, k)); }
+  // Bytes `at`, a multiple of four, to at + 3 after the scale.
+  __device__ static std::uint32_t bytes(const std::uint16_t* block, int at) {
+    return block[1 + at / 2] | static_cast<std::uint32_t>(block[2 + at / 2]) << 16;
+  }
+};
+
+// Q8_0: a signed byte a number.
+struct Q8Rows : BlockRows<32> {
+  __device__ static float4 four(const std::byte* row, std::int64_t k) {
+    const std::uint16_t* const from = block(row, k);
+    const float scale = half_value(from[0]);
+    const std::uint32_t q = bytes(from, static_cast<int>(k % kNumbers));
+    const auto number = [&](int byte) {
+      return scale * static_cast<float>(static_cast<std::int8_t>(q >> (8 * byte)));
+    };
+    return make_float4(number(0), number(1), number(2), number(3));
+  }
+};
+
+// Q4_0: byte j holds numbers j and j + 16, less 8.
+struct Q4Rows : BlockRows<16> {
+  __device__ static float4 four(const std::byte* row, std::int64_t k) {
+    const std::uint16_t* const from = block(row, k);
+    const float scale = half_value(from[0]);
+    const int at = static_cast<int>(k % kNumbers);
+    const std::uint32_t q = bytes(from, at % 16) >> (at / 16 * 4);
+    const auto number = [&](int byte) {
+      return scale * static_cast<float>(static_cast<int>(q >> (8 * byte) & 15u) - 8);
+    };
+    return make_float4(number(0), number(1), number(2), number(3));
+  }
+};
+
 // x [rows][inputs] against w [padded n][stride], inputs a multiple of four. Lanes take four inputs
 // in turn, a lane's sum is one chain.
-template <int Columns>
+template <typename Rows, int Columns>
 __global__ void __launch_bounds__(kFloatThreads)
-    f32_product(const float* w, std::int64_t stride, const float* x, std::int64_t inputs,
-                std::int64_t last_row, int chunks, Output o) {
+    f32_product(const typename Rows::Unit* w, std::int64_t stride, const float* x,
+                std::int64_t inputs, std::int64_t last_row, int chunks, Output o) {
   constexpr int kTurn = kFloatSlices * kWarp * 4;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -224,19 +277,19 @@ __global__ void __launch_bounds__(kFloatThreads)
   const std::int64_t tile = blockIdx.x / static_cast<unsigned>(chunks);
   const int first_column = static_cast<int>(blockIdx.x % static_cast<unsigned>(chunks)) * Columns;
 
-  const float* rows[kFloatRows];
+  const typename Rows::Unit* rows[kFloatRows];
   float4 a[kFloatRows] = {};
   std::int64_t k = (slice * kWarp + lane) * 4;
 #pragma unroll
   for (int i = 0; i < kFloatRows; ++i) {
     const std::int64_t row = weight_row<kFloatLocal>(o, tile, first_local + i);
     rows[i] = w + (row < last_row ? row : last_row) * stride;
-    if (k < inputs) fetch_early(rows[i] + k);
+    if (k < inputs) Rows::early(rows[i], k);
   }
   begin_after_previous();
 #pragma unroll
   for (int i = 0; i < kFloatRows; ++i) {
-    if (k < inputs) a[i] = four_floats(rows[i] + k);
+    if (k < inputs) a[i] = Rows::four(rows[i], k);
   }
   const float* columns[Columns];
 #pragma unroll
@@ -253,7 +306,7 @@ __global__ void __launch_bounds__(kFloatThreads)
 #pragma unroll
     for (int i = 0; i < kFloatRows; ++i) {
       const float4 row = a[i];
-      if (k < inputs) a[i] = four_floats(rows[i] + k);
+      if (k < inputs) a[i] = Rows::four(rows[i], k);
 #pragma unroll
       for (int c = 0; c < Columns; ++c) {
         float& sum = sums[i * Columns + c];

@@ -71,7 +71,7 @@ void send_rows(CudaBackend& backend, std::int64_t rows, std::int64_t row_bytes, 
 LinearWeight CudaBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
   expects(!stacked.empty(), "at least one matrix to pack");
   const StorageType& type = kept_storage(storage);
-  expects(keeps(storage), "the device keeps weights as f32 or bf16");
+  expects(keeps(storage), "the device keeps such weights");
   LinearWeight weight;
   weight.storage = storage;
   weight.k = stacked[0].shape[1];
@@ -123,6 +123,8 @@ ConvWeight CudaBackend::pack_conv(ConstTensorView kernel, DType storage) {
             });
   return weight;
 }
+
+bool CudaBackend::keeps(DType storage) const { return multiplies(storage); }
 
 std::size_t CudaBackend::packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const {
   return kept_storage(storage).bytes(padded_rows(n), padded_inputs(k));

@@ -38,6 +38,9 @@ inline bool is_aligned(const void* pointer) {
 // so knows nothing of the number of rows: narrow matrices would leave multiprocessors idle.
 std::int64_t input_splits(std::int64_t n, std::int64_t k, int multiprocessors);
 
+// Whether linear() has kernels for weights of this type.
+bool multiplies(DType storage);
+
 // Scratch of linear() on such a weight, for any number of rows.
 std::size_t linear_scratch_bytes(std::int64_t n, std::int64_t k, DType storage, int multiprocessors,
                                  bool library);

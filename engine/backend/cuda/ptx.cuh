@@ -65,6 +65,13 @@ __device__ inline uint4 load_once(const void* from) {
   return out;
 }
 
+// An f16 as a float.
+__device__ inline float half_value(std::uint16_t bits) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
+  return out;
+}
+
 // Two floats as bf16, rounded to nearest even: low half x, high half y.
 __device__ inline std::uint32_t pack_bf16(float x, float y) {
   std::uint32_t out;

@@ -99,7 +99,7 @@ void compare(const Sequence& s, const std::vector<float>& got, std::int64_t firs
   EXPECT_TRUE(close(got, want, tolerance)) << "first " << first << ", rows " << rows;
 }
 
-class Attention : public AtPlaceWithStorage {};
+class Attention : public AtPlaceWithCache {};
 
 // Scales that are powers of two change no rounding: over such a cache every bit is that of a cache
 // of f32 with the same numbers, in order and listed, in each instruction set.

@@ -61,13 +61,13 @@ inline std::string name_of_place(const ::testing::TestParamInfo<Place>& info) {
   return info.param.name();
 }
 
-class AtPlaceWithStorage : public ::testing::TestWithParam<std::tuple<Place, DType>> {
+class AtPlaceWithCache : public ::testing::TestWithParam<std::tuple<Place, DType>> {
  protected:
   void SetUp() override {
     const Place& place = std::get<0>(GetParam());
     backend_ = place.open();
     if (backend_ == nullptr) GTEST_SKIP() << "no usable " << place << " device here";
-    if (!backend_->keeps(storage())) GTEST_SKIP() << place << " does not keep it";
+    if (!backend_->caches(storage())) GTEST_SKIP() << place << " has no such cache";
   }
   bool on_cpu() const { return std::get<0>(GetParam()).is_cpu(); }
   // Threads of the host change nothing that a device computes.

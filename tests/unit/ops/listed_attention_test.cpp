@@ -98,7 +98,7 @@ std::vector<float> queries(const Layout& layout, std::int64_t rows, std::uint64_
   return normal(static_cast<std::size_t>(rows * layout.heads * layout.dim), stream);
 }
 
-class ListedAttention : public AtPlaceWithStorage {};
+class ListedAttention : public AtPlaceWithCache {};
 
 // Lists from the first key on, inside of blocks, at their borders, and of the asking rows alone.
 TEST_P(ListedAttention, EqualsKeysInOrder) {

@@ -29,7 +29,9 @@ struct Place {
   }
   // What a product with weights of this type makes of its activations, rows of k.
   std::vector<float> read(DType storage, std::vector<float> activations, std::int64_t k) const {
-    if (storage_of(storage).integers) return rounded_to_8_bits(std::move(activations), k);
+    if (storage_of(storage).integers) {
+      return is_cpu() ? rounded_to_8_bits(std::move(activations), k) : activations;
+    }
     return is_cpu() ? activations : rounded_to(storage, std::move(activations));
   }
   friend std::ostream& operator<<(std::ostream& out, const Place& place) {

@@ -84,7 +84,7 @@ struct Cached {
 
 TEST_P(RowContract, AttentionOfABatchEqualsEachRowAlone) {
   for (const DType storage : {DType::kF32, DType::kBF16, DType::kQ8}) {
-    if (!backend_->keeps(storage)) continue;
+    if (!backend_->caches(storage)) continue;
     for (const Layout layout : {Layout{4, 2, 48}, Layout{2, 1, 72}, Layout{1, 1, 80}}) {
       Cached cached(*backend_, layout, kRows + 7, storage);
       const std::vector<float> whole = cached.attend(0, kRows);
@@ -221,7 +221,7 @@ TEST_P(RowContract, RepeatedPassesEqualPlainOnes) {
                                           {DType::kBF16, false},
                                           {DType::kBF16, true},
                                           {DType::kQ8, true}}) {
-    if (!backend_->keeps(storage)) continue;
+    if (!backend_->caches(storage)) continue;
     const std::uint64_t key = 2 * static_cast<std::uint64_t>(storage) + (branches ? 1 : 0);
     Steps plain(*backend_, storage), recorded(*backend_, storage);
     // One after the other: what a plain pass leaves in scratch helps no repeated one.

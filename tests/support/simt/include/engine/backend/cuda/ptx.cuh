@@ -17,6 +17,8 @@ inline T* dynamic_shared() {
 
 inline void fetch_early(const void*) {}
 
+inline float half_value(std::uint16_t bits) { return f16_to_float(bits); }
+
 // Two floats as bf16, rounded to nearest even: low half x, high half y.
 inline std::uint32_t pack_bf16(float x, float y) {
   return static_cast<std::uint32_t>(float_to_bf16(x)) | static_cast<std::uint32_t>(float_to_bf16(y))
