@@ -114,7 +114,8 @@ void check_room(std::size_t needed, const std::string& parts, std::uint64_t room
 }  // namespace
 
 void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
-                          StreamLimits limits, const std::string& model_name) {
+                          std::optional<DType> kv, StreamLimits limits,
+                          const std::string& model_name) {
   // A small image and its prompt: larger ones are refused one by one.
   PreprocessPlan image;
   if (spec.describe) image = plan_preprocess(spec.describe->policy, 64, 64);
@@ -122,7 +123,7 @@ void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType s
   limits.items = 1;
   limits.prompt_rows = std::max(limits.prompt_rows, image.tokens + kShortPrompt);
   const auto plan_as = [&](DType dtype) {
-    limits.kv = beside(dtype);
+    limits.kv = kv.value_or(beside(dtype));
     return plan_captioning(spec, backend, dtype, limits, image);
   };
   const CaptionMemoryPlan plan = plan_as(storage);

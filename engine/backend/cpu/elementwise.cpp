@@ -138,9 +138,9 @@ void add_elementwise_ops(OpTable& table) {
   table.add<quick_gelu>();
   table.add<combine_rows>();
   table.add<store_rows>();
-  table.add<load_rows>();
   table.add<affine_channels>();
   table.add<modulate>();
+  table.add<load_rows>();
 }
 
 }  // namespace tessera::cpu

@@ -34,7 +34,6 @@ inline float scale_of(const AttentionTask& task, const std::int8_t* head) {
 inline float scale_of(const AttentionTask& task, const float* head) {
   return head[task.kv_stride - 1];
 }
-inline float scale_of(const AttentionTask&, const std::uint16_t*) { return 1.0f; }
 
 // One chunk of lanes of q.k for R rows and K keys; kWhole: all 16 lanes are there.
 template <bool kWhole, int R, int K, typename T>
@@ -52,8 +51,8 @@ inline void add_products(const AttentionTask& task, int row, const T* keys, std:
   }
 }
 
-// q.k for R rows and K keys; each product is sixteen partial sums and one fixed tree. kScaled: heads
-// have scales.
+// q.k for R rows and K keys; each product is sixteen partial sums and one fixed tree. kScaled: times
+// the scale of the key.
 template <bool kScaled, int R, int K, typename T>
 void scores(const AttentionTask& task, int row, const T* keys, std::int64_t key, float scale,
             AttentionState& state) {
@@ -115,6 +114,24 @@ void block_scores(const AttentionTask& task, const T* keys, std::int64_t count,
     for (int row = 0; row < task.heads * task.rows; ++row) {
       const T* head_keys = keys + row / task.rows * task.head_stride;
       scores<kScaled, 1, 1>(task, row, head_keys, key, task.scale, state);
+    }
+  }
+}
+
+// Scores or scores of keys [begin, end) of one head's rows times the scales that stand in `table`.
+template <typename T>
+void scale_scores(const AttentionTask& task, int head, const T* table, std::int64_t begin,
+                   std::int64_t end, AttentionState& state) {
+  alignas(64) float scales[kKeyBlock];
+  for (std::int64_t key = begin; key < end; ++key) {
+    scales[key - begin] = scale_of(task, table + key * task.kv_stride);
+  }
+  for (int row = head * task.rows; row < (head + 1) * task.rows; ++row) {
+    float* const scores = state.score[row] + begin;
+    for (std::int64_t key = 0; key < end - begin; key += kLanes) {
+      const std::int64_t lanes = end - begin - key;
+      store_some(scores + key, mul(load_some(scores + key, lanes), load_some(scales + key, lanes)),
+                 lanes);
     }
   }
 }
@@ -233,24 +250,6 @@ void weigh_rows(const AttentionTask& task, int row, const T* values, KeyRange ra
   }
 }
 
-// Weights of keys [begin, end) of one head's rows times the scales of its values.
-template <typename T>
-void scale_weights(const AttentionTask& task, int head, const T* values, std::int64_t begin,
-                   std::int64_t end, AttentionState& state) {
-  alignas(64) float scales[kKeyBlock];
-  for (std::int64_t key = begin; key < end; ++key) {
-    scales[key - begin] = scale_of(task, values + key * task.kv_stride);
-  }
-  for (int row = head * task.rows; row < (head + 1) * task.rows; ++row) {
-    float* const weights = state.score[row] + begin;
-    for (std::int64_t key = 0; key < end - begin; key += kLanes) {
-      const std::int64_t lanes = end - begin - key;
-      store_some(weights + key, mul(load_some(weights + key, lanes), load_some(scales + key, lanes)),
-                 lanes);
-    }
-  }
-}
-
 // Sums of all entries over `count` keys of the block; with few rows a few keys at a time, so that
 // rows of the cache are read from end to end.
 template <bool kScaled, typename T>
@@ -265,7 +264,7 @@ void block_values(const AttentionTask& task, const T* values, std::int64_t count
         prefetch_rows(task, head_values + (key + kAhead) * task.kv_stride, static_cast<int>(step));
       }
       if constexpr (kScaled) {
-        scale_weights(task, head, head_values, range.begin, range.end, state);
+        scale_scores(task, head, head_values, range.begin, range.end, state);
       }
       int row = head * task.rows;
       const int end = row + task.rows;
@@ -290,7 +289,10 @@ inline void add_key_bias(const AttentionTask& task, std::int64_t block, std::int
 template <bool kScaled, typename T>
 void attend_block(const AttentionTask& task, const T* keys, const T* values, std::int64_t block,
                   std::int64_t count, AttentionState& state) {
-  block_scores<kScaled>(task, keys, count, state);
+  // Copied keys have many rows, and one head: their scores are scaled together.
+  constexpr bool kTogether = kScaled && sizeof(T) == sizeof(float);
+  block_scores<kScaled && !kTogether>(task, keys, count, state);
+  if constexpr (kTogether) scale_scores(task, 0, keys, 0, count, state);
   if (task.key_bias != nullptr) add_key_bias(task, block, count, state);
   for (int row = 0; row < task.heads * task.rows; ++row) {
     const std::int64_t visible = task.visible[row] - block;
