@@ -20,6 +20,7 @@ void add_inspect(CLI::App& root, Session& session);
 void add_metadata(CLI::App& root, Session& session);
 void add_template(CLI::App& root, Session& session);
 void add_tokenize(CLI::App& root, Session& session);
+void add_quantize(CLI::App& root, Session& session);
 void add_doctor(CLI::App& root, Session& session);
 void add_settings(CLI::App& root, Session& session);
 void add_view(CLI::App& root, Session& session);

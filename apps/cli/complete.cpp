@@ -218,6 +218,9 @@ int run_complete(const Session& session, const CompleteFlags& flags) {
   Runtime runtime;
   CompleteTask task(runtime, options_of(flags, requests.size(), seed));
   warn_of_keys(session, task.model().text().account.get());
+  for (const std::string& text : task.model_notes()) {
+    warn(session, task.model_name() + ": " + text);
+  }
   note(session, task.model().spec().title + " as " + std::string(dtype_name(task.storage())) +
                     " on " + task.backend().name());
   if (flags.seed < 0 && draws(flags)) warn(session, "seed " + std::to_string(seed));
@@ -231,7 +234,7 @@ int run_complete(const Session& session, const CompleteFlags& flags) {
 void add_complete(CLI::App& root, Session& session) {
   CLI::App* app = root.add_subcommand("complete", "continue a text, or answer it as a chat");
   const auto flags = std::make_shared<CompleteFlags>();
-  app->add_option("model", flags->model, "a folder of a text model, a .gguf file, or org/name")
+  app->add_option("model", flags->model, "a folder of a text model, a .gguf file, or a name that `tessera models` lists")
       ->required();
   app->add_option("-p,--prompt", flags->prompts, "a text to continue; several: several texts")
       ->allow_extra_args(false);

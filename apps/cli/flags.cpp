@@ -303,7 +303,7 @@ void add_device_flags(CLI::App& app, DeviceFlags& flags) {
   std::vector<std::string> types = {"auto"};
   types.insert(types.end(), kKeptNames.begin(), kKeptNames.end());
   choice_flag(app, "--dtype", flags.dtype, types,
-              "how weights are kept; auto: as the checkpoint has them; q8, q4: blocks of 32 (CPU)")
+              "how weights are kept; auto: as the checkpoint has them; f16, q8, q4: CPU")
       ->group("Device");
   app.add_flag("--deterministic", flags.deterministic,
                "cuda: one order of sums for every number of rows; the CPU has no other")

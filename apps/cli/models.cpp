@@ -1,4 +1,4 @@
-// `tessera models`: bundled models and those in the Hugging Face cache.
+// `tessera models`: bundled models, those in the Hugging Face cache, and those of other programs.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -7,58 +7,72 @@
 #include "apps/cli/session.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/model_stores.h"
 
 namespace tessera {
 
 namespace {
 
-void print_model(const Session& session, const FoundModel& model) {
-  const std::string_view origin = model_origin_name(model.reference.origin);
-  if (session.json) {
-    nlohmann::ordered_json line = {
-        {"model", model.reference.shown_name}, {"origin", origin}, {"path", model.path.string()}};
-    if (model.problem.empty()) {
-      line.update({{"family", model.family},
-                   {"size", model.size},
-                   {"title", model.title},
-                   {"draft", model.draft},
-                   {"clips", model.videos},
-                   {"describes", model.describes},
-                   {"licence", model.licence},
-                   {"width", model.width},
-                   {"height", model.height},
-                   {"parameters", model.parameters},
-                   {"file_bytes", model.file_bytes},
-                   {"memory_bytes", model.memory_bytes}});
-    } else {
-      line["problem"] = model.problem;
-    }
-    print_json_line(line);
-    return;
+nlohmann::ordered_json json_of(const FoundModel& model) {
+  nlohmann::ordered_json line = {{"model", model.reference.shown_name},
+                                 {"origin", model_origin_name(model.reference.origin)},
+                                 {"path", model.path.string()}};
+  if (model.problem.empty()) {
+    line.update({{"family", model.family},
+                 {"size", model.size},
+                 {"title", model.title},
+                 {"draft", model.draft},
+                 {"clips", model.videos},
+                 {"describes", model.describes},
+                 {"texts", model.texts},
+                 {"licence", model.licence},
+                 {"width", model.width},
+                 {"height", model.height},
+                 {"positions", model.positions},
+                 {"parameters", model.parameters},
+                 {"file_bytes", model.file_bytes},
+                 {"memory_bytes", model.memory_bytes}});
+  } else {
+    line["problem"] = model.problem;
   }
-  std::string line = model.reference.shown_name + "  [" + std::string(origin) + "]  ";
-  if (model.problem.empty() && model.describes) {
-    line += model.title + ", describes images, files " + format_bytes(model.file_bytes) +
+  line["projector"] = model.reference.projector;
+  line["notes"] = model.reference.notes;
+  return line;
+}
+
+std::string ability_of(const FoundModel& model) {
+  if (model.describes) return "describes images";
+  if (model.texts) return "writes texts";
+  const std::string size = std::to_string(model.width) + "x" + std::to_string(model.height);
+  if (model.draft) return "draft model, " + size;
+  return model.videos ? "videos of " + size : size;
+}
+
+void print_model(const Session& session, const FoundModel& model) {
+  if (session.json) return print_json_line(json_of(model));
+  std::string line = model.reference.shown_name + "  [" +
+                     std::string(model_origin_name(model.reference.origin)) + "]  ";
+  if (model.problem.empty()) {
+    line += model.title + ", " + ability_of(model) + ", files " + format_bytes(model.file_bytes) +
             ", memory " + format_bytes(model.memory_bytes) + ", licence: " + model.licence;
-  } else if (model.problem.empty()) {
-    line += model.title +
-            (model.draft   ? ", draft model, "
-             : model.videos ? ", videos of "
-                           : ", ") +
-            std::to_string(model.width) + "x" + std::to_string(model.height) + ", files " +
-            format_bytes(model.file_bytes) + ", memory " + format_bytes(model.memory_bytes) +
-            ", licence: " + model.licence;
   } else {
     line += "cannot be used: " + model.problem;
   }
   print_line(escape_for_terminal(line));
+  for (const std::string& text : model.reference.notes) {
+    note(session, model.reference.shown_name + ": " + text);
+  }
 }
 
 int run_models(const Session& session) {
   const std::vector<FoundModel> models = find_models();
   for (const FoundModel& model : models) print_model(session, model);
   if (models.empty()) {
-    warn(session, "no models; searched " + hub_cache_folder().string() + " and the assets");
+    std::string searched = hub_cache_folder().string();
+    for (const auto& folders : {ollama_folders(), lm_studio_folders()}) {
+      for (const auto& folder : folders) searched += ", " + folder.string();
+    }
+    warn(session, "no models; searched " + searched + " and the assets");
   }
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/runtime/memory.h"
 #include "apps/runtime/process_use.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -250,6 +251,38 @@ void CountProgress::clear() {
 void CountProgress::finish(std::uint64_t done, std::uint64_t failed) {
   clear();
   if (style_ == ProgressStyle::kJson) print(done, failed, monotonic_seconds());
+}
+
+ByteProgress::ByteProgress(const Session& session)
+    : style_(progress_style(session)),
+      last_shown_(style_ == ProgressStyle::kLines ? monotonic_seconds() : -1e9) {}
+
+void ByteProgress::show(std::string_view name, std::uint64_t written, std::uint64_t all) {
+  if (style_ == ProgressStyle::kNone) return;
+  const double now = monotonic_seconds();
+  if (now - last_shown_ < (style_ == ProgressStyle::kBar ? kBarSeconds : kLineSeconds)) return;
+  last_shown_ = now;
+  if (style_ == ProgressStyle::kJson) {
+    const nlohmann::ordered_json line = {
+        {"progress", {{"tensor", name}, {"bytes_done", written}, {"bytes", all}}}};
+    std::fprintf(stderr, "%s\n", line.dump().c_str());
+    return;
+  }
+  const std::string text =
+      format_bytes(written) + " of " + format_bytes(all) + "  " + escape_for_terminal(name, 80);
+  if (style_ == ProgressStyle::kLines) {
+    std::fprintf(stderr, "tessera: %s\n", text.c_str());
+    return;
+  }
+  std::fprintf(stderr, "\r\033[K%s", text.c_str());
+  std::fflush(stderr);
+  line_open_ = true;
+}
+
+void ByteProgress::clear() {
+  if (!line_open_) return;
+  clear_line();
+  line_open_ = false;
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "apps/cli/session.h"
 #include "apps/runtime/generate_request.h"
@@ -80,6 +81,20 @@ class CountProgress {
 
   ProgressStyle style_;
   double started_ = 0, last_shown_ = -1e9;
+  bool line_open_ = false;
+};
+
+// Progress of a file that is written.
+class ByteProgress {
+ public:
+  explicit ByteProgress(const Session& session);
+  // `name`: what was written last.
+  void show(std::string_view name, std::uint64_t written, std::uint64_t all);
+  void clear();
+
+ private:
+  ProgressStyle style_;
+  double last_shown_;
   bool line_open_ = false;
 };
 

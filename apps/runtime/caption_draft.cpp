@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/shared_model.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -55,7 +56,7 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
 }
 
 void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
-  storage_ = storage.value_or(model_->stored());
+  storage_ = storage.value_or(kept_on(backend, model_->stored()));
   model_->load(backend, storage_);
 }
 

@@ -20,11 +20,10 @@ constexpr std::size_t kCaptionProgramBytes = (std::size_t{14} << 20) + (std::siz
 std::size_t floats(std::int64_t count) { return to_size(count) * sizeof(float); }
 
 // Matrices of layers are packed for the backend, tables stay as they are stored, all else is f32.
-std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType storage) {
+std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType storage,
+                         DType table) {
   const Shape& shape = tensor.shape;
-  if (tensor.name.ends_with("embed_tokens.weight")) {
-    return to_size(shape.elements()) * dtype_size(beside(storage));
-  }
+  if (tensor.name.ends_with("embed_tokens.weight")) return dtype_bytes(table, shape.elements());
   const bool positions = tensor.name.find("pos") != std::string::npos;
   if (shape.rank() < 2 || positions) return floats(shape.elements());
   return backend.packed_linear_bytes(shape[0], shape.elements() / shape[0], storage);
@@ -34,7 +33,7 @@ std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType
 void add_images(const ModelSpec& spec, const Backend& backend, DType storage,
                 const StreamLimits& limits, const PreprocessPlan& image, CaptionMemoryPlan& plan) {
   for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
-    plan.tower += weight_bytes(backend, tensor, beside(storage));
+    plan.tower += weight_bytes(backend, tensor, beside(storage), beside(storage));
   }
   // One view at a time; its rows, those of the image, and the prompt's on their way.
   const VitSpec& vit = spec.describe->tower.vit;
@@ -62,21 +61,23 @@ std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& back
          (on_device ? stream_verifier_bytes(model, limits) : 0);
 }
 
-CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend, DType storage,
-                                  const StreamLimits& limits, const PreprocessPlan& image) {
+CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
+                                  const KeptWeights& kept, const StreamLimits& limits,
+                                  const PreprocessPlan& image) {
   CaptionMemoryPlan plan;
   const StreamModelConfig& text = spec.model;
   for (const TensorSpec& tensor : text_tensors(spec.model, spec.layouts.front())) {
     const bool head = tensor.name == spec.layouts.front().head;
-    plan.language += weight_bytes(backend, tensor, head ? head_storage(storage) : storage);
+    const DType own = head ? kept.head(tensor.name) : kept.matrix(tensor.name);
+    plan.language += weight_bytes(backend, tensor, own, kept.table(tensor.name));
   }
   if (text.tied_head) {  // packed next to the table
     plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width,
-                                                 head_storage(storage));
+                                                 kept.head(spec.names.prompt_table));
   }
-  plan.language += floats(text_places(text) * text.transformer.head_dim);
+  plan.language += floats(text.transformer.rope_numbers());
   plan.texts = text_loop_bytes(text, backend, limits);
-  if (spec.describe) add_images(spec, backend, storage, limits, image, plan);
+  if (spec.describe) add_images(spec, backend, kept.storage, limits, image, plan);
   plan.process = kCaptionProgramBytes;
   return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);
 }
@@ -113,7 +114,7 @@ void check_room(std::size_t needed, const std::string& parts, std::uint64_t room
 
 }  // namespace
 
-void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
+void check_caption_memory(const ModelSpec& spec, const Backend& backend, const KeptWeights& kept,
                           std::optional<DType> kv, StreamLimits limits,
                           const std::string& model_name) {
   // A small image and its prompt: larger ones are refused one by one.
@@ -124,10 +125,10 @@ void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType s
   limits.prompt_rows = std::max(limits.prompt_rows, image.tokens + kShortPrompt);
   const auto plan_as = [&](DType dtype) {
     limits.kv = kv.value_or(beside(dtype));
-    return plan_captioning(spec, backend, dtype, limits, image);
+    return plan_captioning(spec, backend, KeptWeights(dtype, kept.weights), limits, image);
   };
-  const CaptionMemoryPlan plan = plan_as(storage);
-  const CaptionMemoryPlan narrow = storage == DType::kF32 ? plan_as(DType::kBF16) : plan;
+  const CaptionMemoryPlan plan = plan_as(kept.storage);
+  const CaptionMemoryPlan narrow = kept.storage == DType::kF32 ? plan_as(DType::kBF16) : plan;
   if (const std::optional<DeviceMemory> memory = backend.memory()) {
     check_room(plan.device_bytes(), parts_of(plan), memory->free, narrow.device_bytes(),
                "memory of " + backend.name(), model_name);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "engine/backend/backend.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/decoding/stream_limits.h"
 #include "engine/families/describe.h"
 #include "vision/image/preprocess.h"
@@ -33,9 +35,28 @@ struct CaptionMemoryPlan {
   std::size_t total() const { return device_bytes() + host_bytes(); }
 };
 
+// How a model's weights are kept; `weights`, of which kFile takes the types, may be null for others.
+struct KeptWeights {
+  explicit KeptWeights(DType all, const Checkpoint* files = nullptr)
+      : storage(all), weights(files) {}
+  DType storage;
+  const Checkpoint* weights;
+
+  DType matrix(const std::string& name) const { return own(name).value_or(storage); }
+  DType head(const std::string& name) const { return own(name).value_or(head_storage(storage)); }
+  DType table(const std::string& name) const { return own(name).value_or(beside(storage)); }
+
+ private:
+  std::optional<DType> own(const std::string& name) const {
+    if (storage != DType::kFile) return std::nullopt;
+    return weights->stored_type(name);
+  }
+};
+
 // `limits` as the loop will have them; `image`: one like all others, not read for a model of texts.
-CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend, DType storage,
-                                  const StreamLimits& limits, const PreprocessPlan& image);
+CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
+                                  const KeptWeights& kept, const StreamLimits& limits,
+                                  const PreprocessPlan& image);
 
 // The same run on a device with memory of its own.
 CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan);
@@ -47,7 +68,7 @@ std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& back
 // `kv`: how keys and values are cached, nothing as tables next to the weights.
 // Error kMemory (exit 5) when not even one short text about a small image fits the backend's device
 // or the host's memory, before weights are read.
-void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
+void check_caption_memory(const ModelSpec& spec, const Backend& backend, const KeptWeights& kept,
                           std::optional<DType> kv, StreamLimits limits,
                           const std::string& model_name);
 

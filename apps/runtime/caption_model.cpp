@@ -158,9 +158,12 @@ SettingValues CaptionModel::cuts() const {
 }
 
 DType CaptionModel::stored() const {
+  if (weights().dequantised()) return kDequantisedStorage;
+  if (const auto blocks = stored_in_blocks(spec(), weights())) return *blocks;
   const auto exact = [&](const TensorSpec& tensor) {
-    const ConstTensorView* view = weights().find(tensor.name);
-    return tensor.shape.rank() < 2 || view == nullptr || view->dtype == DType::kBF16;
+    const auto found = weights().tensors().find(tensor.name);
+    return tensor.shape.rank() < 2 || found == weights().tensors().end() ||
+           found->second.dtype == DType::kBF16;
   };
   const std::vector<TensorSpec> tensors = describing_tensors(spec());
   return std::all_of(tensors.begin(), tensors.end(), exact) ? DType::kBF16 : DType::kF32;

@@ -60,6 +60,7 @@ void TextDraft::set_stream(std::size_t slot, DraftStreamItem item) {
 CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : options_(given) {
   const ModelReference reference = resolve_model(options_.model);
   name_ = reference.shown_name;
+  notes_ = reference.notes;
   model_ = CompletionModel::open(reference.open_name, options_.chat_template);
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,
@@ -96,8 +97,8 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
 void CompleteLane::load() {
   if (share_->has_weights()) return;
   if (!share_->loaded_by_others()) {
-    check_caption_memory(model_->spec(), backend(), storage_, options_.method.cache(),
-                         limits({.guided = dist_.guided()}), name_);
+    check_caption_memory(model_->spec(), backend(), KeptWeights(storage_, &model_->weights()),
+                         options_.method.cache(), limits({.guided = dist_.guided()}), name_);
   }
   share_->load([&] { return model_->load(backend(), storage_); });
   if (draft_) draft_->load(backend(), options_.storage);

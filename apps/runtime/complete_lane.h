@@ -50,6 +50,7 @@ class CompleteLane final : public LaneModel {
   const CompleteOptions& options() const { return options_; }
   const CompletionModel& model() const { return *model_; }
   const std::string& name() const { return name_; }
+  const std::vector<std::string>& notes() const { return notes_; }
   DType storage() const { return storage_; }
   const DistributionSettings& dist() const { return dist_; }
   TextDraft* draft() const { return draft_.get(); }  // null = none
@@ -68,6 +69,7 @@ class CompleteLane final : public LaneModel {
  private:
   CompleteOptions options_;
   std::string name_;
+  std::vector<std::string> notes_;
   std::unique_ptr<CompletionModel> model_;
   DType storage_;
   std::unique_ptr<ModelShare> share_;

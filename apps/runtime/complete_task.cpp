@@ -205,6 +205,7 @@ CompleteTask::CompleteTask(CompleteTask&&) noexcept = default;
 
 const CompletionModel& CompleteTask::model() const { return state_->model.model(); }
 const std::string& CompleteTask::model_name() const { return state_->model.name(); }
+const std::vector<std::string>& CompleteTask::model_notes() const { return state_->model.notes(); }
 DType CompleteTask::storage() const { return state_->model.storage(); }
 const Backend& CompleteTask::backend() const { return state_->model.backend(); }
 

@@ -75,6 +75,7 @@ class CompleteTask {
 
   const CompletionModel& model() const;
   const std::string& model_name() const;
+  const std::vector<std::string>& model_notes() const;  // ModelReference::notes
   DType storage() const;
   const Backend& backend() const;
 

@@ -6,7 +6,6 @@
 #include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/text_stops.h"
 #include "engine/checkpoint/gguf_weights.h"
-#include "engine/core/block_types.h"
 #include "engine/core/storage.h"
 #include "engine/families/generation_defaults.h"
 #include "engine/families/language.h"
@@ -27,9 +26,14 @@ void CompletionModel::read_folder(const fs::path& folder) {
 }
 
 void CompletionModel::read_file(const fs::path& path, bool own_template) {
-  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), gguf_parts(path).front().string());
+  const std::string name = gguf_parts(path).front().string();
+  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), name);
   tokenizer_.emplace(std::move(texts.tokenizer));
   stops_ = std::move(texts.stops);
+  if (texts.generation) {
+    sampling_ = read_processors(
+        JsonReader(*texts.generation, name, std::string(kGgufGeneration)), spec().model.vocab);
+  }
   if (own_template && texts.chat_template) {
     template_ = read_template_text(std::move(*texts.chat_template), path.string(),
                                    std::move(texts.special_tokens));
@@ -40,7 +44,7 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
                                                        const fs::path& chat_template) {
   std::unique_ptr<CompletionModel> out(new CompletionModel());
   out->opened_ = open_text_model(path, out->text_);
-  const bool gguf = is_gguf_name(path);
+  const bool gguf = is_gguf_file(path);
   if (gguf) {
     out->read_file(path, chat_template.empty());
   } else {
@@ -54,21 +58,16 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
 }
 
 DType CompletionModel::stored() const {
-  const WeightNames& names = spec().names;
-  const StorageType& four = storage_of(DType::kQ4);
-  bool blocks = false, all_four = true, all_bf16 = true;
+  if (weights().dequantised()) return kDequantisedStorage;
+  bool all_bf16 = true, all_f16 = true;
   for (const TensorSpec& tensor : spec().tensors) {
     if (tensor.shape.rank() != 2) continue;
-    const auto found = opened_.weights->tensors().find(tensor.name);
-    all_bf16 = all_bf16 && found->second.dtype == DType::kBF16;
-    if (tensor.name == names.prompt_table || tensor.name == names.text_head) continue;
-    const BlockType* const type = opened_.weights->blocks_of(tensor.name);
-    blocks = blocks || type != nullptr;
-    all_four = all_four && type != nullptr && type->numbers == four.block &&
-               type->bytes == four.block_bytes;
+    const DType own = opened_.weights->stored_type(tensor.name);
+    if (storage_of(own).integers) return DType::kFile;
+    all_bf16 = all_bf16 && own == DType::kBF16;
+    all_f16 = all_f16 && own == DType::kF16;
   }
-  if (blocks) return all_four ? DType::kQ4 : DType::kQ8;
-  return all_bf16 ? DType::kBF16 : DType::kF32;
+  return all_bf16 ? DType::kBF16 : all_f16 ? DType::kF16 : DType::kF32;
 }
 
 StreamModel CompletionModel::load(Backend& backend, DType storage) const {

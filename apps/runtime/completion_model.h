@@ -27,12 +27,15 @@ class CompletionModel {
 
   const ModelSpec& spec() const { return opened_.spec; }
   const TextSpec& text() const { return text_; }
+  const Checkpoint& weights() const { return *opened_.weights; }
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
+  const std::optional<FolderTemplate>& chat_template() const { return template_; }
   const std::vector<std::int32_t>& stops() const { return stops_; }
   const SettingValues& sampling() const { return sampling_; }  // of generation_config.json
-  // The type that the layers' matrices have in the files: bf16 or f32; of matrices in blocks q4 where
-  // all are Q4_0, else q8, which changes less than their own rounding did.
+  // What keeps the numbers of the files: kFile where matrices are in blocks; bf16 or f16 where all
+  // are that; else f32.
   DType stored() const;
+  const Checkpoint& weights() const { return *opened_.weights; }
 
   // Ids of a text that is to be continued, in what the tokenizer puts around texts; with `chat` as
   // the first turn of a conversation, by the model's template. Error kUsage: E_TEXT_PROMPT for no

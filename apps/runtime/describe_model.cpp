@@ -26,13 +26,14 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
   model_ = CaptionModel::open(reference.open_name, options_.chat_template);
-  storage_ = options_.storage.value_or(model_->stored());
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
-                                   .storage = storage_},
+                                   .storage = options_.storage.value_or(model_->stored()),
+                                   .fallback = !options_.storage},
                                   TokenSpace::kText);
+  storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   aids_.texts = true;
   aids_.grammar =
@@ -80,14 +81,14 @@ void DescribeModel::load() {
 }
 
 CaptionMemoryPlan DescribeModel::plan(const LoopNeeds& needs, const PreprocessPlan& image) const {
-  return plan_captioning(model_->spec(), backend(), storage_, limits(needs), image);
+  return plan_captioning(model_->spec(), backend(), KeptWeights(storage_), limits(needs), image);
 }
 
 void DescribeModel::check_memory() const {
   if (loaded_ || share_->loaded_by_others()) return;  // most of it is there
   StreamLimits limits =
       this->limits({.prompt_rows = options_.prompt_rows, .guided = dist_.guided()});
-  check_caption_memory(model_->spec(), backend(), storage_, options_.method.cache(),
+  check_caption_memory(model_->spec(), backend(), KeptWeights(storage_), options_.method.cache(),
                        std::move(limits), name_);
 }
 

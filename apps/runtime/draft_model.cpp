@@ -4,6 +4,7 @@
 
 #include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/shared_model.h"
 #include "engine/core/storage.h"
 
 namespace tessera {
@@ -138,7 +139,7 @@ ImageDraft::ImageDraft(std::string name, OpenedModel opened, Backend& backend)
       opened_(std::move(opened)),
       backend_(backend),
       prompts_(opened_, name_) {
-  storage_ = stored_dtype(opened_);
+  storage_ = kept_on(backend_, stored_dtype(opened_));
 }
 
 DraftRequest ImageDraft::request(const std::string& prompt,

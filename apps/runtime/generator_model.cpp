@@ -23,9 +23,11 @@ GeneratorModel::GeneratorModel(Runtime& runtime, const GenerateOptions& options,
                                      .device = options_.device,
                                      .cuda = options_.cuda,
                                      .threads = options_.threads,
-                                     .storage = storage_},
+                                     .storage = storage_,
+                                     .fallback = !options_.storage},
                                     TokenSpace::kImage)),
       prompts_(opened_, name_) {
+  storage_ = share_->model().storage();
   expects(options_.batch_size >= 1, "a lane has slots");
   if (const TextTokenizer* tokenizer = prompts_.tokenizer()) {
     opened_.spec.account = with_notes(std::move(opened_.spec.account), *tokenizer);

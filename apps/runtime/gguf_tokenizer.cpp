@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "engine/core/index.h"
-#include "tokenizers/text/listed_tokenizer.h"
 
 namespace tessera {
 
@@ -152,6 +152,7 @@ ListedTokenizer read_listed(TextKeys& keys) {
   out.add_begin = keys.boolean("tokenizer.ggml.add_bos_token");
   out.add_end = keys.boolean("tokenizer.ggml.add_eos_token");
   out.space_prefix = keys.boolean("tokenizer.ggml.add_space_prefix");
+  out.legacy = keys.boolean(std::string(kGgufLegacy));
   for (const char* key : {"tokenizer.ggml.add_sep_token", "tokenizer.ggml.remove_extra_whitespaces",
                           "tokenizer.ggml.escape_whitespaces"}) {
     const bool off = key == std::string_view("tokenizer.ggml.escape_whitespaces");
@@ -184,7 +185,24 @@ std::vector<std::int32_t> read_ends(TextKeys& keys, std::optional<std::int32_t> 
     const auto id = tokenizer.id_of(token);
     if (id && tokenizer.is_special(*id)) add(id);
   }
+  const std::string all(kGgufStops);
+  if (keys.find(all) != nullptr) out.clear();
+  keys.list(all, "ids of tokens", false, [&](const GgufValue& value) {
+    const auto id = value.integer();
+    const bool right = id && *id >= 0 && *id < std::int64_t{1} << 30;
+    if (right) add(narrow<std::int32_t>(*id));
+    return right;
+  });
   if (out.empty()) keys.fail("tokenizer.ggml.eos_token_id", "the id of a token", "no such key");
+  return out;
+}
+
+std::optional<Json> read_generation_key(TextKeys& keys) {
+  const std::string key(kGgufGeneration);
+  const std::optional<std::string> text = keys.text(key);
+  if (!text) return std::nullopt;
+  Json out = parse_json(*text, keys.file() + ", key \"" + key + "\"");
+  if (!out.is_object()) keys.fail(key, "an object", std::string(out.type_name()));
   return out;
 }
 
@@ -196,6 +214,7 @@ GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file) {
   const auto begin = listed.begin, end = listed.end;
   GgufTexts out{.tokenizer = TextTokenizer::from_parts(convert_listed(std::move(listed))),
                 .stops = {},
+                .generation = read_generation_key(keys),
                 .chat_template = keys.text("tokenizer.chat_template"),
                 .special_tokens = {}};
   out.stops = read_ends(keys, end, out.tokenizer);
@@ -203,6 +222,40 @@ GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file) {
   if (begin) out.special_tokens.emplace_back("bos_token", out.tokenizer.token(*begin));
   if (end) out.special_tokens.emplace_back("eos_token", out.tokenizer.token(*end));
   return out;
+}
+
+void write_gguf_texts(const ListedTokenizer& listed, std::span<const std::int32_t> stops,
+                      GgufKeys& keys) {
+  keys.text("tokenizer.ggml.model", listed.model);
+  keys.text("tokenizer.ggml.pre", listed.cut);
+  keys.texts("tokenizer.ggml.tokens", listed.tokens);
+  if (!listed.scores.empty()) keys.f32s("tokenizer.ggml.scores", listed.scores);
+  std::vector<std::int32_t> kinds;
+  for (const ListedKind kind : listed.kinds) kinds.push_back(static_cast<std::int32_t>(kind));
+  keys.i32s("tokenizer.ggml.token_type", kinds);
+  if (!listed.merges.empty()) keys.texts("tokenizer.ggml.merges", listed.merges);
+  const auto put = [&](const char* key, std::optional<std::int32_t> id) {
+    if (id) keys.u32(key, narrow<std::uint32_t>(*id));
+  };
+  put("tokenizer.ggml.bos_token_id", listed.begin);
+  put("tokenizer.ggml.eos_token_id", listed.end);
+  put("tokenizer.ggml.unknown_token_id", listed.unknown);
+  put("tokenizer.ggml.padding_token_id", listed.pad);
+  // Further ends, for readers that know two more.
+  std::vector<std::int32_t> more;
+  for (const std::int32_t id : stops) {
+    if (listed.end != id) more.push_back(id);
+  }
+  if (!more.empty()) put("tokenizer.ggml.eot_token_id", more[0]);
+  if (more.size() > 1) put("tokenizer.ggml.eom_token_id", more[1]);
+  keys.i32s(kGgufStops, stops);
+  const auto say = [&](std::string_view key, std::optional<bool> value) {
+    if (value) keys.boolean(key, *value);
+  };
+  say("tokenizer.ggml.add_bos_token", listed.add_begin);
+  say("tokenizer.ggml.add_eos_token", listed.add_end);
+  say("tokenizer.ggml.add_space_prefix", listed.space_prefix);
+  if (listed.legacy == false) keys.boolean(kGgufLegacy, false);
 }
 
 }  // namespace tessera

@@ -3,11 +3,16 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/gguf_write.h"
+#include "engine/core/json.h"
+#include "tokenizers/text/listed_tokenizer.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
@@ -15,6 +20,7 @@ namespace tessera {
 struct GgufTexts {
   TextTokenizer tokenizer;
   std::vector<std::int32_t> stops;
+  std::optional<Json> generation;  // a generation_config.json that came along
   std::optional<std::string> chat_template;
   std::vector<std::pair<std::string, std::string>> special_tokens;  // "bos_token": "<s>" ...
 };
@@ -22,5 +28,15 @@ struct GgufTexts {
 // Of the keys of a model's first file, whose name is `file`. Error kModel naming file and key:
 // E_TOK_KEY for a key that is missing or of another kind, and as convert_listed().
 GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file);
+
+// Keys of our own, which other readers pass over: all ids that end a text, in place of what the
+// other keys say; a generation_config.json; how spaces stand after special tokens.
+inline constexpr std::string_view kGgufStops = "tessera.stop_token_ids";
+inline constexpr std::string_view kGgufGeneration = "tessera.generation_config";
+inline constexpr std::string_view kGgufLegacy = "tessera.tokenizer_legacy";
+
+// The keys that read_gguf_texts() reads: the tokenizer, and what ends a text.
+void write_gguf_texts(const ListedTokenizer& listed, std::span<const std::int32_t> stops,
+                      GgufKeys& keys);
 
 }  // namespace tessera

@@ -14,6 +14,7 @@
 #include "engine/core/storage.h"
 #include "engine/decoding/pass_padding.h"
 #include "engine/decoding/stream_limits.h"
+#include "engine/families/weight_roles.h"
 
 namespace tessera {
 
@@ -24,8 +25,10 @@ namespace {
 constexpr std::size_t kProgramBytes = std::size_t{25} << 19;
 
 DType dtype_of(const Checkpoint* checkpoint, const std::string& name) {
-  const ConstTensorView* view = checkpoint != nullptr ? checkpoint->find(name) : nullptr;
-  return view != nullptr && view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+  if (checkpoint == nullptr) return DType::kF32;
+  const auto found = checkpoint->tensors().find(name);
+  const bool bf16 = found != checkpoint->tensors().end() && found->second.dtype == DType::kBF16;
+  return bf16 ? DType::kBF16 : DType::kF32;
 }
 
 // Kernel interface files are made on reading: they have no size and are no regular storage.
@@ -61,6 +64,9 @@ std::optional<std::uint64_t> group_room(const char* limit_file, const char* usag
 }  // namespace
 
 DType stored_dtype(const OpenedModel& model) {
+  if (model.weights != nullptr && model.weights->dequantised()) return kDequantisedStorage;
+  const auto blocks = model.weights ? stored_in_blocks(model.spec, *model.weights) : std::nullopt;
+  if (blocks) return *blocks;
   std::string prefix = model.spec.names.layer_prefix;
   if (const std::size_t at = prefix.find("{}"); at != std::string::npos) prefix.replace(at, 2, "0");
   return dtype_of(model.weights.get(), prefix + model.spec.names.down);

@@ -65,7 +65,9 @@ ModelShare::ModelShare(std::shared_ptr<SharedModel> model, TokenSpace space)
 
 ModelShare::~ModelShare() { --model_->wanted_[index_of(space_)]; }
 
-std::unique_ptr<ModelShare> SharedModels::share(const ModelPlace& place, TokenSpace space) {
+std::unique_ptr<ModelShare> SharedModels::share(ModelPlace place, TokenSpace space) {
+  // Types of single numbers are kept everywhere: nothing to tell two places apart by.
+  if (storage_of(place.storage).block == 1) place.fallback = false;
   if (place.folder.empty()) {
     return std::make_unique<ModelShare>(std::make_shared<SharedModel>(place), space);
   }

@@ -90,7 +90,7 @@ class ModelShare {
 // Models that are open in a runtime, by their place.
 class SharedModels {
  public:
-  std::unique_ptr<ModelShare> share(const ModelPlace& place, TokenSpace space);
+  std::unique_ptr<ModelShare> share(ModelPlace place, TokenSpace space);
   // Of all models, each counted once.
   std::size_t weight_bytes() const;
 

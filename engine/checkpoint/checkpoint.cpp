@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "engine/checkpoint/container.h"
 #include "engine/checkpoint/gguf_weights.h"
+#include "engine/checkpoint/quantised.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/shard_index.h"
 #include "engine/checkpoint/torch_file.h"
@@ -15,6 +18,7 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/lfs_pointer.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -115,11 +119,17 @@ struct Checkpoint::Impl {
   std::map<std::string, Origin, std::less<>> origins;
   std::map<std::string, std::string> metadata;
   // Tensors whose numbers are computed when find() is asked for them, and kept until release().
-  struct Block {
-    GgufWeight weight;
+  struct Computed {
+    std::function<void(float* out)> read;
+    const BlockType* type = nullptr;  // of a GGUF file
+    std::optional<GgufWeight> gguf;   // of a GGUF file
+    std::vector<Origin> parts;        // what it is made of, besides its own origin
     Tensor numbers;
+    Tensor stored;  // of find_stored(), where the file has the rows in another order
   };
-  std::map<std::string, Block, std::less<>> blocks;
+  std::map<std::string, Computed, std::less<>> computed;
+  std::set<std::string, std::less<>> spare;
+  bool dequantised = false;
   std::optional<GgufFile> gguf;  // the first file of such a model
 
   std::string file_name(int file) const {
@@ -161,6 +171,17 @@ struct Checkpoint::Impl {
     gguf = std::move(parsed.front());
   }
 
+  // A file of an index: tensors in blocks, under the names that the model has.
+  void add_blocks(const fs::path& path) {
+    const std::size_t number = files.size();
+    files.emplace_back(path);
+    refuse_pointer(files.back(), path);
+    const GgufFile parsed = parse_gguf(files.back().bytes(), path.string());
+    for (const GgufWeight& weight : gguf_weights(parsed, parsed, number, path.string())) {
+      add_gguf_weight(weight);
+    }
+  }
+
   // A part of another model has other tensors than the first one counts.
   void check_part_tensors(const std::vector<GgufFile>& parts, const fs::path& first) const {
     constexpr const char* kKey = "split.tensors.count";
@@ -188,21 +209,68 @@ struct Checkpoint::Impl {
                     Origin{narrow<int>(weight.file), tensor.begin, tensor.end - tensor.begin});
     tensors.emplace(weight.name, ConstTensorView{mapped ? *dtype : DType::kF32, tensor.shape,
                                                  mapped ? data : nullptr, Device{}});
-    if (!mapped) blocks.emplace(weight.name, Block{weight, Tensor()});
+    if (mapped) return;
+    const auto read = [weight, bytes = file.bytes()](float* out) {
+      read_gguf_weight(weight, bytes, out);
+    };
+    computed.emplace(weight.name, Computed{read, tensor.type, weight, {}, Tensor(), Tensor()});
   }
 
-  // The numbers of a tensor in blocks, where they are not there yet.
-  void read_block(Block& block, ConstTensorView& view) {
+  void add_quantised(QuantisedWeight weight) {
+    Computed made{std::move(weight.read), nullptr, std::nullopt, {}, Tensor(), Tensor()};
+    // Messages name the file of the first part.
+    const Origin own = origins.find(weight.parts.front())->second;
+    for (const std::string& part : weight.parts) {
+      made.parts.push_back(origins.find(part)->second);
+      tensors.erase(part);
+      origins.erase(part);
+    }
+    origins.emplace(weight.name, own);
+    tensors.emplace(weight.name, ConstTensorView{DType::kF32, weight.shape, nullptr, Device{}});
+    computed.emplace(weight.name, std::move(made));
+  }
+
+  // The numbers of a computed tensor, where they are not there yet.
+  static void read(Computed& tensor, ConstTensorView& view) {
     if (view.data != nullptr) return;
-    block.numbers = Tensor::host(DType::kF32, view.shape);
-    read_gguf_weight(block.weight, files[block.weight.file].bytes(),
-                     static_cast<float*>(block.numbers.view().data));
-    view = std::as_const(block.numbers).view();
+    tensor.numbers = Tensor::host(DType::kF32, view.shape);
+    tensor.read(tensor.numbers.f32());
+    view = std::as_const(tensor.numbers).view();
   }
 
-  void drop_block(Block& block, ConstTensorView& view) {
-    block.numbers = Tensor();
+  static DType stored_type(const Computed& tensor) {
+    if (!tensor.gguf) return DType::kF32;
+    const auto own = storage_in_gguf(tensor.type->id);
+    return kept_as(own.value_or(DType::kF32), DType::kFile);
+  }
+
+  // The tensor as its file has it. Blocks are read where they are, numbers need an address for them.
+  ConstTensorView as_stored(Computed& tensor, ConstTensorView& view) {
+    const DType dtype = stored_type(tensor);
+    if (!tensor.gguf || storage_in_gguf(tensor.type->id) != dtype) {  // never kept so
+      read(tensor, view);
+      return view;
+    }
+    const GgufWeight& weight = *tensor.gguf;
+    const std::span<const std::byte> bytes = files[weight.file].bytes();
+    if (weight.paired_heads == 0 && dtype_block(dtype).numbers > 1) {
+      return {dtype, weight.tensor.shape, bytes.data() + weight.tensor.begin, Device{}};
+    }
+    if (tensor.stored.empty()) {
+      tensor.stored = Tensor::host(dtype, weight.tensor.shape);
+      copy_gguf_weight(weight, bytes, static_cast<std::byte*>(tensor.stored.view().data));
+    }
+    return std::as_const(tensor.stored).view();
+  }
+
+  static void drop(Computed& tensor, ConstTensorView& view) {
+    tensor.numbers = Tensor();
+    tensor.stored = Tensor();
     view.data = nullptr;
+  }
+
+  void release(const Origin& origin) const {
+    if (origin.file >= 0) nth(files, origin.file).release(origin.offset, origin.length);
   }
 
   static void refuse_pointer(const MappedFile& file, const fs::path& path) {
@@ -265,7 +333,10 @@ struct Checkpoint::Impl {
 
   void add_index(const fs::path& path) {
     const ShardIndex index = parse_shard_index(read_file(path, kMaxIndexBytes), path.string());
-    for (const std::string& shard : index.shards) add_file(path.parent_path() / shard);
+    for (const std::string& shard : index.shards) {
+      const fs::path file = path.parent_path() / shard;
+      is_gguf_file(file) ? add_blocks(file) : add_file(file);
+    }
     check_against(index, path);
   }
 
@@ -307,7 +378,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   auto impl = std::make_unique<Impl>();
   impl->label = path.string();
   const fs::path file = is_folder(path) ? choose_file(path) : path;
-  if (is_gguf_name(file)) {
+  if (is_gguf_file(file)) {
     impl->add_gguf(file);
   } else if (file.filename().string().ends_with(".index.json")) {
     impl->add_index(file);
@@ -345,17 +416,32 @@ void Checkpoint::add(Checkpoint other) {
   impl_->tensors.merge(other.impl_->tensors);
   for (MappedFile& file : other.impl_->files) impl_->files.push_back(std::move(file));
   for (Tensor& tensor : other.impl_->owned) impl_->owned.push_back(std::move(tensor));
-  for (auto& [name, block] : other.impl_->blocks) {
-    block.weight.file += to_size(first);
-    impl_->blocks.emplace(name, std::move(block));
+  for (auto& [name, tensor] : other.impl_->computed) {
+    for (Impl::Origin& part : tensor.parts) {
+      if (part.file >= 0) part.file += first;
+    }
+    impl_->computed.emplace(name, std::move(tensor));
   }
+  impl_->spare.merge(other.impl_->spare);
+  impl_->dequantised = impl_->dequantised || other.impl_->dequantised;
+}
+
+void Checkpoint::dequantise(const QuantisedScheme& scheme) {
+  QuantisedTensors found = find_quantised(scheme, *this);
+  for (QuantisedWeight& weight : found.weights) impl_->add_quantised(std::move(weight));
+  for (const std::string& name : found.unread) {
+    impl_->tensors.erase(name);
+    impl_->origins.erase(name);
+  }
+  impl_->spare.insert(found.spare.begin(), found.spare.end());
+  impl_->dequantised = true;
 }
 
 const ConstTensorView* Checkpoint::find(std::string_view name) const {
   const auto found = impl_->tensors.find(name);
   if (found == impl_->tensors.end()) return nullptr;
-  const auto block = impl_->blocks.find(name);
-  if (block != impl_->blocks.end()) impl_->read_block(block->second, found->second);
+  const auto computed = impl_->computed.find(name);
+  if (computed != impl_->computed.end()) Impl::read(computed->second, found->second);
   return &found->second;
 }
 
@@ -368,11 +454,27 @@ const std::map<std::string, std::string>& Checkpoint::metadata() const { return 
 const GgufFile* Checkpoint::gguf() const { return impl_->gguf ? &*impl_->gguf : nullptr; }
 
 const BlockType* Checkpoint::blocks_of(std::string_view name) const {
-  const auto found = impl_->blocks.find(name);
-  if (found == impl_->blocks.end()) return nullptr;
-  const BlockType* const type = found->second.weight.tensor.type;
-  return type->numbers > 1 ? type : nullptr;
+  const auto found = impl_->computed.find(name);
+  if (found == impl_->computed.end()) return nullptr;
+  const BlockType* const type = found->second.type;
+  return type != nullptr && type->numbers > 1 ? type : nullptr;
 }
+
+DType Checkpoint::stored_type(std::string_view name) const {
+  const auto block = impl_->computed.find(name);
+  if (block != impl_->computed.end()) return Impl::stored_type(block->second);
+  return kept_as(impl_->tensors.find(name)->second.dtype, DType::kFile);
+}
+
+ConstTensorView Checkpoint::find_stored(std::string_view name) const {
+  ConstTensorView& view = impl_->tensors.find(name)->second;
+  const auto block = impl_->computed.find(name);
+  return block == impl_->computed.end() ? view : impl_->as_stored(block->second, view);
+}
+
+bool Checkpoint::dequantised() const { return impl_->dequantised; }
+
+bool Checkpoint::is_spare(std::string_view name) const { return impl_->spare.contains(name); }
 
 std::string Checkpoint::file_of(std::string_view name) const {
   const auto found = impl_->origins.find(name);
@@ -395,19 +497,19 @@ void Checkpoint::verify_unchanged() const {
 
 void Checkpoint::release(std::string_view name) const {
   const auto found = impl_->origins.find(name);
-  if (found == impl_->origins.end() || found->second.file < 0) return;
-  const auto block = impl_->blocks.find(name);
-  if (block != impl_->blocks.end()) {
-    impl_->drop_block(block->second, impl_->tensors.find(name)->second);
+  if (found == impl_->origins.end()) return;
+  const auto computed = impl_->computed.find(name);
+  if (computed != impl_->computed.end()) {
+    Impl::drop(computed->second, impl_->tensors.find(name)->second);
+    for (const Impl::Origin& part : computed->second.parts) impl_->release(part);
   }
-  const Impl::Origin& origin = found->second;
-  nth(impl_->files, origin.file).release(origin.offset, origin.length);
+  impl_->release(found->second);
 }
 
 void Checkpoint::release(std::string_view name, std::size_t begin, std::size_t end) const {
   const auto found = impl_->origins.find(name);
   if (found == impl_->origins.end() || found->second.file < 0) return;
-  if (impl_->blocks.contains(name)) return;  // its numbers stand elsewhere, and go at once
+  if (impl_->computed.contains(name)) return;  // its numbers stand elsewhere, and go at once
   const Impl::Origin& origin = found->second;
   expects(begin <= end && end <= origin.length, "a range of the tensor");
   nth(impl_->files, origin.file).release(origin.offset + begin, end - begin);

@@ -15,6 +15,7 @@ namespace tessera {
 
 struct BlockType;
 struct GgufFile;
+struct QuantisedScheme;
 
 class Checkpoint {
  public:
@@ -31,11 +32,15 @@ class Checkpoint {
   // (E_CKPT_DUPLICATE) for a name that both have.
   void add(Checkpoint other);
 
+  // In the place of tensors that together are a quantised matrix, the matrix: "x.weight" of f32, whose
+  // numbers are read when find() is asked for them. Error kModel, see find_quantised().
+  void dequantise(const QuantisedScheme& scheme);
+
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();
 
-  // nullptr when absent.
+  // nullptr when absent. tensors() has types and shapes without reading numbers.
   const ConstTensorView* find(std::string_view name) const;
   // Sorted by name.
   const std::map<std::string, ConstTensorView, std::less<>>& tensors() const;
@@ -45,6 +50,16 @@ class Checkpoint {
   // The format of a tensor that the file has in blocks of several numbers and find() reads as f32;
   // null for others.
   const BlockType* blocks_of(std::string_view name) const;
+  // Whether dequantise() found a matrix.
+  bool dequantised() const;
+  // Whether a model that has no such tensor may ignore it: zeros that a quantising tool added.
+  bool is_spare(std::string_view name) const;
+  // The type that weights are kept as where a tensor is to stay as its file has it; f32 for numbers
+  // that are never kept so. find() reads blocks of several numbers as f32.
+  DType stored_type(std::string_view name) const;
+  // The tensor as its file has it where it is kept so, rows in the order of find(). The name is there.
+  // Blocks lie where they are mapped, at any address. Valid until release().
+  ConstTensorView find_stored(std::string_view name) const;
   std::string file_of(std::string_view name) const;  // the shard, for messages
   std::uint64_t total_bytes() const;
   // Error kModel if a weight file was changed, cut or replaced since it was opened.

@@ -20,8 +20,6 @@ constexpr std::uint64_t kMaxKeys = 4096;
 constexpr std::uint64_t kMaxKeyBytes = 1024;
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 24;
-constexpr std::uint64_t kMaxFileRank = 4;
-constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 16;
 constexpr std::string_view kAlignmentKey = "general.alignment";
 
@@ -204,7 +202,7 @@ class GgufReader {
     tensor.name = name;
     const std::string own = tensor_place(name);
     const std::uint64_t rank = number(4, "a rank");
-    if (rank > kMaxFileRank) {
+    if (rank > std::uint64_t(kMaxGgufRank)) {
       refuse("E_GGUF_RANK", own, "at most 4 dimensions", std::to_string(rank));
     }
     std::vector<std::int64_t> extents;
@@ -255,7 +253,7 @@ class GgufReader {
 
   std::uint64_t alignment() const {
     const GgufValue* const value = out_.find(kAlignmentKey);
-    if (value == nullptr) return kDefaultAlignment;
+    if (value == nullptr) return kGgufAlignment;
     const std::int64_t own = value->integer().value_or(0);
     const bool power = own > 0 && std::has_single_bit(std::uint64_t(own));
     if (!power || std::uint64_t(own) > kMaxAlignment) {

@@ -16,6 +16,9 @@
 
 namespace tessera {
 
+inline constexpr int kMaxGgufRank = 4;
+inline constexpr std::uint64_t kGgufAlignment = 32;  // of tensors, where a file says nothing else
+
 enum class GgufKind : std::uint8_t {
   kU8,
   kI8,
@@ -52,6 +55,8 @@ class GgufValue {
   std::optional<bool> boolean() const;
   std::optional<std::string_view> text() const;  // UTF-8
   std::optional<GgufArray> array() const;
+  // As the file has it; of a text without its length, of an array the elements.
+  std::span<const std::byte> body() const { return body_; }
 
  private:
   friend class GgufArray;

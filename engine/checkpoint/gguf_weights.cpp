@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
+#include <utility>
 
 #include "engine/checkpoint/container.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
+#include "engine/core/io.h"
 
 namespace tessera {
 
@@ -25,9 +28,15 @@ constexpr std::array kModelNames = {NamePair{"token_embd", "model.embed_tokens"}
 constexpr std::array kLayerNames = {
     NamePair{"attn_norm", "input_layernorm"},    NamePair{"attn_q", "self_attn.q_proj"},
     NamePair{"attn_k", "self_attn.k_proj"},      NamePair{"attn_v", "self_attn.v_proj"},
+    NamePair{"attn_q_norm", "self_attn.q_norm"}, NamePair{"attn_k_norm", "self_attn.k_norm"},
     NamePair{"attn_output", "self_attn.o_proj"}, NamePair{"ffn_norm", "post_attention_layernorm"},
     NamePair{"ffn_gate", "mlp.gate_proj"},       NamePair{"ffn_up", "mlp.up_proj"},
     NamePair{"ffn_down", "mlp.down_proj"}};
+
+// Those of Gemma 3, which has norms on both sides of a part; the others are as above.
+constexpr std::array kGemmaNames = {NamePair{"post_attention_norm", "post_attention_layernorm"},
+                                    NamePair{"ffn_norm", "pre_feedforward_layernorm"},
+                                    NamePair{"post_ffw_norm", "post_feedforward_layernorm"}};
 
 [[noreturn]] void refuse(const char* code, const std::string& file, std::string where,
                          std::string expected, std::string found, std::string hint = {}) {
@@ -47,33 +56,50 @@ std::string_view wanted_of(std::span<const NamePair> names, std::string_view own
   return {};
 }
 
+std::string_view own_of(std::span<const NamePair> names, std::string_view wanted) {
+  for (const NamePair& name : names) {
+    if (name.wanted == wanted) return name.own;
+  }
+  return {};
+}
+
+// "3.attn_q" -> "3" and "attn_q"; nothing without a number.
+std::optional<std::pair<std::string_view, std::string_view>> numbered(std::string_view rest) {
+  const std::size_t end = rest.find('.');
+  if (end == std::string_view::npos || end == 0 || rest.find_first_not_of("0123456789") != end) {
+    return std::nullopt;
+  }
+  return std::pair(rest.substr(0, end), rest.substr(end + 1));
+}
+
+constexpr std::string_view kOwnLayers = "blk.", kWantedLayers = "model.layers.";
+
 // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; other names stay.
-std::string wanted_name(const std::string& own) {
+std::string wanted_name(const std::string& architecture, const std::string& own) {
   const std::size_t dot = own.rfind('.');
   if (dot == std::string::npos) return own;
   const std::string_view stem = std::string_view(own).substr(0, dot);
   const std::string leaf = own.substr(dot);
   if (leaf != ".weight" && leaf != ".bias") return own;
-  if (!stem.starts_with("blk.")) {
+  if (!stem.starts_with(kOwnLayers)) {
     const std::string_view wanted = wanted_of(kModelNames, stem);
     return wanted.empty() ? own : std::string(wanted) + leaf;
   }
-  const std::string_view rest = stem.substr(4);
-  const std::size_t end = rest.find('.');
-  if (end == std::string_view::npos || end == 0 || rest.find_first_not_of("0123456789") != end) {
-    return own;
-  }
-  const std::string_view wanted = wanted_of(kLayerNames, rest.substr(end + 1));
+  const auto layer = numbered(stem.substr(kOwnLayers.size()));
+  if (!layer) return own;
+  std::string_view wanted;
+  if (architecture == "gemma3") wanted = wanted_of(kGemmaNames, layer->second);
+  if (wanted.empty()) wanted = wanted_of(kLayerNames, layer->second);
   if (wanted.empty()) return own;
-  return "model.layers." + std::string(rest.substr(0, end)) + "." + std::string(wanted) + leaf;
+  return std::string(kWantedLayers) + std::string(layer->first) + "." + std::string(wanted) + leaf;
 }
 
 // Heads of a tensor whose rows a converter paired; 0 = none.
 std::int64_t paired_heads(const GgufFile& head, const std::string& architecture,
                           const GgufTensor& tensor, const std::string& file) {
-  if (architecture != "llama" || !tensor.name.starts_with("blk.")) return 0;
-  const bool query = tensor.name.find(".attn_q.") != std::string::npos;
-  if (!query && tensor.name.find(".attn_k.") == std::string::npos) return 0;
+  const PairedRows paired = paired_rows(architecture, tensor.name);
+  if (paired == PairedRows::kNone) return 0;
+  const bool query = paired == PairedRows::kQuery;
   const std::string all = architecture + ".attention.head_count";
   const GgufValue* value = query ? nullptr : head.find(all + "_kv");
   const std::string key = value != nullptr ? all + "_kv" : all;
@@ -91,7 +117,44 @@ std::int64_t paired_heads(const GgufFile& head, const std::string& architecture,
 
 }  // namespace
 
-bool is_gguf_name(const fs::path& path) { return path.extension() == ".gguf"; }
+std::string gguf_name(std::string_view wanted) {
+  const std::size_t dot = wanted.rfind('.');
+  if (dot == std::string_view::npos) return {};
+  const std::string_view stem = wanted.substr(0, dot);
+  const std::string leaf(wanted.substr(dot));
+  if (leaf != ".weight" && leaf != ".bias") return {};
+  if (!stem.starts_with(kWantedLayers)) {
+    const std::string_view own = own_of(kModelNames, stem);
+    return own.empty() ? std::string() : std::string(own) + leaf;
+  }
+  const auto layer = numbered(stem.substr(kWantedLayers.size()));
+  const std::string_view own = layer ? own_of(kLayerNames, layer->second) : "";
+  if (own.empty()) return {};
+  return std::string(kOwnLayers) + std::string(layer->first) + "." + std::string(own) + leaf;
+}
+
+PairedRows paired_rows(std::string_view architecture, std::string_view own) {
+  if (architecture != "llama" || !own.starts_with(kOwnLayers)) return PairedRows::kNone;
+  if (own.find(".attn_q.") != std::string_view::npos) return PairedRows::kQuery;
+  return own.find(".attn_k.") != std::string_view::npos ? PairedRows::kKey : PairedRows::kNone;
+}
+
+std::int64_t paired_place(std::int64_t row, std::int64_t width) {
+  const std::int64_t first = row / width * width, within = row % width, half = width / 2;
+  return first + 2 * (within % half) + within / half;
+}
+
+std::int64_t unpaired_place(std::int64_t place, std::int64_t width) {
+  const std::int64_t first = place / width * width, within = place % width;
+  return first + within % 2 * (width / 2) + within / 2;
+}
+
+bool is_gguf_file(const fs::path& path) {
+  if (path.has_extension() || is_folder(path) || !file_exists(path)) {
+    return path.extension() == ".gguf";
+  }
+  return looks_like_gguf(MappedFile(path).bytes());
+}
 
 std::vector<fs::path> gguf_parts(const fs::path& path) {
   constexpr std::string_view kOf = "-of-", kEnd = ".gguf";
@@ -157,7 +220,9 @@ std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part,
   const std::string architecture = gguf_architecture(head, file);
   std::vector<GgufWeight> out;
   for (const GgufTensor& tensor : part.tensors) {
-    out.push_back({.name = wanted_name(tensor.name),
+    out.push_back({.name = architecture == kPlainArchitecture
+                               ? tensor.name
+                               : wanted_name(architecture, tensor.name),
                    .tensor = tensor,
                    .file = number,
                    .paired_heads = paired_heads(head, architecture, tensor, file)});
@@ -165,18 +230,41 @@ std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part,
   return out;
 }
 
-void read_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, float* out) {
-  if (weight.paired_heads == 0) return read_gguf_tensor(weight.tensor, bytes, out);
+namespace {
+
+// Rows of a tensor, one after the other in `from`, in the order that they are wanted in.
+template <typename T>
+void order_rows(const GgufWeight& weight, const T* from, std::size_t columns, T* out) {
   const Shape& shape = weight.tensor.shape;
   const std::int64_t rows = shape.rank() == 2 ? shape[0] : weight.tensor.numbers();
-  const auto columns = to_size(weight.tensor.numbers() / rows);
+  const std::int64_t width = rows / weight.paired_heads;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t source = paired_place(row, width);
+    std::copy_n(from + to_size(source) * columns, columns, out + to_size(row) * columns);
+  }
+}
+
+std::size_t columns_of(const GgufWeight& weight, std::size_t all) {
+  const Shape& shape = weight.tensor.shape;
+  return all / to_size(shape.rank() == 2 ? shape[0] : weight.tensor.numbers());
+}
+
+}  // namespace
+
+void read_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, float* out) {
+  if (weight.paired_heads == 0) return read_gguf_tensor(weight.tensor, bytes, out);
   std::vector<float> paired(to_size(weight.tensor.numbers()));
   read_gguf_tensor(weight.tensor, bytes, paired.data());
-  const std::int64_t width = rows / weight.paired_heads, half = width / 2;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t first = row / width * width, within = row % width;
-    const std::int64_t from = first + 2 * (within % half) + within / half;
-    std::copy_n(paired.data() + to_size(from) * columns, columns, out + to_size(row) * columns);
+  order_rows(weight, paired.data(), columns_of(weight, paired.size()), out);
+}
+
+void copy_gguf_weight(const GgufWeight& weight, std::span<const std::byte> bytes, std::byte* out) {
+  const std::span<const std::byte> own =
+      bytes.subspan(weight.tensor.begin, weight.tensor.end - weight.tensor.begin);
+  if (weight.paired_heads == 0) {
+    std::copy(own.begin(), own.end(), out);
+  } else {
+    order_rows(weight, own.data(), columns_of(weight, own.size()), out);
   }
 }
 

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -52,6 +54,22 @@ std::optional<NonFinite> search_f64(const double* values, std::int64_t size) {
   return out.count > 0 ? std::optional(out) : std::nullopt;
 }
 
+// Numbers in blocks are finite where their scales are; which of them are not, their f32 says.
+std::optional<NonFinite> search_blocks(const ConstTensorView& view, std::int64_t size) {
+  NonFinite out;
+  std::vector<float> numbers(to_size(kBlock));
+  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+    const std::int64_t length = std::min(kBlock, size - begin);
+    read_numbers(view, begin, 1, length, numbers.data());
+    const auto found = search<std::uint32_t>(reinterpret_cast<const std::uint32_t*>(numbers.data()),
+                                             length, 0x7f800000u);
+    if (!found) continue;
+    if (out.count == 0) out.index = begin + found->index;
+    out.count += found->count;
+  }
+  return out.count > 0 ? std::optional(out) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<NonFinite> find_non_finite(const ConstTensorView& view) {
@@ -67,7 +85,7 @@ std::optional<NonFinite> find_non_finite(const ConstTensorView& view) {
     case DType::kF16:
       return search<std::uint16_t>(view.as<std::uint16_t>(), size, 0x7c00u);
     default:
-      return std::nullopt;
+      return dtype_block(view.dtype).numbers > 1 ? search_blocks(view, size) : std::nullopt;
   }
 }
 

@@ -22,7 +22,7 @@ constexpr std::uint64_t kMaxHeader = std::uint64_t{16} << 20;
 constexpr std::uint64_t kMaxMetadata = std::uint64_t{1} << 20;
 constexpr int kHeaderDepth = 3;
 
-constexpr std::array<std::pair<std::string_view, DType>, 10> kDTypes = {{
+constexpr std::array<std::pair<std::string_view, DType>, 12> kDTypes = {{
     {"F32", DType::kF32},
     {"BF16", DType::kBF16},
     {"F16", DType::kF16},
@@ -33,9 +33,11 @@ constexpr std::array<std::pair<std::string_view, DType>, 10> kDTypes = {{
     {"I32", DType::kI32},
     {"I64", DType::kI64},
     {"BOOL", DType::kBool},
+    {"F8_E4M3", DType::kF8E4M3},
+    {"F8_E5M2", DType::kF8E5M2},
 }};
-constexpr std::array<std::string_view, 14> kUnsupported = {
-    "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2",
+constexpr std::array<std::string_view, 12> kUnsupported = {
+    "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2",
     "F4",      "U16",     "U32",     "U64",         "C64",         "F8",      "C128"};
 
 [[noreturn]] void refuse(const std::string& file, const char* code, std::string where,

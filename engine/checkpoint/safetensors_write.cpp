@@ -35,8 +35,11 @@ std::string_view stored_name(DType dtype) {
       return "I64";
     case DType::kBool:
       return "BOOL";
-    case DType::kQ8:  // the format has no blocks
-    case DType::kQ4:
+    case DType::kF8E4M3:
+      return "F8_E4M3";
+    case DType::kF8E5M2:
+      return "F8_E5M2";
+    default:  // the format has no blocks
       break;
   }
   expects(false, "safetensors has a name for the type");

@@ -78,7 +78,7 @@ void check(const std::vector<TensorSpec>& expected, const std::vector<std::strin
     }
   }
   for (const auto& [name, unused] : checkpoint.tensors()) {
-    if (known.contains(name) || is_ignored(ignored, name)) continue;
+    if (known.contains(name) || is_ignored(ignored, name) || checkpoint.is_spare(name)) continue;
     surplus.add(name);
     note(name);
   }

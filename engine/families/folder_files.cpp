@@ -104,7 +104,9 @@ std::string_view folder_file_name(FolderFile file) {
       "tokenizer_config.json",
       "special_tokens_map.json",
       "added_tokens.json",
-      "chat_template.json"};
+      "chat_template.json",
+      "quantize_config.json",
+      "quant_config.json"};
   return nth(kNames, file);
 }
 

@@ -24,8 +24,10 @@ enum class FolderFile : std::uint8_t {
   kSpecialTokens,
   kAddedTokens,
   kChatTemplate,
+  kQuantize,  // of GPTQ's tools
+  kQuant,     // of AWQ's
 };
-inline constexpr std::size_t kFolderFiles = 9;
+inline constexpr std::size_t kFolderFiles = 11;
 // The largest config.json that is read, in bytes: Emu3 lists its whole vocabulary there.
 inline constexpr std::size_t kConfigBytes = std::size_t{32} << 20;
 
@@ -108,6 +110,8 @@ struct KnownKey {
 const KnownKey* known_key(FolderHalf half, FolderFile file, std::string_view path);
 // The rows that are of generating alone; before those that both halves share.
 const KnownKey* generating_key(FolderFile file, std::string_view path);
+// The rows of quantization_config, by the path below it, and of the files of quantising tools.
+const KnownKey* quantised_key(std::string_view path);
 // The first row whose path fits.
 const KnownKey* find_known_key(std::span<const KnownKey> rows, std::string_view path);
 // Whether the value is among the row's neutral ones.

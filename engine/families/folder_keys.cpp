@@ -62,6 +62,7 @@ constexpr KnownKey kConfigKeys[] = {
     {"*.dtype", kNone, kStored},
     {"*.torch_dtype", kNone, kStored},
     {"*.use_bfloat16", kNone, kStored},
+    {"*.quantization_config", kNone, "there is none"},
     {"*.torchscript", kNone, kReturn},
     {"*.tf_legacy_loss", kNone, kTraining},
     {"*.attention_dropout", kNone, kTraining},
@@ -388,9 +389,15 @@ const KnownKey* generation_row(std::string_view path) {
 }
 
 const KnownKey* describing_key(FolderFile file, std::string_view path) {
+  constexpr std::string_view kQuantised = "quantization_config.";
+  const std::size_t quantised = path.find(kQuantised);
   switch (file) {
     case FolderFile::kConfig:
+      if (quantised != path.npos) return quantised_key(path.substr(quantised + kQuantised.size()));
       return find_known_key(kConfigKeys, path);
+    case FolderFile::kQuantize:
+    case FolderFile::kQuant:
+      return quantised_key(path);
     case FolderFile::kVideoPreprocessor:
       if (const KnownKey* row = find_known_key(kVideoKeys, path)) return row;
       return find_known_key(kProcessorKeys, path);

@@ -13,8 +13,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kFrequencies = "rope_freqs.weight";
-
 struct Architecture {
   std::string_view name;
   std::string_view missing;  // empty = computed here
@@ -22,14 +20,12 @@ struct Architecture {
 constexpr std::array kArchitectures = {
     Architecture{"llama", ""},
     Architecture{"qwen2", ""},
+    Architecture{"qwen3", ""},
     Architecture{"gemma", "GELU in the feed-forward part, scaled embeddings"},
     Architecture{"gemma2",
                  "GELU in the feed-forward part, norms after attention, scaled embeddings, capped "
                  "logits, windows of every second layer"},
-    Architecture{"gemma3",
-                 "GELU in the feed-forward part, norms after attention, scaled embeddings, two "
-                 "rotary bases, windows of most layers"},
-    Architecture{"qwen3", "norms of queries and keys in a text model"},
+    Architecture{"gemma3", ""},
     Architecture{"phi3", "fused matrices"},
 };
 
@@ -140,14 +136,14 @@ void check_architecture(const std::string& name, const std::string& file) {
 // Divisors of a Llama 3.1 model: one a pair of a head.
 Json divided(const Checkpoint& weights, std::int64_t pairs, std::int64_t positions,
              const std::string& file) {
-  const ConstTensorView* view = weights.find(kFrequencies);
+  const ConstTensorView* view = weights.find(kGgufFrequencies);
   const bool right =
       view->dtype == DType::kF32 && view->shape.rank() == 1 && view->shape[0] == pairs;
   if (!right) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_GGUF_MODEL",
                  .file = file,
-                 .where = "tensor \"" + std::string(kFrequencies) + "\"",
+                 .where = "tensor \"" + std::string(kGgufFrequencies) + "\"",
                  .expected = std::to_string(pairs) + " numbers of F32, one a pair of a head",
                  .found = view->shape.to_string() + " " + std::string(dtype_name(view->dtype))});
   }
@@ -159,7 +155,7 @@ Json divided(const Checkpoint& weights, std::int64_t pairs, std::int64_t positio
           {.kind = ErrorKind::kModel,
            .code = "E_GGUF_MODEL",
            .file = file,
-           .where = "tensor \"" + std::string(kFrequencies) + "\", number " + std::to_string(i),
+           .where = "tensor \"" + std::string(kGgufFrequencies) + "\", number " + std::to_string(i),
            .expected = "a divisor from 1e-6 to 1e6",
            .found = std::to_string(divisor)});
     }
@@ -183,9 +179,9 @@ Json rope_of(KeyReader& keys, const Checkpoint& weights, std::int64_t head_dim,
   if (!stretched && type != "none") {
     keys.fail("rope.scaling.type", "none, linear or yarn", type);
   }
-  if (weights.tensors().contains(kFrequencies)) {
+  if (weights.tensors().contains(kGgufFrequencies)) {
     if (stretched)
-      keys.fail("rope.scaling.type", "none next to " + std::string(kFrequencies), type);
+      keys.fail("rope.scaling.type", "none next to " + std::string(kGgufFrequencies), type);
     return divided(weights, head_dim / 2, positions, keys.file());
   }
   if (!stretched) return nullptr;
@@ -233,6 +229,21 @@ std::int64_t read_heads(KeyReader& keys, std::int64_t width, Json& out) {
   return head_dim;
 }
 
+// What the format's reference reader knows of Gemma 3 without keys: a window in five layers of six,
+// 10000 as their base, and logits scaled by the width of a head, or of the one size of 62 layers by
+// a share of the width.
+void read_gemma(KeyReader& keys, Json& out) {
+  constexpr std::int64_t kEvery = 6, kLargest = 62;
+  out["sliding_window"] = keys.wanted("attention.sliding_window", 2, std::int64_t{1} << 30);
+  out["sliding_window_pattern"] =
+      keys.integer("attention.sliding_window_pattern", 1, kMaxLayers).value_or(kEvery);
+  out["rope_local_base_freq"] = keys.number("rope.freq_base_swa", 1.0, 1e9).value_or(10000.0);
+  const bool largest = out["num_hidden_layers"] == kLargest;
+  out["query_pre_attn_scalar"] =
+      largest ? out["hidden_size"].get<std::int64_t>() / out["num_attention_heads"].get<std::int64_t>()
+              : out["head_dim"].get<std::int64_t>();
+}
+
 }  // namespace
 
 Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::string& file) {
@@ -267,11 +278,16 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
   }
   out["vocab_size"] = table->second.shape[0];
   out["tie_word_embeddings"] = !weights.tensors().contains("lm_head.weight");
-  out["model_type"] = architecture;
+  out["model_type"] = architecture == "gemma3" ? "gemma3_text" : architecture;
   const bool biases = weights.tensors().contains("model.layers.0.self_attn.o_proj.bias");
+  if (architecture != "qwen2") out["attention_bias"] = biases;
   if (architecture == "llama") {
-    out["attention_bias"] = biases;
     out["mlp_bias"] = weights.tensors().contains("model.layers.0.mlp.down_proj.bias");
+  }
+  if (architecture == "gemma3") {
+    read_gemma(keys, out);
+    keys.check_all();
+    return out;
   }
   const std::int64_t window =
       keys.integer("attention.sliding_window", 0, std::int64_t{1} << 30).value_or(0);

@@ -20,6 +20,7 @@
 namespace tessera {
 
 class Checkpoint;
+struct QuantisedScheme;
 
 // Rows of a matrix.
 struct RowRange {
@@ -43,6 +44,9 @@ struct WeightNames {
   std::vector<std::string> gate_up_bias;  // of the same parts; empty = no biases
   std::string q_norm, k_norm;             // empty = none
   std::optional<CrossNames> cross;        // empty = no attention to other rows
+  // Norms of what attention and the feed-forward part add; empty = none.
+  std::string attention_result_norm, ffn_result_norm;
+  float norm_offset = 0;  // norms in files are less by this
   std::string final_norm;
   std::string prompt_table;
   std::string code_table;
@@ -136,6 +140,8 @@ struct ModelSpec {
   std::string title;   // "Janus-Pro 1B"
   std::filesystem::path folder;      // where it was read from; empty for models made in memory
   std::filesystem::path weights;     // what Checkpoint::open takes
+  // How another tool quantised `weights`; null where they are plain.
+  std::shared_ptr<const QuantisedScheme> quantised;
   std::filesystem::path vq_weights;  // empty = the VQ tensors are in `weights`
   std::filesystem::path tokenizer;   // tokenizer.json; empty for class-conditional models
   StreamModelConfig model;

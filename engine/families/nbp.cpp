@@ -185,6 +185,8 @@ void fill_names(ModelSpec& spec) {
   names.layer_prefix = std::string(kLayers) + "{}.";
   names.qkv = {"attn.query.weight", "attn.key.weight", "attn.value.weight"};
   names.qkv_bias = {"attn.query.bias", "attn.key.bias", "attn.value.bias"};
+  names.out = "attn.proj.weight";
+  names.gate_up = {"mlp.0.weight"};
   names.down = "mlp.2.weight";
   names.prompt_table = names.code_table = kTokens;
   names.head_out = "transformer.head";

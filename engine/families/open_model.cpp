@@ -1,6 +1,7 @@
 // Opens a model by name: what the program is linked with, everything else from disk.
 #include "engine/families/open_model.h"
 
+#include "engine/checkpoint/quantised.h"
 #include "engine/families/describe.h"
 #include "engine/families/linked_models.h"
 
@@ -18,6 +19,9 @@ class CheckpointSource : public TensorSource {
     expects(view != nullptr, "the checkpoint was checked before it is loaded");
     return *view;
   }
+  ConstTensorView get_stored(const std::string& name) override {
+    return checkpoint_->find_stored(name);
+  }
   void done(const std::string& name) override { checkpoint_->release(name); }
   void done_part(const std::string& name, std::size_t begin, std::size_t end) override {
     checkpoint_->release(name, begin, end);
@@ -34,6 +38,16 @@ std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkp
   return std::make_unique<CheckpointSource>(std::move(checkpoint));
 }
 
+Checkpoint open_weights(const std::filesystem::path& path, const ModelSpec& spec) {
+  Checkpoint weights = Checkpoint::open(path);
+  if (spec.quantised != nullptr) weights.dequantise(*spec.quantised);
+  return weights;
+}
+
+std::string quantised_title(const ModelSpec& spec) {
+  return spec.quantised == nullptr ? "" : " (" + spec.quantised->name + ")";
+}
+
 const LinkedModels* source_with(std::string_view name) {
   const LinkedModels* const linked = linked_models();
   return linked != nullptr && linked->has(name) ? linked : nullptr;
@@ -46,7 +60,7 @@ OpenedModel open_model(const std::string& name, const FamilyOptions& options) {
 
 OpenedModel open_model(ModelSpec spec) {
   OpenedModel model;
-  Checkpoint weights = Checkpoint::open(spec.weights);
+  Checkpoint weights = open_weights(spec.weights, spec);
   if (spec.describe && !spec.describe->tower.folder.empty() &&
       !has_tower(spec.describe->tower, weights)) {
     weights.add(Checkpoint::open(spec.describe->tower.folder));
@@ -61,6 +75,7 @@ OpenedModel open_model(ModelSpec spec) {
     }
   }
   if (spec.describe) settle_describing(spec, *model.weights);
+  spec.title += quantised_title(spec);
   model.spec = std::move(spec);
   model.source = source_of(model.weights);
   return model;

@@ -18,6 +18,8 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual ConstTensorView get(const std::string& name) = 0;
+  // The same as its file has it, where that is a type that weights are kept as (storage.h).
+  virtual ConstTensorView get_stored(const std::string& name) { return get(name); }
   virtual void done(const std::string& name) = 0;
   // Bytes [begin, end) of the view will not be read again: a table larger than the rest of the
   // model need not stand in memory twice.
@@ -36,6 +38,16 @@ struct OpenedModel {
 
 // Takes tensors from a checkpoint and releases their pages when done.
 std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkpoint);
+
+// How matrices are kept that another tool quantised, unless something else is asked for: the type
+// of about their files' size that loses least.
+inline constexpr DType kDequantisedStorage = DType::kQ8;
+
+// A model's weights, those that another tool quantised as the matrices that they stand for. Error
+// kModel of Checkpoint::open() and find_quantised().
+Checkpoint open_weights(const std::filesystem::path& path, const ModelSpec& spec);
+// " (awq, 4 bits)" after a model's title; empty for plain weights.
+std::string quantised_title(const ModelSpec& spec);
 
 // `name` is a folder, a weight file or a model that the program is linked with (model_source.h).
 // Names and shapes are checked before this returns. Error kModel.

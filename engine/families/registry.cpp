@@ -11,6 +11,7 @@
 #include "engine/families/family.h"
 #include "engine/families/folder_files.h"
 #include "engine/families/folder_pointers.h"
+#include "engine/families/quantised_config.h"
 #include "engine/families/unreadable.h"
 
 namespace tessera {
@@ -108,7 +109,9 @@ bool describes(const Json& config) {
 std::optional<ModelSpec> parse_generating(const ModelSource& source) {
   for (const Family* family : kFamilies) {
     if (family->detect == nullptr || !family->detect(source)) continue;
+    auto quantised = read_quantised(*source.files);
     ModelSpec spec = family->parse(source);
+    spec.quantised = std::move(quantised);
     spec.family = family->name;
     spec.folder = source.folder;
     spec.account =
@@ -140,7 +143,7 @@ void add_describing(FolderFiles files, const fs::path& folder, ModelSpec& spec) 
                                                  ", which has no vision_config: it only generates"
                                            : model_type(*config)});
   }
-  refuse_quantised(*config, (folder / "config.json").string());
+  spec.quantised = read_quantised(files);
   read_describing(*row, files, spec);
   if (spec.generates()) return;
   spec.family = spec.describe->type;
@@ -165,7 +168,6 @@ Json read_config(std::string_view text, const std::string& file) {
                  .expected = "an object",
                  .found = config.type_name()});
   }
-  refuse_quantised(config, file);
   return config;
 }
 
@@ -174,7 +176,7 @@ Json read_config(std::string_view text, const std::string& file) {
 ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   refuse_pointers(path);
   if (options.use == ModelUse::kDescribe) {
-    refuse_foreign_files(path);
+    refuse_adapters(path);
     const fs::path config = path / "config.json";
     ModelSpec spec;
     add_describing(
@@ -196,7 +198,7 @@ ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   ModelSource source;
   source.options = options;
   if (fs::is_directory(status)) {
-    refuse_foreign_files(path);
+    refuse_adapters(path);
     source.folder = path;
   } else {
     source.folder = path.parent_path();

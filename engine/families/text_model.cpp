@@ -12,6 +12,7 @@
 #include "engine/families/folder_pointers.h"
 #include "engine/families/gguf_config.h"
 #include "engine/families/language.h"
+#include "engine/families/quantised_config.h"
 #include "engine/families/unreadable.h"
 
 namespace tessera {
@@ -21,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kTypes = {std::string_view("llama"), std::string_view("mistral"),
-                               std::string_view("qwen2")};
+                               std::string_view("qwen2"), std::string_view("qwen3"),
+                               std::string_view("gemma3_text")};
 
 void read_config(const JsonReader& reader, TextSpec& spec) {
   const LanguageConfig language = parse_language(reader, kTypes);
@@ -31,6 +33,8 @@ void read_config(const JsonReader& reader, TextSpec& spec) {
   model.max_positions = language.max_positions;
   model.tied_head = language.tied;
   model.transformer.rope.positions = text_places(model);
+  model.transformer.window_rope.positions = text_places(model);
+  spec.model.names.norm_offset = language.norm_offset;
   spec.limit = language.limit;
   spec.model.layouts = {{"model.", "lm_head.weight"}};
   spec.model.size = size_label(language.model);
@@ -49,7 +53,7 @@ void read_config(const JsonReader& reader, TextSpec& spec) {
 
 void read_folder(const fs::path& folder, TextSpec& spec) {
   refuse_pointers(folder);
-  refuse_foreign_files(folder);
+  refuse_adapters(folder);
   const fs::path file = folder / "config.json";
   const auto config = std::make_shared<const Json>(
       parse_json(read_file(file, kConfigBytes), file.string(), {.max_bytes = kConfigBytes}));
@@ -58,8 +62,8 @@ void read_folder(const fs::path& folder, TextSpec& spec) {
   if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
     refuse_folder(file, type.empty() ? "none" : type);
   }
-  refuse_quantised(*config, file.string());
   FolderFiles files = FolderFiles::read(folder, config);
+  spec.model.quantised = read_quantised(files);
   read_config(files.reader(FolderFile::kConfig), spec);
   spec.config = config;
   spec.account = std::make_shared<const FolderAccount>(files.account(FolderHalf::kDescribing));
@@ -69,6 +73,9 @@ void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) 
   const std::string name = gguf_parts(path).front().string();
   spec.config = std::make_shared<const Json>(gguf_config(*weights.gguf(), weights, name));
   read_config(JsonReader(*spec.config, name), spec);
+  spec.model.names.norm_offset = 0;  // files of this format have norms as they are multiplied
+  const GgufValue* const licence = weights.gguf()->find("general.license");
+  if (licence != nullptr && licence->text()) spec.model.licence = std::string(*licence->text());
 }
 
 // All tensors of the model, and no others: those would be another model's.
@@ -80,9 +87,11 @@ void settle_tensors(const Json& config, const Checkpoint& weights, ModelSpec& sp
                         layout.head, weights);
   }
   spec.model.tied_head = spec.model.tied_head || !head;
+  const float norm_offset = spec.names.norm_offset;
   spec.names = text_names(spec.model, layout);
+  spec.names.norm_offset = norm_offset;
   spec.tensors = text_tensors(spec.model, layout);
-  spec.ignored = {"rope_freqs.weight"};  // read with the configuration
+  spec.ignored = {std::string(kGgufFrequencies)};  // read with the configuration
   if (head && spec.model.tied_head) spec.ignored.push_back(layout.head);
   for (const auto& [name, view] : weights.tensors()) {
     // A table in every layer of older files, which the reference computes.
@@ -99,17 +108,27 @@ std::string text_model_types() {
   return out;
 }
 
+bool is_text_model(const fs::path& path) {
+  if (is_gguf_file(path)) return true;
+  const fs::path file = path / "config.json";
+  if (!is_folder(path) || !file_exists(file)) return false;
+  const Json config =
+      parse_json(read_file(file, kConfigBytes), file.string(), {.max_bytes = kConfigBytes});
+  const std::string type = config.is_object() ? model_type(config) : std::string();
+  return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
+}
+
 OpenedModel open_text_model(const fs::path& path, TextSpec& spec) {
   OpenedModel out;
-  const bool gguf = is_gguf_name(path);
+  const bool gguf = is_gguf_file(path);
   if (!gguf) read_folder(path, spec);
-  Checkpoint weights = Checkpoint::open(path);
-  if (gguf) read_gguf(path, weights, spec);
   ModelSpec& model = spec.model;
+  Checkpoint weights = open_weights(path, model);
+  if (gguf) read_gguf(path, weights, spec);
   model.folder = gguf ? fs::path() : path;
   model.weights = path;
   model.family = model_type(*spec.config);
-  model.title = model.family + " " + model.size;
+  model.title = model.family + " " + model.size + quantised_title(model);
   if (!gguf) model.tokenizer = path / "tokenizer.json";
   locate_text(model.layouts, weights);
   settle_tensors(*spec.config, weights, model);

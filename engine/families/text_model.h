@@ -1,5 +1,6 @@
 // Models that write text and nothing else: a folder with the config.json of LlamaForCausalLM,
-// MistralForCausalLM or Qwen2ForCausalLM, or a GGUF file of these.
+// MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM or Gemma3ForCausalLM, or a GGUF file of
+// these.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +21,11 @@ struct TextSpec {
   std::shared_ptr<const FolderAccount> account;  // of a folder's keys; null for a file
 };
 
-// "llama, mistral, qwen2": the model_types of folders.
+// "llama, mistral, qwen2 ...": the model_types of folders.
 std::string text_model_types();
+
+// Whether `path` is to be opened so: a .gguf file, or a folder of one of these types.
+bool is_text_model(const std::filesystem::path& path);
 
 // The model at `path`, a folder or a .gguf file, opened and checked tensor by tensor; no weights
 // are read. `spec` gets what is known of it besides. Error kModel naming file, key or tensor,

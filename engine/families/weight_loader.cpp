@@ -2,7 +2,9 @@
 #include "engine/families/weight_loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <span>
 
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
@@ -14,10 +16,10 @@ namespace {
 
 constexpr std::int64_t kStagingElements = std::int64_t{1} << 18;
 
-// Elements [begin, begin + count) of a row-major tensor.
+// Elements [begin, begin + count) of a row-major tensor, whole blocks.
 ConstTensorView part_of(ConstTensorView view, std::int64_t begin, std::int64_t count) {
   const auto* data = static_cast<const std::byte*>(view.data);
-  return {view.dtype, Shape{count}, data + to_size(begin) * dtype_size(view.dtype), view.device};
+  return {view.dtype, Shape{count}, data + dtype_bytes(view.dtype, begin), view.device};
 }
 
 // Uploads a small part, converted through `staging` where the types differ.
@@ -36,7 +38,7 @@ void upload_part(Backend& backend, ConstTensorView from, Tensor& staging, Tensor
 
 WeightLoader::WeightLoader(TensorSource& source, Backend& backend, DType storage)
     : source_(source), backend_(backend), storage_(storage) {
-  kept_storage(storage);
+  expects(storage == DType::kFile || is_storage(storage), "a type that weights are kept as");
 }
 
 void WeightLoader::refuse(const std::string& name, const NonFinite& bad) const {
@@ -48,18 +50,42 @@ void WeightLoader::refuse(const std::string& name, const NonFinite& bad) const {
                .found = std::to_string(bad.count) + " NaN or infinite"});
 }
 
-// Fetches and scans one tensor; its pages are warm for the packing that follows.
+// A matrix or table as it is to be packed.
+ConstTensorView WeightLoader::fetch(const std::string& name) {
+  return storage_ == DType::kFile ? source_.get_stored(name) : source_.get(name);
+}
+
+// Fetches and scans one tensor of numbers.
 ConstTensorView WeightLoader::get(const std::string& name) {
   const ConstTensorView view = source_.get(name);
   if (const auto bad = find_non_finite(view)) refuse(name, *bad);
   return view;
 }
 
+// A matrix, or the part of one from number `first` on, that will be kept as `storage`. Its pages are
+// warm for the packing that follows.
+void WeightLoader::check(const std::string& name, const ConstTensorView& part, std::int64_t first,
+                         DType storage) const {
+  if (const auto bad = find_non_finite(part)) refuse(name, {first + bad->index, bad->count});
+  if (storage != DType::kF16 || part.dtype == DType::kF16) return;
+  constexpr float kMostHalf = 65504.0f;
+  const Tensor numbers = widened(part);
+  const auto all = std::span(numbers.f32(), to_size(part.shape.elements()));
+  const auto bad = std::ranges::find_if(all, [](float x) { return std::abs(x) > kMostHalf; });
+  if (bad == all.end()) return;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_WEIGHT_RANGE",
+               .file = source_.file_of(name),
+               .where = name + " index " + std::to_string(first + (bad - all.begin())),
+               .expected = "numbers of f16, up to 65504",
+               .found = std::to_string(*bad),
+               .hint = "choose another --dtype"});
+}
+
 // Scans and uploads a tensor in small parts and gives each back at once, so that the largest
 // table of a model never stands in memory twice.
-Tensor WeightLoader::converted(const std::string& name, DType dtype,
+Tensor WeightLoader::converted(const std::string& name, const ConstTensorView& view, DType dtype,
                                const std::vector<RowRange>& rows) {
-  const ConstTensorView view = source_.get(name);
   const std::int64_t row = view.shape.elements() / view.shape[0];
   std::vector<std::int64_t> extents(view.shape.extents().begin(), view.shape.extents().end());
   std::vector<RowRange> ranges = rows;
@@ -80,9 +106,8 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
         bad.count += found->count;
       }
       upload_part(backend_, part, staging, {dtype, Shape{count}, to, out.view().device});
-      to += to_size(count) * dtype_size(dtype);
-      const std::size_t width = dtype_size(view.dtype);
-      source_.done_part(name, to_size(begin) * width, to_size(begin + count) * width);
+      to += dtype_bytes(dtype, count);
+      source_.done_part(name, dtype_bytes(view.dtype, begin), dtype_bytes(view.dtype, begin + count));
     }
   }
   if (bad.count > 0) refuse(name, bad);
@@ -90,15 +115,43 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
   return out;
 }
 
-Tensor WeightLoader::vector(const std::string& name) { return converted(name, DType::kF32); }
+Tensor WeightLoader::vector(const std::string& name) {
+  return converted(name, source_.get(name), DType::kF32);
+}
+
+Tensor WeightLoader::norm(const std::string& name, float offset) {
+  if (offset == 0) return vector(name);
+  Tensor numbers = widened(get(name));
+  for (std::int64_t i = 0; i < numbers.shape().elements(); ++i) numbers.f32()[i] += offset;
+  source_.done(name);
+  return uploaded(numbers.view());
+}
+
+Tensor WeightLoader::filled(float value, std::int64_t count) {
+  Tensor numbers = Tensor::host(DType::kF32, Shape{count});
+  std::fill_n(numbers.f32(), count, value);
+  return uploaded(numbers.view());
+}
+
+Tensor WeightLoader::uploaded(ConstTensorView numbers) {
+  Tensor out = backend_.allocate(DType::kF32, numbers.shape);
+  backend_.upload(numbers, out.view());
+  backend_.synchronize();
+  return out;
+}
 
 Tensor WeightLoader::table(const std::string& name, const std::vector<RowRange>& rows) {
-  return converted(name, beside(storage_), rows);
+  const ConstTensorView view = fetch(name);
+  const bool own = storage_ == DType::kFile;
+  return converted(name, view, own ? kept_as(view.dtype, storage_) : beside(storage_), rows);
 }
 
 LinearWeight WeightLoader::packed(const std::vector<std::string>& names, DType storage) {
   std::vector<ConstTensorView> views;
-  for (const std::string& name : names) views.push_back(get(name));
+  for (const std::string& name : names) {
+    views.push_back(fetch(name));
+    check(name, views.back(), 0, storage);
+  }
   LinearWeight packed = backend_.pack_linear(views, storage);
   for (const std::string& name : names) source_.done(name);
   return packed;
@@ -107,14 +160,12 @@ LinearWeight WeightLoader::packed(const std::vector<std::string>& names, DType s
 // Rows of a matrix, packed one range after the other.
 LinearWeight WeightLoader::packed_rows(const std::string& name, const std::vector<RowRange>& rows,
                                        DType storage) {
-  const ConstTensorView whole = source_.get(name);
+  const ConstTensorView whole = fetch(name);
   const std::int64_t width = whole.shape[1];
   std::vector<ConstTensorView> views;
   for (const RowRange& range : rows) {
     ConstTensorView part = part_of(whole, range.first * width, range.count * width);
-    if (const auto bad = find_non_finite(part)) {
-      refuse(name, {range.first * width + bad->index, bad->count});
-    }
+    check(name, part, range.first * width, storage);
     part.shape = {range.count, width};
     views.push_back(part);
   }
@@ -158,11 +209,7 @@ Tensor WeightLoader::joined(const std::vector<std::string>& names) {
     read_numbers(view, 0, 1, view.shape.elements(), all.data() + begin);
     source_.done(name);
   }
-  const Shape shape{std::ssize(all)};
-  Tensor out = backend_.allocate(DType::kF32, shape);
-  backend_.upload({DType::kF32, shape, all.data(), Device{}}, out.view());
-  backend_.synchronize();
-  return out;
+  return uploaded({DType::kF32, Shape{std::ssize(all)}, all.data(), Device{}});
 }
 
 CrossWeights WeightLoader::cross(const CrossNames& names, const std::string& prefix) {
@@ -183,15 +230,20 @@ LayerWeights WeightLoader::layer(const WeightNames& names, const std::string& pr
     return out;
   };
   LayerWeights out;
-  out.attention_norm = vector(prefix + names.attention_norm);
+  const auto norm_of = [&](const std::string& name) {
+    return name.empty() ? Tensor() : norm(prefix + name, names.norm_offset);
+  };
+  out.attention_norm = norm_of(names.attention_norm);
+  out.attention_result_norm = norm_of(names.attention_result_norm);
+  out.ffn_norm = norm_of(names.ffn_norm);
+  out.ffn_result_norm = norm_of(names.ffn_result_norm);
+  out.q_norm = norm_of(names.q_norm);
+  out.k_norm = norm_of(names.k_norm);
   out.qkv = pack(full(names.qkv));
   out.qkv_bias = joined(full(names.qkv_bias));
-  if (!names.q_norm.empty()) out.q_norm = vector(prefix + names.q_norm);
-  if (!names.k_norm.empty()) out.k_norm = vector(prefix + names.k_norm);
   if (names.cross) out.cross = cross(*names.cross, prefix);
   out.out = pack({prefix + names.out});
   if (!names.out_bias.empty()) out.out_bias = vector(prefix + names.out_bias);
-  out.ffn_norm = vector(prefix + names.ffn_norm);
   out.gate_up = pack(full(names.gate_up));
   out.gate_up_bias = joined(full(names.gate_up_bias));
   out.down = pack({prefix + names.down});
@@ -204,7 +256,7 @@ TransformerWeights WeightLoader::transformer(const WeightNames& names, std::int6
   for (std::int64_t i = 0; i < layers; ++i) {
     out.layers.push_back(layer(names, layer_name(names.layer_prefix, i)));
   }
-  out.final_norm = vector(names.final_norm);
+  out.final_norm = norm(names.final_norm, names.norm_offset);
   return out;
 }
 

@@ -15,12 +15,16 @@ namespace tessera {
 
 class WeightLoader {
  public:
-  // `storage`: how the device keeps matrices (Backend::keeps). Both must outlive the loader.
+  // `storage`: how the device keeps matrices (Backend::keeps); kFile: matrices and tables as their
+  // files have them. Both must outlive the loader.
   WeightLoader(TensorSource& source, Backend& backend, DType storage);
 
   // All of them: Error kModel (E_WEIGHT_NOT_FINITE) naming the tensor, the first NaN or infinity in
-  // it and how many there are.
+  // it and how many there are. Matrices as f16: E_WEIGHT_RANGE for a number that is none of f16.
   Tensor vector(const std::string& name);  // f32
+  // `offset` added to every number, one rounding to f32.
+  Tensor norm(const std::string& name, float offset);
+  Tensor filled(float value, std::int64_t count);
   // As it is kept beside the matrices; of `rows`, one range after the other, if there are any.
   Tensor table(const std::string& name, const std::vector<RowRange>& rows = {});
   // Vectors one after the other, f32; empty for no names.
@@ -35,8 +39,13 @@ class WeightLoader {
 
  private:
   [[noreturn]] void refuse(const std::string& name, const NonFinite& bad) const;
+  ConstTensorView fetch(const std::string& name);
   ConstTensorView get(const std::string& name);
-  Tensor converted(const std::string& name, DType dtype, const std::vector<RowRange>& rows = {});
+  void check(const std::string& name, const ConstTensorView& part, std::int64_t first,
+             DType storage) const;
+  Tensor converted(const std::string& name, const ConstTensorView& view, DType dtype,
+                   const std::vector<RowRange>& rows = {});
+  Tensor uploaded(ConstTensorView numbers);  // f32, from the host
   LinearWeight packed(const std::vector<std::string>& names, DType storage);
   LinearWeight packed_rows(const std::string& name, const std::vector<RowRange>& rows,
                            DType storage);

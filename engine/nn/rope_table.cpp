@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "engine/core/index.h"
+#include "engine/nn/rope_divisors.h"
 
 namespace tessera {
 
@@ -178,6 +180,28 @@ Tensor upload(Backend& backend, const std::vector<float>& values, Shape shape) {
 }
 
 }  // namespace
+
+std::vector<float> rope_divisors(const RopeSpec& spec, std::int64_t head_dim) {
+  const std::int64_t half = head_dim / 2;
+  std::vector<float> wanted = inverse_frequencies(spec.theta, head_dim, half);
+  stretch_frequencies(spec, head_dim, wanted);
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float power = rope_power(spec.theta, head_dim, i), goal = nth(wanted, i);
+    const auto miss = [&](float divisor) { return std::abs(1.0f / (divisor * power) - goal); };
+    const float middle = to_float(1.0 / (double{goal} * double{power}));
+    float best = middle;
+    for (const float end : {0.0f, std::numeric_limits<float>::infinity()}) {
+      float other = middle;
+      for (int step = 0; step < 4; ++step) {
+        other = std::nextafter(other, end);
+        if (miss(other) < miss(best)) best = other;
+      }
+    }
+    out.push_back(best);
+  }
+  return out;
+}
 
 std::array<std::int64_t, 3> axis_pairs(std::int64_t head_dim) {
   const std::int64_t side = head_dim / 6;

@@ -57,7 +57,10 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
   };
   for (const TensorSpec& tensor : expected) {
     known.insert(tensor.name);
-    const ConstTensorView* found = checkpoint.find(tensor.name);
+    // The table, not find(), which may read numbers.
+    const auto entry = checkpoint.tensors().find(tensor.name);
+    const ConstTensorView* found =
+        entry == checkpoint.tensors().end() ? nullptr : &entry->second;
     if (found == nullptr) {
       note(missing, tensor.name, tensor.name);
     } else if (found->shape != tensor.shape) {
@@ -74,7 +77,8 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
     if (!name.starts_with(tower.vit.names.prefix) && !name.starts_with(tower.projector.prefix)) {
       continue;
     }
-    if (!known.contains(name) && !is_ignored(tower, name)) note(surplus, name, name);
+    if (known.contains(name) || is_ignored(tower, name) || checkpoint.is_spare(name)) continue;
+    note(surplus, name, name);
   }
   if (first.empty()) return;
   std::string text;

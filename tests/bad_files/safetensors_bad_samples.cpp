@@ -101,8 +101,9 @@ void add_entries(std::vector<BadSample>& out) {
   };
   with("dtype_unknown", "E_ST_DTYPE", {"F32 BF16", "\"F33\""}, "F33", "[2,3]", "[0,24]");
   with("dtype_lower_case", "E_ST_DTYPE", {"\"f32\""}, "f32", "[2,3]", "[0,24]");
-  with("dtype_float8", "E_ST_DTYPE_UNSUPPORTED", {"F8_E4M3", "not supported"}, "F8_E4M3", "[24]",
-       "[0,24]");
+  with("dtype_float8_scale", "E_ST_DTYPE_UNSUPPORTED", {"F8_E8M0", "not supported"}, "F8_E8M0",
+       "[24]", "[0,24]");
+  with("size_float8", "E_ST_SIZE", {"12 bytes for f8_e4m3"}, "F8_E4M3", "[12]", "[0,24]");
   with("dtype_u32", "E_ST_DTYPE_UNSUPPORTED", {"U32"}, "U32", "[6]", "[0,24]");
   with("rank_nine", "E_ST_RANK", {"at most 8"}, "F32", "[1,1,1,1,1,1,1,2,3]", "[0,24]");
   with("extent_negative", "E_ST_SHAPE", {"-2"}, "F32", "[-2,-3]", "[0,24]");

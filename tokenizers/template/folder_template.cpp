@@ -157,6 +157,7 @@ ContentForm content_form(const FolderTemplate& of) {
 
 FolderTemplate checked_template(const FoundTemplate& found, const fs::path& folder) {
   FolderTemplate out{.source = ChatTemplate::parse(found.text, found.file),
+                     .text = found.text,
                      .file = found.file,
                      .of_tokenizer = found.of_tokenizer,
                      .special_tokens = special_tokens_of(folder)};
@@ -179,6 +180,7 @@ FolderTemplate read_template_text(
     std::string text, std::string file,
     std::vector<std::pair<std::string, std::string>> special_tokens) {
   FolderTemplate out{.source = ChatTemplate::parse(text, file),
+                     .text = std::move(text),
                      .file = std::move(file),
                      .of_tokenizer = true,
                      .special_tokens = std::move(special_tokens)};

@@ -20,6 +20,7 @@ enum class ContentForm : std::uint8_t {
 
 struct FolderTemplate {
   ChatTemplate source;
+  std::string text;  // of the source
   std::string file;  // for messages
   ContentForm content = ContentForm::kParts;
   bool of_tokenizer = false;    // for texts: the language model's own, images may be unknown to it

@@ -2,10 +2,10 @@
 // dimensions with random weights: visual rows are drawn, text rows too.
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "apps/lab/bench/prune_bench.h"
+#include "apps/lab/bench/random_text_model.h"
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/lab/models/random_weights.h"
 #include "apps/runtime/caption_prompt.h"
@@ -13,9 +13,7 @@
 #include "engine/core/storage.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/stream_loop.h"
-#include "engine/families/language.h"
 #include "engine/families/open_model.h"
-#include "engine/families/published_sizes.h"
 
 namespace tessera {
 
@@ -26,51 +24,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kVocab = 32064;
 constexpr std::int64_t kTextBefore = 35, kTextAfter = 25;  // the Vicuna template and a question
 constexpr std::int32_t kImageId = 32000;
-
-// Weights drawn when the loader asks for them.
-class DrawnSource final : public TensorSource {
- public:
-  explicit DrawnSource(const std::vector<TensorSpec>& tensors) {
-    for (const TensorSpec& tensor : tensors) shapes_.emplace(tensor.name, tensor.shape);
-  }
-  ConstTensorView get(const std::string& name) override {
-    Tensor& made = made_[name] =
-        random_weight(name, shapes_.at(name), {.seed = 1, .matrix_std = 0});
-    return std::as_const(made).view();
-  }
-  void done(const std::string& name) override { made_.erase(name); }
-  std::string file_of(const std::string&) const override { return "random weights"; }
-
- private:
-  std::map<std::string, Shape> shapes_;
-  std::map<std::string, Tensor> made_;
-};
-
-ModelSpec text_spec(const std::string& size, std::int64_t positions) {
-  const auto row = std::find_if(kLlamaGenSizes.begin(), kLlamaGenSizes.end(),
-                                [&](const PublishedSize& p) { return p.name == size; });
-  if (row == kLlamaGenSizes.end()) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_FLAG_VALUE",
-                 .where = "--random llava-next:" + size,
-                 .expected = "a size of LlamaGen, for instance L",
-                 .found = size});
-  }
-  ModelSpec spec;
-  spec.layouts = {{"model.", "lm_head.weight"}};
-  ModelConfig& model = spec.model.transformer;
-  model.layers = row->layers;
-  model.width = row->width;
-  model.heads = model.kv_heads = row->heads;
-  model.head_dim = row->width / row->heads;
-  // As LlamaGen has it: two thirds of four widths, up to a multiple of 256.
-  model.ffn_width = (row->width * 8 / 3 + 255) / 256 * 256;
-  model.rope.positions = positions;
-  spec.model.vocab = kVocab;
-  spec.model.max_positions = positions;
-  spec.names = text_names(spec.model, spec.layouts.front());
-  return spec;
-}
 
 struct Bench {
   const PrefillBenchOptions& options;
@@ -137,10 +90,11 @@ void run_prefill_bench(const PrefillBenchOptions& options, Backend& backend, Ben
       plan_preprocess(preprocess_policy("llava-next"), options.width, options.height);
   const VisualLayout layout = layout_of(plan, {.class_token = true});
   const std::int64_t total = layout.block.count();
-  const ModelSpec spec = text_spec(options.size, total + kTextBefore + kTextAfter + 8);
-  DrawnSource source(text_tensors(spec.model, spec.layouts.front()));
-  const StreamModel model =
-      load_stream_model(spec.model, spec.names, source, backend, options.storage);
+  const StreamModel model = random_text_model({.size = options.size,
+                                               .flag = "--random llava-next:" + options.size,
+                                               .vocab = kVocab,
+                                               .positions = total + kTextBefore + kTextAfter + 8},
+                                              backend, options.storage);
   const Bench bench{options, model, layout};
   bench.run(nullptr, 1);  // warm caches
   for (const std::string& method : options.methods) {

@@ -210,8 +210,10 @@ void run_text_quality(const TextQualityOptions& options, Backend& backend, Bench
                  .expected = "a text of two tokens or more",
                  .found = std::to_string(ids.size())});
   }
+  std::vector<DType> types = options.storage;
+  if (model->stored() == DType::kFile && backend.keeps(DType::kFile)) types.push_back(DType::kFile);
   compare_types(
-      pieces_of(ids, options.pieces), options.storage, model->spec().family,
+      pieces_of(ids, options.pieces), types, model->spec().family,
       [&](DType storage) { return model->load(backend, storage); }, report);
 }
 

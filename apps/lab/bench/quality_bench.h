@@ -29,7 +29,8 @@ struct TextQualityOptions {
 // largest), the share of tokens whose likeliest one is the same, perplexity of the tokens and the
 // entropy of f32, at temperature 1 and without guidance.
 void run_quality_bench(const QualityBenchOptions& options, Backend& backend, BenchReport& report);
-// The first token of a piece is given, the others are scored.
+// The first token of a piece is given, the others are scored. A model whose file has weights in blocks
+// is compared as it is, too ("quality.file").
 void run_text_quality(const TextQualityOptions& options, Backend& backend, BenchReport& report);
 
 }  // namespace tessera

@@ -16,6 +16,7 @@
 #include "apps/lab/bench/ops_bench.h"
 #include "apps/lab/bench/prune_bench.h"
 #include "apps/lab/bench/quality_bench.h"
+#include "apps/lab/bench/text_bench.h"
 #include "apps/lab/bench/video_bench.h"
 #include "apps/lab/cli/commands.h"
 #include "engine/core/index.h"
@@ -39,6 +40,7 @@ struct BenchFlags {
   std::int64_t runs = 3;
   std::int64_t images = 0;  // of a replay; 0 = seconds a token
   bool no_pixels = false;
+  std::vector<std::int64_t> rows = {600};
   std::string model, text;
   std::vector<std::string> methods;  // empty: all that are measured by default
   std::vector<std::int64_t> windows = {16, 64, 128}, batch_sizes = {1};
@@ -241,6 +243,25 @@ void bench_quality(const BenchFlags& flags, Backend& backend, BenchReport& repor
   run_quality_bench(options, backend, report);
 }
 
+// Prompts and texts at the dimensions of --random.
+void bench_text(const BenchFlags& flags, Backend& backend, BenchReport& report) {
+  constexpr std::string_view kFamily = "llamagen:";
+  if (!flags.random.starts_with(kFamily)) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_VALUE",
+                 .where = "--random",
+                 .expected = "llamagen:SIZE for text",
+                 .found = flags.random});
+  }
+  run_text_bench({.size = flags.random.substr(kFamily.size()),
+                  .storage = *storage_named(flags.dtype),
+                  .rows = flags.rows,
+                  .batch_sizes = flags.batch_sizes,
+                  .tokens = flags.tokens,
+                  .runs = flags.runs},
+                 backend, report);
+}
+
 CpuOptions::Isa isa_of(const std::string& name) {
   if (name == "reference") return CpuOptions::Isa::kReference;
   if (name == "avx2") return CpuOptions::Isa::kAvx2;
@@ -250,7 +271,7 @@ CpuOptions::Isa isa_of(const std::string& name) {
 
 // Shares of a rate that the host's memory reaches say nothing of another device.
 void check_device(const BenchFlags& flags) {
-  const bool ceilings = flags.what == "ops" || flags.what == "image";
+  const bool ceilings = flags.what == "ops" || flags.what == "image" || flags.what == "text";
   if (!ceilings || flags.device == "cpu" || flags.device == "auto") return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_FLAG_CONFLICT",
@@ -283,6 +304,8 @@ int run_bench(const BenchFlags& flags) {
     bench_caption(flags, report);
   } else if (flags.what == "quality") {
     bench_quality(flags, *backend, report);
+  } else if (flags.what == "text") {
+    bench_text(flags, *backend, report);
   } else if (flags.what == "batch") {
     bench_batch(flags, report);
   } else if (flags.what == "video") {
@@ -306,13 +329,13 @@ void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
   CLI::App* app = root.add_subcommand(
       "bench",
-      "measure ops, images, decoding methods, batches, pruners, captions, videos, types of weights");
+      "measure ops, images, texts, decoding methods, batches, pruners, captions, videos, types of weights");
   add_common_flags(*app, session);
   choice_flag(*app, "what", flags.what,
-              {"ops", "image", "decode", "batch", "prune", "caption", "video", "quality"}, "what to measure")
+              {"ops", "image", "decode", "batch", "prune", "caption", "video", "quality", "text"}, "what to measure")
       ->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
-  text_flag(*app, "--device", flags.device, "cpu, cuda[:i] or auto; ops and image: cpu alone");
+  text_flag(*app, "--device", flags.device, "cpu, cuda[:i] or auto; ops, image, text: cpu alone");
   app->add_flag("--deterministic", flags.deterministic, "cuda: one order of sums");
   app->add_flag("--tf32", flags.tf32,
                 "cuda: products, convolutions and attention of f32 may round to tf32");
@@ -331,6 +354,10 @@ void add_bench(CLI::App& root, Session& session) {
   integer_flag(*app, "--tokens", flags.tokens, 2, 1 << 20, "image: image tokens to decode")
       ->group("Image");
   integer_flag(*app, "--runs", flags.runs, 1, 1000, "image: times to decode them")->group("Image");
+  app->add_option("--rows", flags.rows, "text: rows of each prompt")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->group("Image");
   app->add_flag("--no-pixels", flags.no_pixels, "image: leave the VQ decoder out")->group("Image");
   const std::string group = "Decode";
   text_flag(*app, "-m,--model", flags.model, "decode: trained model; default the bundled one")

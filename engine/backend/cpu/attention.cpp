@@ -1,5 +1,6 @@
 // Attention: one task is a few neighbouring key and value heads of one sequence with up to 16 query
-// rows over all of them. How rows and heads are grouped changes no result.
+// rows over all of them, or one head with up to 64. How rows and heads are grouped changes no
+// result.
 #include <algorithm>
 #include <cmath>
 
@@ -28,7 +29,7 @@ struct Cut {
 Cut cut_segment(const AttentionSegment& segment, const Heads& heads) {
   Cut cut{};
   cut.rows = segment.rows * heads.group;
-  cut.row_tiles = divide_up(cut.rows, kQueryRows);
+  cut.row_tiles = divide_up(cut.rows, kTaskRows);
   const std::int64_t at_once =
       std::max<std::int64_t>(1, kQueryRows / std::max<std::int64_t>(cut.rows, 1));
   cut.head_groups =
@@ -76,10 +77,11 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
   if (!segment.listed.empty()) {
     task.listed = segment.listed.data();
     task.listed_from = segment.listed_from;
+    task.listed_base = segment.listed_base;
   }
   if (!segment.key_bias.empty()) task.key_bias = segment.key_bias.f32();
-  float peak[kQueryRows];
-  float total[kQueryRows];
+  float peak[kTaskRows];
+  float total[kTaskRows];
   if (!args.log_sum.empty()) {
     task.peak = peak;
     task.total = total;

@@ -7,6 +7,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/linear_integers.h"
 #include "engine/backend/cpu/panel_storage.h"
+#include "engine/backend/cpu/streaming.h"
 #include "engine/core/index.h"
 #include "engine/ops/linear.h"
 
@@ -17,19 +18,19 @@ namespace {
 constexpr std::int64_t kStreamRows = 64;  // up to here all rows pass while a panel streams by
 constexpr std::int64_t kRowBlock = 192;   // rows of a task beyond that, copied to scratch
 constexpr std::int64_t kRowPitch = kBlock + 16;  // floats between copied rows: no cache set twice
-constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;  // weights of one streaming task
 
 struct Product {
   const float* x;
   const LinearWeight& weight;
+  const PanelPart& part;
   const PanelStorage& storage;
-  const float* bias;
+  const float* bias;  // of the part, like `out`
   float* out;
   const Kernels& kernels;
 };
 
 const std::byte* panel_block(const Product& product, std::int64_t panel, std::int64_t k) {
-  return static_cast<const std::byte*>(product.weight.packed.view().data) +
+  return product.part.panels +
          to_size(panel) * product.storage.bytes(product.weight.k) + product.storage.bytes(k);
 }
 
@@ -48,13 +49,13 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
   args.run_offsets = &offset;
   args.run_length = inputs;
   args.out_stride = weight.n;
-  args.columns = std::min<std::int64_t>(panels * kLanes, weight.n - panel * kLanes);
+  args.columns = std::min<std::int64_t>(panels * kLanes, product.part.n - panel * kLanes);
   args.bias =
       product.bias != nullptr && k + inputs == weight.k ? product.bias + panel * kLanes : nullptr;
   args.first = k == 0;
   args.b = panel_block(product, panel, k);
-  args.b_stride = product.storage.type->blocks(weight.k) * kLanes;
-  if (k + inputs == weight.k && (panel + 2 * panels) * kLanes <= weight.n) {
+  args.b_stride = weight.k * kLanes;
+  if (k + inputs == weight.k && (panel + 2 * panels) * kLanes <= product.part.n) {
     args.b_next = panel_block(product, panel + panels, 0);
   }
   auto run = kernels.*product.storage.tile;
@@ -72,6 +73,7 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
     const std::int64_t end = rows * (tile + 1) / tiles;
     args.a = a + begin * a_stride;
     args.out = product.out + (row + begin) * weight.n + panel * kLanes;
+    args.from_memory = tile == 0 && args.b != expanded;
     run(args, narrow<int>(end - begin), narrow<int>(panels));
   }
 }
@@ -112,22 +114,24 @@ void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, 
   }
 }
 
-void linear(CpuBackend& cpu, const LinearArgs& op) {
+void multiply_part(CpuBackend& cpu, const LinearArgs& op, const PanelPart& part) {
   const LinearWeight& w = *op.weight;
   const std::int64_t rows = op.x.shape[0];
-  if (rows == 0 || w.n == 0) return;
-  const PanelStorage& storage = panel_storage(w.storage);
-  if (storage.integer_tile != nullptr) return linear_integers(cpu, op, storage);
   const Kernels& kernels = cpu.kernels();
   ThreadPool& pool = cpu.threads();
-  const Product product{op.x.f32(),   w,      storage, op.bias.empty() ? nullptr : op.bias.f32(),
-                        op.out.f32(), kernels};
-  const std::int64_t panels = divide_up(w.n, kLanes);
+  const Product product{op.x.f32(),
+                        w,
+                        part,
+                        part.storage,
+                        op.bias.empty() ? nullptr : op.bias.f32() + part.column,
+                        op.out.f32() + part.column,
+                        kernels};
+  const std::int64_t panels = divide_up(part.n, kLanes);
   if (rows <= kStreamRows) {
     const std::int64_t width = kernels.tile_panels[largest_tile(kernels, rows)];
     const auto panel_bytes = to_index(product.storage.bytes(w.k));
-    const std::int64_t chunk =
-        std::max<std::int64_t>(1, kChunkBytes / (panel_bytes * width)) * width;
+    const std::int64_t task = streaming_task_bytes(panels * panel_bytes, pool.threads());
+    const std::int64_t chunk = std::max<std::int64_t>(1, task / (panel_bytes * width)) * width;
     pool.parallel_for(panels, chunk, [&](std::int64_t begin, std::int64_t end, int worker) {
       stream_panels(product, rows, begin, end, cpu.scratch(worker));
     });
@@ -149,6 +153,19 @@ void linear(CpuBackend& cpu, const LinearArgs& op) {
                     cpu.scratch(worker));
     }
   });
+}
+
+void linear(CpuBackend& cpu, const LinearArgs& op) {
+  if (op.x.shape[0] == 0 || op.weight->n == 0) return;
+  bool integers = false;
+  for_each_part(*op.weight, [&](const PanelPart& part) {
+    if (part.storage.integer_tile != nullptr) {
+      integers = true;
+    } else {
+      multiply_part(cpu, op, part);
+    }
+  });
+  if (integers) linear_integers(cpu, op);
 }
 
 }  // namespace

@@ -111,25 +111,62 @@ TEST(Completion, PromptIdsAreThoseOfTransformers) {
   }
 }
 
+// What a model makes of the first prompt: rows of its table, and logits of the token that follows.
+struct FirstPrompt {
+  std::vector<float> rows, logits;
+};
+
+FirstPrompt first_prompt(const fs::path& place, const Json& model, DType storage) {
+  const auto opened = CompletionModel::open(place);
+  const auto backend = make_backend("cpu", {.threads = 2}, {});
+  const StreamModel loaded = opened->load(*backend, storage);
+  const auto ids = model["rows"][0]["ids"].get<std::vector<std::int32_t>>();
+  const auto count = std::ssize(ids), width = loaded.transformer().config().width;
+  FirstPrompt out{std::vector<float>(to_size(count * width)),
+                  std::vector<float>(to_size(loaded.logit_ids()))};
+  loaded.embed_prompt(ids, {DType::kF32, Shape{count, width}, out.rows.data(), Device{}});
+  ModelRunner runner(loaded, 1, count);
+  std::vector<float> hidden = runner.forward({{.sequence = 0, .rows = out.rows}});
+  Arena arena = make_arena(*backend, loaded.scratch_bytes(1) + 4096);
+  loaded.logits({DType::kF32, Shape{1, width}, hidden.data() + (count - 1) * width, Device{}},
+                arena, {DType::kF32, Shape{1, loaded.logit_ids()}, out.logits.data(), Device{}});
+  return out;
+}
+
 TEST(Completion, LogitsAreThoseOfTransformers) {
   for (const Json& model : goldens()) {
     for (const fs::path& place : places_of(model)) {
-      const auto opened = CompletionModel::open(place);
-      const auto backend = make_backend("cpu", {.threads = 2}, {});
-      const StreamModel loaded = opened->load(*backend, DType::kF32);
-      const auto ids = model["rows"][0]["ids"].get<std::vector<std::int32_t>>();
-      const auto count = std::ssize(ids), width = loaded.transformer().config().width;
-      std::vector<float> rows(to_size(count * width)), logits(to_size(loaded.logit_ids()));
-      loaded.embed_prompt(ids, {DType::kF32, Shape{count, width}, rows.data(), Device{}});
-      ModelRunner runner(loaded, 1, count);
-      std::vector<float> hidden = runner.forward({{.sequence = 0, .rows = rows}});
-      Arena arena = make_arena(*backend, loaded.scratch_bytes(1) + 4096);
-      loaded.logits({DType::kF32, Shape{1, width}, hidden.data() + (count - 1) * width, Device{}},
-                    arena, {DType::kF32, Shape{1, loaded.logit_ids()}, logits.data(), Device{}});
-      EXPECT_LT(relative_difference(logits, model["logits"].get<std::vector<float>>()), 2e-5)
+      EXPECT_LT(relative_difference(first_prompt(place, model, DType::kF32).logits,
+                                    model["logits"].get<std::vector<float>>()),
+                2e-5)
           << place;
     }
   }
+}
+
+// As files have them, tables have exactly their numbers; products round their inputs to 8 bits
+// where weights are in blocks.
+TEST(Completion, WeightsInBlocksStayAsTheirFilesHaveThem) {
+  int blocks = 0;
+  for (const Json& model : goldens()) {
+    const fs::path place = places_of(model)[0];
+    const DType stored = CompletionModel::open(place)->stored();
+    const FirstPrompt exact = first_prompt(place, model, DType::kF32);
+    const FirstPrompt kept = first_prompt(place, model, stored);
+    EXPECT_EQ(kept.rows, exact.rows) << place;
+    if (stored != DType::kFile) {
+      EXPECT_TRUE(stored == DType::kBF16 || kept.logits == exact.logits) << place;
+      continue;
+    }
+    ++blocks;
+    const auto off = [&](const FirstPrompt& other) {
+      return relative_difference(other.logits, exact.logits);
+    };
+    EXPECT_GT(off(kept), 1e-3) << place;
+    EXPECT_LT(off(kept), 0.03) << place;
+    EXPECT_LT(off(kept), off(first_prompt(place, model, DType::kQ8))) << place;
+  }
+  EXPECT_EQ(blocks, 4);
 }
 
 TEST(Completion, GreedyTextsAreThoseOfTransformers) {
@@ -149,14 +186,14 @@ TEST(Completion, GreedyTextsAreThoseOfTransformers) {
   }
 }
 
-// Blocks of 8 bits stay so; what is written with them is what --dtype q8 writes.
-TEST(Completion, BlocksAreKeptInBits) {
+TEST(Completion, FilesSayHowTheyAreKept) {
   const auto stored = [](const char* file) {
     return CompletionModel::open(kGolden / file)->stored();
   };
-  EXPECT_EQ(stored("llama3_q8-00001-of-00003.gguf"), DType::kQ8);
+  EXPECT_EQ(stored("llama3_q8-00001-of-00003.gguf"), DType::kFile);
+  EXPECT_EQ(stored("llama_mixed.gguf"), DType::kFile);
   EXPECT_EQ(stored("llama_f32.gguf"), DType::kF32);
-  EXPECT_EQ(stored("qwen2_f16.gguf"), DType::kF32);
+  EXPECT_EQ(stored("qwen2_f16.gguf"), DType::kF16);
   EXPECT_EQ(stored("qwen2_tied_bf16.gguf"), DType::kBF16);
 }
 
@@ -244,6 +281,10 @@ TEST(Completion, BadKeysAreRefusedByName) {
        key_u32("tokenizer.ggml.eos_token_id", 1024), "tokenizer.ggml.eos_token_id", "1024"},
       {"qwen2_f16", "tokenizer.ggml.padding_token_id", "tokenizer.ggml.padding_token_ix",
        "tokenizer.ggml.padding_token_ix", ""},
+      {"qwen3_f32", "blk.1.attn_q_norm.weight", "blk.1.attn_q_norx.weight", "model.layers.1",
+       "missing"},
+      {"qwen3_f32", key_u32("qwen3.attention.key_length", 16),
+       key_u32("qwen3.attention.key_length", 8), "qwen3.attention.value_length", "16"},
       {"llama_f32", "tokenizer.ggml.scores", "tokenizer.ggml.scorez", "tokenizer.ggml.scores",
        "no such key"},
   };
@@ -313,7 +354,7 @@ TEST(Completion, OtherArchitecturesSayWhatIsMissing) {
   put_file(folder / "model.gguf", bytes);
   const ErrorInfo info = refusal_of(folder / "model.gguf").info();
   EXPECT_EQ(info.code, "E_GGUF_ARCHITECTURE");
-  EXPECT_EQ(info.expected, "llama or qwen2");
+  EXPECT_EQ(info.expected, "llama or qwen2 or qwen3 or gemma3");
   EXPECT_NE(info.found.find("GELU"), std::string::npos);
 }
 

@@ -332,18 +332,18 @@ TEST(Families, QuantisedFoldersAndAdaptersAreNamed) {
     const TempFolder quantised, adapter;
     Json config = port_config();
     config["vision_config"] = Json::object();
-    config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}};
+    config["quantization_config"] = {{"quant_method", "aqlm"}, {"bits", 4}};
     put_file(quantised / "config.json", config.dump());
-    EXPECT_NE(refused(quantised, use).find("quantised by awq, 4 bits"), std::string::npos)
+    EXPECT_NE(refused(quantised, use).find("quantised by aqlm, 4 bits"), std::string::npos)
         << refused(quantised, use);
     config.erase("quantization_config");
-    config["text_config"]["quantization_config"] = {{"quant_method", "gptq"}};
+    config["text_config"]["quantization_config"] = {{"quant_method", "hqq"}};
     put_file(quantised / "config.json", config.dump());
     EXPECT_NE(refused(quantised, use).find("text_config.quantization_config"), std::string::npos)
         << refused(quantised, use);
-    config.erase("text_config");
+    config["text_config"].erase("quantization_config");
     put_file(quantised / "config.json", config.dump());
-    put_file(quantised / "quantize_config.json", R"({"bits": 4, "group_size": 128})");
+    put_file(quantised / "quantize_config.json", R"({"bits": 5, "group_size": 128})");
     EXPECT_NE(refused(quantised, use).find("quantize_config.json"), std::string::npos)
         << refused(quantised, use);
     put_file(adapter / "adapter_config.json", R"({"base_model_name_or_path": "some/model"})");

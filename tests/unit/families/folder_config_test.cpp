@@ -2,9 +2,12 @@
 // what is said about those that nobody reads, and folders that are no models as they stand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoint/quantised.h"
 #include "engine/families/folder_files.h"
 #include "engine/families/registry.h"
 #include "tests/support/temp_folder.h"
@@ -314,17 +317,93 @@ TEST_F(FolderConfig, AFrequencyOfNullIsRefused) {
 
 TEST_F(FolderConfig, QuantisedFoldersAreRefusedWhereverTheySaySo) {
   Json config = Json::parse(kLlava);
-  config["text_config"]["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}};
+  config["text_config"]["quantization_config"] = {{"quant_method", "hqq"}, {"bits", 4}};
   put("config.json", config.dump());
   expect_refused("config.json", "text_config.quantization_config");
-  EXPECT_EQ(refusal().found, "weights quantised by awq, 4 bits");
+  EXPECT_EQ(refusal().found, "weights quantised by hqq, 4 bits");
+  EXPECT_EQ(refusal().code, "E_QUANTISED");
   put("config.json", kLlava);
   EXPECT_NO_THROW(load());
+  EXPECT_EQ(load().quantised, nullptr);
   for (const char* name : {"quantize_config.json", "quant_config.json"}) {
-    put(name, R"({"bits": 4, "group_size": 128})");
+    put(name, R"({"bits": 5, "group_size": 128})");
     expect_refused(name, "bits");
-    EXPECT_EQ(refusal().code, "E_QUANTISED");
+    put(name, R"({"bits": 4, "group_size": 64, "damp_percent": 0.01, "never_seen": 1})");
+    EXPECT_EQ(load().quantised->kinds.at(0).cell_columns, 64);
+    EXPECT_EQ(use_of(name, "group_size"), KeyUse::kUsed);
+    EXPECT_EQ(use_of(name, "damp_percent"), KeyUse::kWithoutEffect);
+    EXPECT_EQ(use_of(name, "never_seen"), KeyUse::kUnknown);
+    config["text_config"]["quantization_config"] = {
+        {"quant_method", load().quantised->form == QuantisedForm::kAwq ? "awq" : "gptq"},
+        {"bits", 4},
+        {"group_size", 128}};
+    put("config.json", config.dump());
+    EXPECT_EQ(refusal().code, "E_QUANTISED_FILES");
+    put("config.json", kLlava);
     std::filesystem::remove(folder_ / name);
+  }
+}
+
+struct QuantisedKey {
+  const char *method, *key, *value;  // JSON
+};
+
+TEST_F(FolderConfig, ValuesThatNoQuantisedLayoutHasAreRefusedByKey) {
+  const std::map<std::string, Json> good = {
+      {"fp8", Json::parse(R"({"weight_block_size": [128, 128], "fmt": "e4m3"})")},
+      {"awq", Json::parse(R"({"bits": 4, "group_size": 128, "version": "gemm"})")},
+      {"gptq", Json::parse(R"({"bits": 4, "group_size": 128, "desc_act": true})")},
+      {"bitsandbytes", Json::parse(R"({"load_in_4bit": true, "bnb_4bit_quant_type": "nf4"})")},
+      {"compressed-tensors", Json::parse(R"({"format": "pack-quantized", "config_groups": {"all": {
+          "targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 128, "strategy": "group",
+          "type": "int", "symmetric": true, "observer": "minmax"}}}})")}};
+  const auto with = [&](const std::string& method, const char* pointer, const Json& value) {
+    Json config = Json::parse(kLlava);
+    Json& keys = config["quantization_config"] = good.at(method);
+    keys["quant_method"] = method;
+    if (*pointer != 0) keys[Json::json_pointer(pointer)] = value;
+    put("config.json", config.dump());
+  };
+  for (const auto& [method, keys] : good) {
+    with(method, "", {});
+    ASSERT_NE(load().quantised, nullptr) << method;
+    for (const auto& [key, unused] : keys.items()) {
+      if (key == "config_groups") continue;
+      EXPECT_NE(use_of("config.json", "quantization_config." + key), KeyUse::kUnknown) << key;
+    }
+  }
+  const QuantisedKey bad[] = {
+      {"fp8", "/weight_block_size", "[128]"},
+      {"fp8", "/weight_block_size", "7"},
+      {"awq", "/bits", "3"},
+      {"awq", "/group_size", "0"},
+      {"awq", "/version", "\"gemv\""},
+      {"awq", "/zero_point", "false"},
+      {"gptq", "/bits", "5"},
+      {"gptq", "/bits", "1"},
+      {"gptq", "/checkpoint_format", "\"marlin\""},
+      {"gptq", "/is_marlin_format", "true"},
+      {"gptq", "/pack_dtype", "\"int16\""},
+      {"bitsandbytes", "/load_in_8bit", "true"},
+      {"compressed-tensors", "/format", "\"nvfp4-pack-quantized\""},
+      {"compressed-tensors", "/transform_config", "{\"config_groups\": {}}"},
+      {"compressed-tensors", "/sparsity_config", "{\"format\": \"sparse-24-bitmask\"}"},
+      {"compressed-tensors", "/config_groups", "{}"},
+      {"compressed-tensors", "/config_groups/all/format", "\"marlin-24\""},
+      {"compressed-tensors", "/config_groups/all/weights/num_bits", "9"},
+      {"compressed-tensors", "/config_groups/all/weights/type", "\"complex\""},
+      {"compressed-tensors", "/config_groups/all/weights/strategy", "\"tensor_group\""},
+      {"compressed-tensors", "/config_groups/all/weights/group_size", "null"},
+      {"compressed-tensors", "/config_groups/all/weights/dynamic", "true"},
+      {"compressed-tensors", "/config_groups/all/weights/rotation", "1"},
+      {"compressed-tensors", "/config_groups/all/rotation", "1"},
+  };
+  for (const QuantisedKey& each : bad) {
+    SCOPED_TRACE(std::string(each.method) + each.key);
+    with(each.method, each.key, Json::parse(each.value));
+    std::string place = "quantization_config" + std::string(each.key);
+    std::replace(place.begin(), place.end(), '/', '.');
+    expect_refused("config.json", place.c_str());
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "apps/lab/bench/batch_bench.h"
 #include "apps/lab/bench/decode_bench.h"
+#include "apps/lab/bench/text_bench.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera::bench_test {
@@ -82,6 +83,47 @@ TEST(BatchBench, GeneratesTheSameImagesAtEveryBatchSize) {
     EXPECT_LE(line["judge_seconds"], line["decode_seconds"]);
   }
   EXPECT_EQ(lines[0]["decode_ratio"]["mean"], 1.0);
+}
+
+// Every prompt length with every number of sequences; more cached rows are more bytes of a pass.
+TEST(TextBench, TimesPromptsAndPassesOfEachCase) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  std::vector<nlohmann::ordered_json> lines;
+  BenchReport report({}, *backend, [&](const auto& object) { lines.push_back(object); });
+  run_text_bench({.size = "B",
+                  .storage = DType::kQ8,
+                  .rows = {3, 7},
+                  .batch_sizes = {1, 2},
+                  .tokens = 2,
+                  .runs = 1},
+                 *backend, report);
+  ASSERT_EQ(lines.size(), 4u);
+  constexpr int kRowBytes = 2 * 12 * 768 * 2;  // keys and values of all layers, bf16
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto& line = lines[i];
+    EXPECT_EQ(line["shape"]["S"], i < 2 ? 3 : 7);
+    EXPECT_EQ(line["shape"]["b"], i % 2 + 1);
+    EXPECT_EQ(line["reps"], 2);
+    EXPECT_GT(line["prefill_s"], 0.0);
+    EXPECT_GT(line["prefill_cpu_s"], 0.0);
+    EXPECT_GT(line["t_us"]["median"], 0.0);
+  }
+  const auto bytes = [&](std::size_t i) { return lines[i]["bytes"].get<std::int64_t>(); };
+  EXPECT_EQ(bytes(1) - bytes(0), 4 * kRowBytes);
+  EXPECT_EQ(bytes(2) - bytes(0), 4 * kRowBytes);
+  EXPECT_EQ(bytes(3) - bytes(2), 8 * kRowBytes);
+}
+
+TEST(TextBench, ASizeThatIsNotPublishedIsRefusedByFlag) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  BenchReport report({}, *backend, [](const auto&) {});
+  try {
+    run_text_bench({.size = "Q"}, *backend, report);
+    ADD_FAILURE() << "a size of nobody";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().where, "--random llamagen:Q");
+    EXPECT_EQ(error.exit_code(), 2);
+  }
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(LibraryErrors, SettingsOutOfRangeAreRefusedWithTheRange) {
   EXPECT_EQ(open_error({"test:tiny"}, {.settings = {{"window", 0}}}).where(), "window");
   EXPECT_EQ(open_error({"test:tiny"}, {.slots = 0}).where(), "slots");
   EXPECT_EQ(open_error({"test:tiny"}, {.threads = -1}).where(), "threads");
-  EXPECT_EQ(open_error({"test:tiny"}, {.dtype = "f8"}).expected(), "auto, f32, bf16, q8 or q4");
+  EXPECT_EQ(open_error({"test:tiny"}, {.dtype = "f8"}).expected(), "auto, f32, bf16, f16, q8 or q4");
 }
 
 TEST(LibraryErrors, UnknownSettingsAreRefusedWithTheNamesThereAre) {

@@ -5,6 +5,7 @@
 // heads of one position lie side by side in memory and are read in that order.
 #pragma once
 
+#include "engine/backend/cpu/kernels/attention_scores.h"
 #include "engine/backend/cpu/kernels/elementwise.h"
 #include "engine/backend/cpu/kernels/kernels.h"
 #include "engine/backend/cpu/kernels/simd.h"
@@ -16,11 +17,11 @@ namespace {
 constexpr std::int64_t kAhead = 8;  // keys between the one that is read and the one asked for
 
 struct alignas(64) AttentionState {
-  float score[kQueryRows][kKeyBlock];
-  std::int64_t seen[kQueryRows];  // keys of this block that the row sees, 0..64
-  float peak[kQueryRows];         // largest score so far
-  float total[kQueryRows];        // sum of exp(score - peak) so far
-  float rescale[kQueryRows];      // what sums taken before this block are multiplied by
+  float score[kTaskRows][kKeyBlock];
+  std::int64_t seen[kTaskRows];  // keys of this block that the row sees, 0..64
+  float peak[kTaskRows];         // largest score so far
+  float total[kTaskRows];        // sum of exp(score - peak) so far
+  float rescale[kTaskRows];      // what sums taken before this block are multiplied by
 };
 
 // What the numbers of a head are multiplied by, where they are integers of 8 bits. It goes to scores
@@ -34,6 +35,7 @@ inline float scale_of(const AttentionTask& task, const std::int8_t* head) {
 inline float scale_of(const AttentionTask& task, const float* head) {
   return head[task.kv_stride - 1];
 }
+inline float scale_of(const AttentionTask&, const std::uint16_t*) { return 1.0f; }
 
 // One chunk of lanes of q.k for R rows and K keys; kWhole: all 16 lanes are there.
 template <bool kWhole, int R, int K, typename T>
@@ -51,8 +53,8 @@ inline void add_products(const AttentionTask& task, int row, const T* keys, std:
   }
 }
 
-// q.k for R rows and K keys; each product is sixteen partial sums and one fixed tree. kScaled: times
-// the scale of the key.
+// q.k for R rows and K keys; each product is sixteen partial sums and one fixed tree. kScaled: heads
+// have scales.
 template <bool kScaled, int R, int K, typename T>
 void scores(const AttentionTask& task, int row, const T* keys, std::int64_t key, float scale,
             AttentionState& state) {
@@ -118,31 +120,44 @@ void block_scores(const AttentionTask& task, const T* keys, std::int64_t count,
   }
 }
 
-// Scores or scores of keys [begin, end) of one head's rows times the scales that stand in `table`.
-template <typename T>
-void scale_scores(const AttentionTask& task, int head, const T* table, std::int64_t begin,
-                   std::int64_t end, AttentionState& state) {
-  alignas(64) float scales[kKeyBlock];
-  for (std::int64_t key = begin; key < end; ++key) {
-    scales[key - begin] = scale_of(task, table + key * task.kv_stride);
-  }
-  for (int row = head * task.rows; row < (head + 1) * task.rows; ++row) {
-    float* const scores = state.score[row] + begin;
-    for (std::int64_t key = 0; key < end - begin; key += kLanes) {
-      const std::int64_t lanes = end - begin - key;
-      store_some(scores + key, mul(load_some(scores + key, lanes), load_some(scales + key, lanes)),
-                 lanes);
+// Scores of many rows of one head against keys that were turned; rows that see none are left out.
+inline void block_scores(const AttentionTask& task, const float* turned, AttentionState& state) {
+  constexpr int kRows = kVectorLanes == 16 ? 4 : 1;
+  const std::int64_t chunks = (task.head_dim + kLanes - 1) / kLanes;
+  const std::int64_t stride = task.q[1] - task.q[0];
+  for (int row = 0; row < task.rows; row += kRows) {
+    const int rows = task.rows - row < kRows ? task.rows - row : kRows;
+    std::int64_t seen = 0;
+    for (int r = row; r < row + rows; ++r) seen = state.seen[r] > seen ? state.seen[r] : seen;
+    for (std::int64_t key = 0; key < seen; key += kLanes) {
+      if (rows == kRows) {
+        turned_scores<kRows>(task.q[row], stride, turned + key, chunks, task.scale,
+                             state.score[row] + key);
+        continue;
+      }
+      for (int r = row; r < row + rows; ++r) {
+        turned_scores<1>(task.q[r], stride, turned + key, chunks, task.scale, state.score[r] + key);
+      }
     }
   }
+}
+
+// The largest of `peak` and a block of scores; NaN among the scores is passed over.
+inline float largest_score(const float* score, float peak) {
+  const V16 low = max(load(score + kLanes), max(load(score), broadcast(peak)));
+  alignas(64) float lane[kLanes];
+  store(lane, max(load(score + 3 * kLanes), max(load(score + 2 * kLanes), low)));
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lane[i] = lane[i + half] > lane[i] ? lane[i + half] : lane[i];
+  }
+  return lane[0];
 }
 
 // Turns one row of scores into exp(score - peak) and updates peak, total and rescale.
 inline void block_softmax(AttentionState& state, int row, bool first) {
   float* score = state.score[row];
-  const std::int64_t seen = state.seen[row];
-  float peak = first ? score[0] : state.peak[row];
-  for (std::int64_t key = 0; key < seen; ++key) peak = score[key] > peak ? score[key] : peak;
-  for (std::int64_t key = seen; key < kKeyBlock; ++key) score[key] = -__builtin_inff();
+  for (std::int64_t key = state.seen[row]; key < kKeyBlock; ++key) score[key] = -__builtin_inff();
+  const float peak = largest_score(score, first ? score[0] : state.peak[row]);
   V16 part[4];
   for (int i = 0; i < 4; ++i) {
     part[i] = exp(sub(load(score + i * kLanes), broadcast(peak)));
@@ -211,7 +226,7 @@ template <int R, typename T>
 void weigh_all_lanes(const AttentionTask& task, int row, const T* values, std::int64_t begin,
                      std::int64_t end, const float* factor, bool fresh,
                      const AttentionState& state) {
-  constexpr int kChunks = (kVectorLanes == 16 && R > 1 ? 8 : 4) / R;
+  constexpr int kChunks = kVectorLanes == 16 ? 4 : 4 / R;
   std::int64_t d = 0;
   for (; d + kChunks * kLanes <= task.head_dim; d += kChunks * kLanes) {
     weigh_values<true, R, kChunks>(task, row, values, d, begin, end, factor, fresh, state);
@@ -250,6 +265,24 @@ void weigh_rows(const AttentionTask& task, int row, const T* values, KeyRange ra
   }
 }
 
+// Scores or weights of keys [begin, end) of one head's rows times the scales of its keys or values.
+template <typename T>
+void times_scales(const AttentionTask& task, int head, const T* values, std::int64_t begin,
+                   std::int64_t end, AttentionState& state) {
+  alignas(64) float scales[kKeyBlock];
+  for (std::int64_t key = begin; key < end; ++key) {
+    scales[key - begin] = scale_of(task, values + key * task.kv_stride);
+  }
+  for (int row = head * task.rows; row < (head + 1) * task.rows; ++row) {
+    float* const weights = state.score[row] + begin;
+    for (std::int64_t key = 0; key < end - begin; key += kLanes) {
+      const std::int64_t lanes = end - begin - key;
+      store_some(weights + key, mul(load_some(weights + key, lanes), load_some(scales + key, lanes)),
+                 lanes);
+    }
+  }
+}
+
 // Sums of all entries over `count` keys of the block; with few rows a few keys at a time, so that
 // rows of the cache are read from end to end.
 template <bool kScaled, typename T>
@@ -264,7 +297,7 @@ void block_values(const AttentionTask& task, const T* values, std::int64_t count
         prefetch_rows(task, head_values + (key + kAhead) * task.kv_stride, static_cast<int>(step));
       }
       if constexpr (kScaled) {
-        scale_scores(task, head, head_values, range.begin, range.end, state);
+        times_scales(task, head, head_values, range.begin, range.end, state);
       }
       int row = head * task.rows;
       const int end = row + task.rows;
@@ -285,18 +318,23 @@ inline void add_key_bias(const AttentionTask& task, std::int64_t block, std::int
   }
 }
 
-// One block: scores, softmax, sums. Keys and values start at the block's first key.
+// One block: scores, softmax, sums. Keys and values start at the block's first key; `turned` are
+// the same keys turned, or null.
 template <bool kScaled, typename T>
-void attend_block(const AttentionTask& task, const T* keys, const T* values, std::int64_t block,
-                  std::int64_t count, AttentionState& state) {
-  // Copied keys have many rows, and one head: their scores are scaled together.
-  constexpr bool kTogether = kScaled && sizeof(T) == sizeof(float);
-  block_scores<kScaled && !kTogether>(task, keys, count, state);
-  if constexpr (kTogether) scale_scores(task, 0, keys, 0, count, state);
-  if (task.key_bias != nullptr) add_key_bias(task, block, count, state);
+void attend_block(const AttentionTask& task, const T* keys, const T* values, const float* turned,
+                  std::int64_t block, std::int64_t count, AttentionState& state) {
   for (int row = 0; row < task.heads * task.rows; ++row) {
     const std::int64_t visible = task.visible[row] - block;
     state.seen[row] = visible < 0 ? 0 : visible < kKeyBlock ? visible : kKeyBlock;
+  }
+  if (turned != nullptr) {
+    block_scores(task, turned, state);
+    if constexpr (kScaled) times_scales(task, 0, keys, 0, count, state);
+  } else {
+    block_scores<kScaled>(task, keys, count, state);
+  }
+  if (task.key_bias != nullptr) add_key_bias(task, block, count, state);
+  for (int row = 0; row < task.heads * task.rows; ++row) {
     if (state.seen[row] > 0) {
       block_softmax(state, row, block == 0);
     } else {
@@ -326,13 +364,15 @@ void copy_keys(const AttentionTask& given, const void* table, std::int64_t block
   in_order = in_order < 0 ? 0 : in_order < count ? in_order : count;
   copy_rows(rows + block * given.kv_stride, given.kv_stride, given.head_dim, in_order, to, pitch);
   for (std::int64_t key = in_order; key < count; ++key) {
-    const std::int64_t row = given.listed[block + key - given.listed_from];
+    const std::int64_t row = given.listed[block + key - given.listed_from] - given.listed_base;
     copy_rows(rows + row * given.kv_stride, 0, given.head_dim, 1, to + key * pitch, pitch);
   }
   if constexpr (sizeof(T) == sizeof(std::int8_t)) {
     for (std::int64_t key = 0; key < count; ++key) {
-      const std::int64_t row = key < in_order ? block + key
-                                              : given.listed[block + key - given.listed_from];
+      const std::int64_t row =
+          key < in_order
+              ? block + key
+              : given.listed[block + key - given.listed_from] - given.listed_base;
       to[(key + 1) * pitch - 1] = scale_of(given, rows + row * given.kv_stride);
     }
   }
@@ -347,11 +387,13 @@ void attend(const AttentionTask& given) {
   AttentionTask task = given;
   const int entries = task.heads * task.rows;
   const std::int64_t pitch = attention_pitch(task.head_dim);
-  float* const copied_keys = task.scratch + 2 * kQueryRows * pitch;
+  float* const copied_keys = task.scratch + 2 * kTaskRows * pitch;
   float* const copied_values = copied_keys + kKeyBlock * pitch;
+  float* const turned = task.rows > kFewRows ? copied_values + kKeyBlock * pitch : nullptr;
   std::int64_t most = 0;
   for (int row = 0; row < entries; ++row) {
     float* q = task.scratch + 2 * row * pitch;
+    store(q + pitch - 2 * kLanes, zero());  // the last chunk's dimensions past the end
     copy_rows(given.q[row], 0, task.head_dim, 1, q, pitch);
     task.q[row] = q;
     task.out[row] = q + pitch;
@@ -367,9 +409,10 @@ void attend(const AttentionTask& given) {
     if (copies) {
       copy_keys<T>(given, given.keys, block, count, copied_keys, pitch);
       copy_keys<T>(given, given.values, block, count, copied_values, pitch);
-      attend_block<kScaled>(task, copied_keys, copied_values, block, count, state);
+      if (turned != nullptr) turn_keys(copied_keys, pitch, task.head_dim, count, turned);
+      attend_block<kScaled>(task, copied_keys, copied_values, turned, block, count, state);
     } else {
-      attend_block<kScaled>(task, keys, values, block, count, state);
+      attend_block<kScaled>(task, keys, values, nullptr, block, count, state);
     }
   }
   for (int row = 0; row < entries; ++row) {

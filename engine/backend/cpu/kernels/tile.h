@@ -4,6 +4,7 @@
 
 #include "engine/backend/cpu/kernels/kernels.h"
 #include "engine/backend/cpu/kernels/simd.h"
+#include "engine/core/index.h"
 
 namespace tessera::cpu {
 namespace {
@@ -11,11 +12,19 @@ namespace {
 // How far ahead of the sum bf16 weights are asked for. Each line takes twice the arithmetic of an
 // f32 line, so the processor alone does not look far enough; for f32 asking only takes its slots.
 constexpr std::int64_t kAheadInputs = 128;
+// The same in bytes where more than kFewRows rows take longer than the bytes of their weights:
+// without it memory rests meanwhile.
+constexpr std::int64_t kAheadOfRows = 8192;
+
+template <bool kValue>
+struct Asks {
+  static constexpr bool value = kValue;
+};
 
 template <int R, int P, typename B>
 void tile(const TileArgs& args) {
   // Few rows: the weights come from memory once and bandwidth decides. Many: they sit in cache.
-  constexpr bool kStreams = R <= 4 && sizeof(B) == sizeof(std::uint16_t);
+  constexpr bool kStreams = R <= kFewRows && sizeof(B) == sizeof(std::uint16_t);
   V16 sum[R][P];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -29,14 +38,15 @@ void tile(const TileArgs& args) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) a[r] = args.a + args.run_offsets[run] + r * args.a_stride;
     std::int64_t k = 0;
-    const auto add_inputs = [&](std::int64_t end, [[maybe_unused]] const B* ahead)
+    // `asks` is known at compile time.
+    const auto add_inputs = [&](auto asks, std::int64_t end, [[maybe_unused]] const B* ahead)
         __attribute__((always_inline)) {
       for (; k < end; ++k) {
         V16 weight[P];
 #pragma GCC unroll 4
         for (int p = 0; p < P; ++p) {
           weight[p] = load_panel(b + p * b_stride);
-          if constexpr (kStreams) __builtin_prefetch(ahead + p * b_stride, 0, 2);
+          if constexpr (asks.value) __builtin_prefetch(ahead + p * b_stride, 0, 2);
         }
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
@@ -49,10 +59,12 @@ void tile(const TileArgs& args) {
       }
     };
     if (kStreams && args.b_next != nullptr && args.run_length > kAheadInputs) {
-      add_inputs(args.run_length - kAheadInputs, b + kAheadInputs * kLanes);
-      add_inputs(args.run_length, static_cast<const B*>(args.b_next));
+      add_inputs(Asks<kStreams>{}, args.run_length - kAheadInputs, b + kAheadInputs * kLanes);
+      add_inputs(Asks<kStreams>{}, args.run_length, static_cast<const B*>(args.b_next));
+    } else if (R > kFewRows && args.from_memory) {
+      add_inputs(Asks<(R > kFewRows)>{}, args.run_length, b + kAheadOfRows / to_index(sizeof(B)));
     } else {
-      add_inputs(args.run_length, b + kAheadInputs * kLanes);
+      add_inputs(Asks<kStreams>{}, args.run_length, b + kAheadInputs * kLanes);
     }
   }
 #pragma GCC unroll 16
@@ -74,7 +86,7 @@ using TileFunction = void (*)(const TileArgs&);
 
 #if defined(__AVX512F__)
 constexpr int kTileRows = 12;
-constexpr int panels_of(int rows) { return rows <= 4 ? 4 : 2; }
+constexpr int panels_of(int rows) { return rows <= 4 ? 4 : rows <= 8 ? 1 : 2; }
 #else
 constexpr int kTileRows = 6;
 constexpr int panels_of(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
@@ -85,10 +97,16 @@ struct TileTable {
   TileFunction at[kTileRows + 1][5];  // [rows][panels]
 };
 
+// Rows are cut evenly, so that a tile may have one row less than the one that panels are cut for.
+constexpr int most_panels(int rows) {
+  const int own = panels_of(rows), next = rows < kTileRows ? panels_of(rows + 1) : 1;
+  return own > next ? own : next;
+}
+
 template <typename B, int R = 1, int P = 1>
 constexpr void fill_tiles(TileTable<B>& table) {
   table.at[R][P] = &tile<R, P, B>;
-  if constexpr (P < panels_of(R)) {
+  if constexpr (P < most_panels(R)) {
     fill_tiles<B, R, P + 1>(table);
   } else if constexpr (R < kTileRows) {
     fill_tiles<B, R + 1, 1>(table);
@@ -108,8 +126,14 @@ void run_tile(const TileArgs& args, int rows, int panels) {
   kTiles.at[rows][panels](args);
 }
 
-inline void expand_panel(const std::uint16_t* in, float* out, std::int64_t count) {
-  for (std::int64_t k = 0; k < count; ++k) store(out + k * kLanes, load_panel(in + k * kLanes));
+template <typename B>
+void expand_panel(const std::uint16_t* in, float* out, std::int64_t count) {
+  constexpr std::int64_t kAsked = kAheadOfRows / to_index(sizeof(B));
+  const B* from = reinterpret_cast<const B*>(in);
+  for (std::int64_t k = 0; k < count; ++k, from += kLanes, out += kLanes) {
+    store(out, load_panel(from));
+    __builtin_prefetch(from + kAsked, 0, 2);
+  }
 }
 
 }  // namespace
