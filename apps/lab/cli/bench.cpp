@@ -220,23 +220,19 @@ void bench_batch(const BenchFlags& flags, BenchReport& report) {
   run_batch_bench(options, report);
 }
 
-// Types of weights against f32.
+// Types of weights and caches against f32.
 void bench_quality(const BenchFlags& flags, Backend& backend, BenchReport& report) {
-  std::vector<DType> types;
-  for (const std::string_view name : kKeptNames) {
-    const std::optional<DType> storage = storage_named(name);
-    if (*storage != DType::kF32 && backend.keeps(*storage)) types.push_back(*storage);
-  }
+  std::vector<KeptModel> kept = kept_models(backend);
   if (!flags.text.empty()) {
     return run_text_quality(
-        {.model = flags.model, .text = flags.text, .storage = types, .pieces = flags.prompts},
-        backend, report);
+        {.model = flags.model, .text = flags.text, .kept = kept, .pieces = flags.prompts}, backend,
+        report);
   }
   QualityBenchOptions options;
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.threads = narrow<int>(flags.threads);
-  options.storage = std::move(types);
+  options.kept = std::move(kept);
   options.prompts = flags.prompts;
   run_quality_bench(options, backend, report);
 }
