@@ -10,8 +10,8 @@
 #include <iostream>
 #include <set>
 
-#include "apps/runtime/generate_task.h"
 #include "apps/runtime/draft_table_file.h"
+#include "apps/runtime/generate_task.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/made_up_methods.h"

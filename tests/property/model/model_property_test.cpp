@@ -384,16 +384,14 @@ TEST_P(ModelDistributions, TheInjectedAllocationIsCounted) {
   EXPECT_GE(allocations_of_100_steps(model_, GetParam().cache(), true), 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ModelDistributions,
-                         ::testing::Values(Setting{"janus", DType::kF32},
-                                           Setting{"janus", DType::kBF16},
-                                           Setting{"llamagen", DType::kF32},
-                                           Setting{"llamagen", DType::kBF16},
-                                           Setting{"windows", DType::kF32},
-                                           Setting{"windows", DType::kBF16},
-                                           Setting{"janus", DType::kBF16, {"cpu"}, DType::kQ8},
-                                           Setting{"llamagen", DType::kF32, {"cpu"}, DType::kQ8},
-                                           Setting{"windows", DType::kF32, {"cpu"}, DType::kQ8}));
+INSTANTIATE_TEST_SUITE_P(
+    Models, ModelDistributions,
+    ::testing::Values(Setting{"janus", DType::kF32}, Setting{"janus", DType::kBF16},
+                      Setting{"llamagen", DType::kF32}, Setting{"llamagen", DType::kBF16},
+                      Setting{"windows", DType::kF32}, Setting{"windows", DType::kBF16},
+                      Setting{"janus", DType::kBF16, {"cpu"}, DType::kQ8},
+                      Setting{"llamagen", DType::kF32, {"cpu"}, DType::kQ8},
+                      Setting{"windows", DType::kF32, {"cpu"}, DType::kQ8}));
 INSTANTIATE_TEST_SUITE_P(Simulated, ModelDistributions,
                          ::testing::Values(Setting{"janus", DType::kF32, {"simt"}},
                                            Setting{"windows", DType::kF32, {"simt"}},
