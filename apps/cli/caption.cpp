@@ -54,6 +54,7 @@ struct CaptionFlags {
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
   std::string decode{setting::kTextDecode.text_fallback};
+  std::string cache{setting::kCache.text_fallback};
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, seed = 0;
   std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
@@ -102,6 +103,7 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
     }
     options.method.window = *flags.window;
   }
+  options.method.set(setting::kCache, {0, flags.cache});
   options.prune = prune_choice(flags.prune);
   options.sampling = flags.sampling;
   options.seed = seed;
@@ -239,6 +241,7 @@ Json job_of(const CaptionFlags& flags, const DescribeTask& task, const CaptionIn
               {"caption_ext", flags.extension.value_or("txt")},
               {"csv_raw", flags.raw_csv}};
   if (flags.negative_prompt) out["negative_prompt"] = *flags.negative_prompt;
+  if (flags.cache != setting::kCache.text_fallback) out["kv"] = flags.cache;
   if (flags.skip_similar) out[kSkipSimilarKey] = *flags.skip_similar;
   return out;
 }
@@ -501,6 +504,7 @@ void add_caption(CLI::App& root, Session& session) {
   add_sampling_flags(*app, Door::kCaption, flags->sampling);
   setting_flag(*app, setting::kTextDecode, flags->decode, {.group = "Decoding"});
   setting_flag(*app, setting::kTextWindow, flags->window, {.group = "Decoding"});
+  setting_flag(*app, setting::kCache, flags->cache, {.group = "Decoding"});
   add_text_draft_flags(*app, flags->draft);
   add_prune_flags(*app, flags->prune);
   add_job_flags(*app, *flags);

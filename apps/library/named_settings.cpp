@@ -60,6 +60,7 @@ std::vector<GroupRows> groups_at(api::Task task, Place place) {
       if (!open) return {};
       return {with_door(sampling_group(), Door::kCaption),
               with_door(text_decode_group(), Door::kCaption),
+              with_door(decode_groups().front(), Door::kCaption),
               {&caption_group(), {&setting::kMaxTokens, &setting::kPruneRate}}};
   }
   return {};

@@ -142,6 +142,7 @@ DecodeMethod method_of_texts(const SettingValues& settings, std::int64_t max_tok
     method.window = settings.integer(setting::kTextWindow);
   }
   method.window = std::min(method.window, max_tokens);
+  method.set(setting::kCache, settings.get(setting::kCache));
   return method;
 }
 
@@ -172,7 +173,8 @@ std::unique_ptr<OpenTask> open_describe_task(Runtime& runtime, const Installatio
   out.seed = options.seed;
   out.helper = place.helper();
   for (const Setting* row :
-       {&setting::kMaxTokens, &setting::kPruneRate, &setting::kTextDecode, &setting::kTextWindow}) {
+       {&setting::kMaxTokens, &setting::kPruneRate, &setting::kTextDecode, &setting::kTextWindow,
+        &setting::kCache}) {
     settings.clear(*row);
   }
   out.sampling = settings;

@@ -115,7 +115,8 @@ void check_room(std::size_t needed, const std::string& parts, std::uint64_t room
 }  // namespace
 
 void check_caption_memory(const ModelSpec& spec, const Backend& backend, const KeptWeights& kept,
-                          StreamLimits limits, const std::string& model_name) {
+                          std::optional<DType> kv, StreamLimits limits,
+                          const std::string& model_name) {
   // A small image and its prompt: larger ones are refused one by one.
   PreprocessPlan image;
   if (spec.describe) image = plan_preprocess(spec.describe->policy, 64, 64);
@@ -123,7 +124,7 @@ void check_caption_memory(const ModelSpec& spec, const Backend& backend, const K
   limits.items = 1;
   limits.prompt_rows = std::max(limits.prompt_rows, image.tokens + kShortPrompt);
   const auto plan_as = [&](DType dtype) {
-    limits.kv = beside(dtype);
+    limits.kv = kv.value_or(beside(dtype));
     return plan_captioning(spec, backend, KeptWeights(dtype, kept.weights), limits, image);
   };
   const CaptionMemoryPlan plan = plan_as(kept.storage);

@@ -65,9 +65,11 @@ CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan);
 std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& backend,
                             const StreamLimits& limits);
 
+// `kv`: how keys and values are cached, nothing as tables next to the weights.
 // Error kMemory (exit 5) when not even one short text about a small image fits the backend's device
 // or the host's memory, before weights are read.
 void check_caption_memory(const ModelSpec& spec, const Backend& backend, const KeptWeights& kept,
-                          StreamLimits limits, const std::string& model_name);
+                          std::optional<DType> kv, StreamLimits limits,
+                          const std::string& model_name);
 
 }  // namespace tessera

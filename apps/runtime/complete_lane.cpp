@@ -76,9 +76,11 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
   aids_.grammar = VocabularyGrammar::line(to_size(config.vocab), to_size(options_.max_tokens));
   if (!options_.draft.empty()) {
     draft_ = std::make_unique<TextDraft>(options_.draft, *model_, name_, options_.max_tokens);
+    draft_->set_cache(options_.method.cache());
     aids_.draft_model = true;
   }
   options_.method = settle_text_method(options_.method, aids_, options_.max_tokens);
+  check_cache(options_.method, backend());
   if (options_.method.adaptive) controller_.emplace(options_.method.window);
   const std::int64_t positions = text_places(config);
   if (options_.max_tokens >= positions) {
@@ -96,8 +98,7 @@ void CompleteLane::load() {
   if (share_->has_weights()) return;
   if (!share_->loaded_by_others()) {
     check_caption_memory(model_->spec(), backend(), KeptWeights(storage_, &model_->weights()),
-                         limits({.guided = dist_.guided()}),
-                         name_);
+                         options_.method.cache(), limits({.guided = dist_.guided()}), name_);
   }
   share_->load([&] { return model_->load(backend(), storage_); });
   if (draft_) draft_->load(backend(), options_.storage);
@@ -126,7 +127,7 @@ ErrorInfo CompleteLane::no_room(const LoopNeeds& needs) const {
   return {.kind = ErrorKind::kMemory,
           .code = "E_TEXT_MEMORY",
           .where = "one text at a time, a prompt of " + std::to_string(needs.prompt_rows) + " rows",
-          .hint = "try --dtype bf16 or a smaller --max-tokens"};
+          .hint = "try --dtype bf16, --kv q8 or a smaller --max-tokens"};
 }
 
 }  // namespace tessera

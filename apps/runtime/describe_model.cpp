@@ -40,9 +40,11 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
       VocabularyGrammar::line(to_size(model_->spec().model.vocab), to_size(options_.max_tokens));
   if (options_.draft.on()) {
     draft_ = CaptionDraft::open(options_.draft, *model_, name_, options_.max_tokens);
+    draft_->set_cache(options_.method.cache());
     aids_.draft_model = true;
   }
   options_.method = settle_text_method(options_.method, aids_, options_.max_tokens);
+  check_cache(options_.method, backend());
   if (options_.method.adaptive) controller_.emplace(options_.method.window);
   // What no image can make good, before weights are read and outputs begun.
   const std::int64_t positions = model_->spec().model.max_positions;
@@ -86,7 +88,8 @@ void DescribeModel::check_memory() const {
   if (loaded_ || share_->loaded_by_others()) return;  // most of it is there
   StreamLimits limits =
       this->limits({.prompt_rows = options_.prompt_rows, .guided = dist_.guided()});
-  check_caption_memory(model_->spec(), backend(), KeptWeights(storage_), std::move(limits), name_);
+  check_caption_memory(model_->spec(), backend(), KeptWeights(storage_), options_.method.cache(),
+                       std::move(limits), name_);
 }
 
 StreamLimits DescribeModel::limits(const LoopNeeds& needs) const {
@@ -112,7 +115,7 @@ ErrorInfo DescribeModel::no_room(const LoopNeeds& needs) const {
   return {.kind = ErrorKind::kMemory,
           .code = "E_TEXT_MEMORY",
           .where = "one text at a time, a prompt of " + std::to_string(needs.prompt_rows) + " rows",
-          .hint = "try --dtype bf16, a smaller --max-tokens or --prune"};
+          .hint = "try --dtype bf16, --kv q8, a smaller --max-tokens or --prune"};
 }
 
 }  // namespace tessera

@@ -79,14 +79,16 @@ void check_one_vocabulary(const Vocabulary& target, const Vocabulary& draft) {
   }
 }
 
+DType DraftModel::cache() const { return cache_.value_or(beside(storage_)); }
+
 std::unique_ptr<ModelDrafter> DraftModel::make_drafter(DraftLimits limits) {
   const TokenModel& loaded = model();
-  limits.kv = beside(storage_);
+  limits.kv = cache();
   return std::make_unique<ModelDrafter>(loaded, limits);
 }
 
 std::size_t DraftModel::drafter_bytes(const Backend& backend, DraftLimits limits) const {
-  limits.kv = beside(storage_);
+  limits.kv = cache();
   const std::size_t scratch = scratch_bytes(ModelDrafter::max_rows(limits), backend);
   return ModelDrafter::bytes(transformer(), logit_ids(), scratch, backend, limits);
 }

@@ -49,6 +49,8 @@ class DraftModel {
   std::unique_ptr<ModelDrafter> make_drafter(DraftLimits limits);
   // Cache and buffers of such a drafter.
   std::size_t drafter_bytes(const Backend& backend, DraftLimits limits) const;
+  // How its keys and values are cached; nothing: as tables next to its weights.
+  void set_cache(std::optional<DType> type) { cache_ = type; }
 
  protected:
   explicit DraftModel(std::string name) : name_(std::move(name)) {}
@@ -60,7 +62,12 @@ class DraftModel {
   virtual std::size_t scratch_bytes(std::int64_t rows, const Backend& backend) const = 0;
 
   std::string name_;
-  DType storage_ = DType::kF32;  // of the weights, and of the drafter's cache
+  DType storage_ = DType::kF32;  // of the weights
+
+ private:
+  DType cache() const;
+
+  std::optional<DType> cache_;
 };
 
 // One image as a draft model is asked for it.

@@ -3,7 +3,7 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/core/storage.h"
+#include "engine/decoding/decode_settings.h"
 
 namespace tessera {
 
@@ -34,9 +34,17 @@ StreamLimits loop_limits(const LoopNeeds& needs, const DecodeMethod& method,
           .grammar = grammar,
           .window = method.window,
           .guided = needs.guided,
-          .kv = beside(storage),
+          .kv = method.cache_next_to(storage),
           .dists = keeps_dists(method),
           .shape = method.shape()};
+}
+
+void check_cache(const DecodeMethod& method, const Backend& backend) {
+  const std::optional<DType> kv = method.cache();
+  if (!kv || backend.caches(*kv)) return;
+  const std::string name(dtype_name(*kv));
+  refuse_request("E_CACHE_DEVICE", "--" + std::string(setting::kCache.name),
+                 "f32 or bf16 on " + backend.name(), name, "choose --device cpu for " + name);
 }
 
 void check_geometry(const GenerateOptions& options, const ModelSpec& spec,

@@ -27,6 +27,9 @@ std::filesystem::path shared_folder(const ModelSpec& spec);
 StreamLimits loop_limits(const LoopNeeds& needs, const DecodeMethod& method,
                          const VocabularyGrammar& grammar, DType storage);
 
+// Error kUsage, E_CACHE_DEVICE, when the device does not keep the cache that the method asks for.
+void check_cache(const DecodeMethod& method, const Backend& backend);
+
 // Error kUsage, E_GEOMETRY, when the model does another size than options ask for.
 void check_geometry(const GenerateOptions& options, const ModelSpec& spec, const std::string& name);
 

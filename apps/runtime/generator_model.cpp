@@ -8,7 +8,6 @@
 #include "apps/runtime/memory.h"
 #include "apps/runtime/tokenizer_account.h"
 #include "engine/core/index.h"
-#include "engine/core/storage.h"
 #include "engine/sampling/processors.h"
 
 namespace tessera {
@@ -44,6 +43,7 @@ void GeneratorModel::settle() {
   open_draft(needs.draft_model);
   options_.method = settle_method(options_.method, aids_, config().image_tokens());
   check_method(options_.method, aids_, config().image_tokens());
+  check_cache(options_.method, backend());
   if (draft_ && !needs.draft_model) {
     refuse_request("E_DECODE_CONFLICT", "--model-draft", "--drafter model or --decode draft",
                    "drafter " + options_.method.drafter);
@@ -61,6 +61,7 @@ void GeneratorModel::open_draft(bool wanted) {
   }
   if (options_.draft_model.empty()) return;
   draft_ = ImageDraft::open(options_.draft_model, config(), name_, backend());
+  draft_->set_cache(options_.method.cache());
   aids_.draft_model = true;
 }
 
@@ -111,6 +112,7 @@ void GeneratorModel::drop_drafter() {
 MemoryPlan GeneratorModel::plan_with(const LoopNeeds& needs, Adjust adjust) const {
   const StreamLimits limits = this->limits(needs);
   const MemoryRequest asked{.storage = storage_,
+                            .kv = options_.method.cache(),
                             .images = limits.items,
                             .guidance = limits.guided,
                             .prompt_tokens = limits.prompt_rows,
@@ -120,7 +122,7 @@ MemoryPlan GeneratorModel::plan_with(const LoopNeeds& needs, Adjust adjust) cons
     StreamLimits own = limits;
     own.items = request.images;
     own.window = request.window;
-    own.kv = beside(request.storage);
+    own.kv = request.cache();
     MemoryPlan plan = plan_generation(spec(), vq_storage_, backend(), request, limits.shape);
     if (share_->loaded_by_others()) plan.weights = 0;
     if (draft_ != nullptr) plan.draft = draft_->bytes(draft_limits(own, needs));

@@ -99,7 +99,7 @@ MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backen
                             .grammar = spec.model.grammar(),
                             .window = request.window,
                             .guided = request.guidance,
-                            .kv = beside(request.storage),
+                            .kv = request.cache(),
                             .dists = request.dists,
                             .shape = shape};
   MemoryRequest whole = request;
@@ -119,7 +119,7 @@ MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backen
         block_limits(*spec.blocks, spec.model.grammar(),
                      {.items = request.images,
                       .prompt_rows = std::max<std::int64_t>(1, request.prompt_tokens),
-                      .kv = beside(request.storage)});
+                      .kv = request.cache()});
     plan.weights = BlockModel::weight_bytes(*spec.blocks, backend, request.storage);
     plan.kv = stream_cache_bytes(blocks, backend, own);
     plan.activations = stream_activation_bytes(blocks, backend, own);
@@ -211,7 +211,7 @@ void check_memory(const MemoryPlan& plan, const std::string& model_name) {
                                    : " (weights " + format_bytes(plan.weights + plan.vq_weights) +
                                          ", cache " + format_bytes(plan.kv) + ")"),
        .found = format_bytes(*room) + " available",
-       .hint = "try --dtype bf16 or a smaller --batch-size"});
+       .hint = "try --dtype bf16, --kv q8 or a smaller --batch-size"});
 }
 
 std::string format_bytes(std::uint64_t bytes) {

@@ -69,7 +69,9 @@ LoopParts VideoModel::parts() const {
 StreamLimits VideoModel::limits(const LoopNeeds& needs) const {
   if (writes_blocks()) {
     return block_limits(*spec().blocks, grammar(),
-                        {.items = needs.slots, .prompt_rows = needs.prompt_rows, .kv = beside(storage_)});
+                        {.items = needs.slots,
+                         .prompt_rows = needs.prompt_rows,
+                         .kv = options_.method.cache_next_to(storage_)});
   }
   // No window begins with more grids than leave one to write.
   const std::size_t given = grammar().tokens_of(to_size(config().grids - 1));

@@ -268,8 +268,9 @@ SettingValue read_setting(const JsonReader& reader, const Setting& row) {
   const std::string_view key = record_place(row).second;
   if (row.is_text()) {
     SettingValue out{0, reader.string(key)};
-    const bool list = row.kind == SettingKind::kIds || row.kind == SettingKind::kBiases;
-    if (list && !parse_setting(row, out.text)) {
+    const bool checked = row.kind == SettingKind::kIds || row.kind == SettingKind::kBiases ||
+                         row.kind == SettingKind::kChoice;
+    if (checked && !parse_setting(row, out.text)) {
       reader.fail(key, expected_of(row), out.text);
     }
     return out;

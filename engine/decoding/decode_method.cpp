@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/core/cached_type.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/decoding/method_parts.h"
 
@@ -206,6 +208,9 @@ void check_range(const DecodeMethod& method, const Setting& row, const Vocabular
   if (row.limit == ModelLimit::kCodes) high = to_double(grammar.codes);
   if (row.limit == ModelLimit::kRowTokens) high = to_double(grammar.stride());
   const SettingValue value = method.settings.get(row);
+  if (row.kind == SettingKind::kChoice && !parse_setting(row, value.text)) {
+    refuse("E_DECODE_RANGE", flag(row), expected_of(row), value.text);
+  }
   if (row.is_text() || in_range(row, value.number, high)) return;
   refuse("E_DECODE_RANGE", flag(row), range_text(row, high), plain_number(value.number));
 }
@@ -247,6 +252,12 @@ std::int64_t DecodeMethod::row_lead() const { return settings.integer(setting::k
 
 double DecodeMethod::tv_budget() const { return settings.number(setting::kTvBudget); }
 
+std::optional<DType> DecodeMethod::cache() const {
+  return cached_named(settings.text(setting::kCache));
+}
+
+DType DecodeMethod::cache_next_to(DType weights) const { return cache().value_or(beside(weights)); }
+
 std::span<const NamedMethod> named_methods() { return kMethods; }
 
 std::span<const std::string_view> method_names() {
@@ -283,6 +294,15 @@ std::span<const std::string_view> tree_choices() {
   static const auto names = [] {
     auto out = names_of(Parts::kTrees, kEveryRow);
     out.insert(out.begin(), kNoTree);
+    return out;
+  }();
+  return names;
+}
+
+std::span<const std::string_view> cache_choices() {
+  static const auto names = [] {
+    std::vector<std::string_view> out{setting::kCache.text_fallback};
+    for (const CachedType& row : cached_types()) out.push_back(dtype_name(row.type));
     return out;
   }();
   return names;

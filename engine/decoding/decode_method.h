@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "engine/core/dtype.h"
 #include "engine/core/setting.h"
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/method_part.h"
@@ -33,6 +35,9 @@ struct DecodeMethod {
   std::int64_t row_lead() const;
   // Most total variation of an image's distribution from the target's; 0 = no bound.
   double tv_budget() const;
+  // How keys and values are cached; nothing: as tables next to the model's weights.
+  std::optional<DType> cache() const;
+  DType cache_next_to(DType weights) const;
 
   // A member by its row, or a setting.
   void set(const Setting& row, SettingValue value);

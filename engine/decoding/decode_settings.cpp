@@ -45,7 +45,8 @@ void for_each_part_row(Take take) {
   }
 }
 
-constexpr const Setting* kOfEveryMethod[] = {&setting::kRowLead, &setting::kTvBudget};
+constexpr const Setting* kOfEveryMethod[] = {&setting::kRowLead, &setting::kTvBudget,
+                                             &setting::kCache};
 
 }  // namespace
 
@@ -54,7 +55,8 @@ std::span<const SettingGroup> decode_groups() {
     static constexpr const Setting* kRows[] = {
         &setting::kDecode,     &setting::kWindow,  &setting::kDrafter,
         &setting::kModelDraft, &setting::kRedraft, &setting::kAccept,
-        &setting::kTree,       &setting::kRowLead, &setting::kTvBudget};
+        &setting::kTree,       &setting::kRowLead, &setting::kTvBudget,
+        &setting::kCache};
     std::vector<SettingGroup> out{{.title = "Decoding", .rows = kRows}};
     out.insert(out.end(), part_groups().begin(), part_groups().end());
     return out;

@@ -11,6 +11,7 @@ namespace tessera {
 // Of `--drafter`: what the table makes, and a draft model.
 std::span<const std::string_view> drafter_choices();
 std::span<const std::string_view> tree_choices();  // kNoTree and the trees
+std::span<const std::string_view> cache_choices();
 
 namespace setting {
 
@@ -98,6 +99,16 @@ inline constexpr Setting kTvBudget{
     .doors = kWhereChosen,
     .record = "tv_budget",
     .step = 0.1};
+// Of every loop, texts too.
+inline constexpr Setting kCache{
+    .name = "kv",
+    .kind = SettingKind::kChoice,
+    .help = "how keys and values are cached; q8: 8 bits each, about half of bf16",
+    .text_fallback = "auto",
+    .choices = cache_choices,
+    .doors = kWhereNamed | Door::kCaption,
+    .record = "kv",
+    .word = "cache"};
 
 // Of texts.
 inline constexpr Setting kTextDecode{

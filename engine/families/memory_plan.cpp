@@ -86,7 +86,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const Backend& backend,
                    .head_dim = model.head_dim,
                    .capacity = spec.model.cache_rows(request.prompt_tokens) + request.spare_rows,
                    .sequences = sequences,
-                   .dtype = beside(request.storage)}
+                   .dtype = request.cache()}
           .bytes();
   // Prefill is the widest pass: every prompt row of every sequence, in and out, then one row of
   // logits for each.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,15 @@ inline constexpr std::size_t kDeviceLibraryBytes = std::size_t{256} << 20;
 
 struct MemoryRequest {
   DType storage = DType::kF32;
+  std::optional<DType> kv = {};     // of the cache; empty = as tables next to such weights
   std::int64_t images = 1;          // at once
   bool guidance = true;             // two sequences an image
   std::int64_t prompt_tokens = 64;  // rows of the longest prompt; 1 for a class
   std::int64_t window = 1;          // rows of an image in one pass
   bool dists = false;                // whether drafts keep their distributions
   std::int64_t spare_rows = 0;      // cached rows of a sequence beyond prompt and image
+
+  DType cache() const { return kv.value_or(beside(storage)); }
 };
 
 struct MemoryPlan {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/lab/bench/gemm_library.h"
+#include "engine/core/cached_type.h"
 #include "engine/core/index.h"
 #include "engine/core/philox.h"
 #include "engine/core/storage.h"
@@ -231,23 +232,25 @@ class OpsBench {
 
   void attn_window() {
     for (const WindowShape shape : {WindowShape{16, 16, 128}, {12, 12, 64}, {32, 8, 128}}) {
-      for (const DType storage : {DType::kF32, DType::kBF16}) {
-        for (const std::int64_t cached : {300, 1000}) {
-          for (const std::int64_t window : {1, 4}) attn_case(shape, storage, cached, window);
+      for (const std::int64_t cached : {600, 2300}) {
+        for (const std::int64_t window : {1, 4}) {
+          for (const CachedType& type : cached_types()) {
+            if (backend_.caches(type.type)) attn_case(shape, type, cached, window);
+          }
         }
       }
     }
   }
 
   // Two sequences (guidance) of `window` rows, keys and values of several layers in turn.
-  void attn_case(const WindowShape& shape, DType storage, std::int64_t cached,
+  void attn_case(const WindowShape& shape, const CachedType& type, std::int64_t cached,
                  std::int64_t window) {
     const std::int64_t live = cached + window;
     const Shape cache_shape{live, shape.kv_heads, shape.dim};
-    const std::size_t bytes = 4 * to_size(cache_shape.elements()) * dtype_size(storage);
+    const std::size_t bytes = 4 * to_size(live * shape.kv_heads) * type.bytes(shape.dim);
     std::vector<Tensor> layers;
     for (std::size_t held = 0; held < kRotate; held += bytes) {
-      for (int part = 0; part < 4; ++part) layers.push_back(random_cache(cache_shape, storage));
+      for (int part = 0; part < 4; ++part) layers.push_back(random_cache(cache_shape, type));
     }
     const Tensor q = random_tensor({2 * window, shape.heads, shape.dim}, 8, 1.0f, pool());
     Tensor out = Tensor::host(DType::kF32, q.shape());
@@ -266,7 +269,7 @@ class OpsBench {
     const double after = probe_.gigabytes_per_second(1);
     const double eff = to_double(bytes) / (timing.median() * 1e9 * (before + after) / 2);
     Json object = report_.start("attn.window");
-    object["model"] = {{"kv_dtype", dtype_name(storage)}};
+    object["model"] = {{"kv_dtype", dtype_name(type.type)}};
     object["shape"] = {{"b", 1},         {"c", 2},           {"w", window},
                        {"S", cached},    {"H", shape.heads}, {"KV", shape.kv_heads},
                        {"hd", shape.dim}};
@@ -279,19 +282,18 @@ class OpsBench {
     report_.add_row("attn.window",
                     std::to_string(shape.heads) + "/" + std::to_string(shape.kv_heads) + "x" +
                         std::to_string(shape.dim) + ", S " + std::to_string(cached) + ", w " +
-                        std::to_string(window) + ", " + std::string(dtype_name(storage)),
+                        std::to_string(window) + ", " + std::string(dtype_name(type.type)),
                     milliseconds(timing.median()), gbs(to_double(bytes) / timing.median() * 1e-9),
                     percent(eff) + " of mem.read");
   }
 
-  Tensor random_cache(Shape shape, DType storage) {
-    Tensor values = random_tensor(shape, 7, 1.0f, pool());
-    if (storage == DType::kF32) return values;
-    Tensor rounded = Tensor::host(storage, shape);
-    for (std::int64_t i = 0; i < shape.elements(); ++i) {
-      rounded.view().as<std::uint16_t>()[i] = float_to_bf16(values.f32()[i]);
+  Tensor random_cache(const Shape& shape, const CachedType& type) {
+    const Tensor values = random_tensor(shape, 7, 1.0f, pool());
+    Tensor out = Tensor::host(type.element, {shape[0], shape[1], type.stored(shape[2])});
+    for (std::int64_t row = 0; row < shape[0]; ++row) {
+      write_cached(values.f32() + row * shape[1] * shape[2], out.view(), row);
     }
-    return rounded;
+    return out;
   }
 
   struct ConvShape {

@@ -11,6 +11,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/cache/kv_cache.h"
+#include "engine/core/cached_type.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
@@ -125,17 +126,29 @@ struct Differences {
   }
 };
 
-void report_type(const std::string& family, DType storage, double bytes, Differences found,
-                 BenchReport& report) {
+void report_kept(const std::string& family, const KeptModel& kept, const StreamModel& model,
+                 Differences found, BenchReport& report) {
+  const ModelConfig& sizes = model.sizes();
+  const double bytes = to_double(model.step_weight_bytes());
+  const std::size_t row = KvCacheShape{.layers = sizes.layers,
+                                       .kv_heads = sizes.kv_heads,
+                                       .head_dim = sizes.head_dim,
+                                       .capacity = 1,
+                                       .sequences = 1,
+                                       .dtype = kept.cache}
+                              .bytes();
   std::ranges::sort(found.divergence);
   const std::size_t count = found.divergence.size();
   const double tokens = to_double(count);
   double sum = 0;
   for (const double divergence : found.divergence) sum += divergence;
-  const std::string name(dtype_name(storage));
+  const std::string name = kept.name();
   nlohmann::ordered_json object = report.start("quality." + name);
-  object["model"] = {{"family", family}, {"dtype", name}};
+  object["model"] = {{"family", family},
+                     {"dtype", dtype_name(kept.weights)},
+                     {"kv_dtype", dtype_name(kept.cache)}};
   object["weight_bytes"] = bytes;
+  object["cached_row_bytes"] = row;
   object["tokens"] = count;
   object["kl"] = {{"mean", sum / tokens},
                   {"p99", found.divergence[count - 1 - count / 100]},
@@ -150,18 +163,18 @@ void report_type(const std::string& family, DType storage, double bytes, Differe
                  "perplexity " + fixed_digits(std::exp(found.surprise / tokens), 3));
 }
 
-// Each type along the same tokens.
-void compare_types(const std::vector<Written>& written, const std::vector<DType>& storage,
-                   const std::string& family, const std::function<StreamModel(DType)>& load,
-                   BenchReport& report) {
+// Each along the same tokens.
+void compare_kept(const std::vector<Written>& written, const std::vector<KeptModel>& others,
+                  const std::string& family, const std::function<StreamModel(DType)>& load,
+                  BenchReport& report) {
   std::vector<std::vector<float>> truth;
-  std::vector<DType> types = {DType::kF32};
-  types.insert(types.end(), storage.begin(), storage.end());
-  for (const DType type : types) {
-    const StreamModel kept = load(type);
+  std::vector<KeptModel> all = {KeptModel{}};
+  all.insert(all.end(), others.begin(), others.end());
+  for (const KeptModel& one : all) {
+    const StreamModel kept = load(one.weights);
     Differences found;
     for (std::size_t i = 0; i < written.size(); ++i) {
-      const std::vector<float> logits = logits_of(kept, written[i], beside(type));
+      const std::vector<float> logits = logits_of(kept, written[i], one.cache);
       if (truth.size() == i) truth.push_back(logits);
       const std::size_t ids = to_size(kept.logit_ids());
       for (std::size_t token = 0; token < written[i].tokens.size(); ++token) {
@@ -169,7 +182,7 @@ void compare_types(const std::vector<Written>& written, const std::vector<DType>
                   std::span(logits).subspan(token * ids, ids), written[i].tokens[token]);
       }
     }
-    report_type(family, type, to_double(kept.step_weight_bytes()), std::move(found), report);
+    report_kept(family, one, kept, std::move(found), report);
   }
 }
 
@@ -188,13 +201,30 @@ std::vector<Written> pieces_of(std::span<const std::int32_t> ids, std::int64_t p
 
 }  // namespace
 
+std::string KeptModel::name() const {
+  const std::string type(dtype_name(weights));
+  return cache == beside(weights) ? type : type + ".kv-" + std::string(dtype_name(cache));
+}
+
+std::vector<KeptModel> kept_models(const Backend& backend) {
+  std::vector<KeptModel> out;
+  for (const std::string_view name : kKeptNames) {
+    const DType type = *storage_named(name);
+    if (type != DType::kF32 && backend.keeps(type)) out.push_back({type, beside(type)});
+  }
+  for (const CachedType& row : cached_types()) {
+    if (row.type != DType::kF32 && backend.caches(row.type)) out.push_back({DType::kF32, row.type});
+  }
+  return out;
+}
+
 void run_quality_bench(const QualityBenchOptions& options, Backend& backend, BenchReport& report) {
   const std::vector<Written> images = write_images(options);
   const std::string& model = options.pipeline.model;
   OpenedModel opened =
       open_model(resolve_model(model.empty() ? std::string(kDefaultModel) : model).open_name);
-  compare_types(
-      images, options.storage, opened.spec.family,
+  compare_kept(
+      images, options.kept, opened.spec.family,
       [&](DType storage) { return load_stream_model(opened, backend, storage); }, report);
 }
 
@@ -210,10 +240,12 @@ void run_text_quality(const TextQualityOptions& options, Backend& backend, Bench
                  .expected = "a text of two tokens or more",
                  .found = std::to_string(ids.size())});
   }
-  std::vector<DType> types = options.storage;
-  if (model->stored() == DType::kFile && backend.keeps(DType::kFile)) types.push_back(DType::kFile);
-  compare_types(
-      pieces_of(ids, options.pieces), types, model->spec().family,
+  std::vector<KeptModel> kept = options.kept;
+  if (model->stored() == DType::kFile && backend.keeps(DType::kFile)) {
+    kept.push_back({DType::kFile, beside(DType::kFile)});
+  }
+  compare_kept(
+      pieces_of(ids, options.pieces), kept, model->spec().family,
       [&](DType storage) { return model->load(backend, storage); }, report);
 }
 

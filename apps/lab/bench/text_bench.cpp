@@ -1,10 +1,12 @@
 #include "apps/lab/bench/text_bench.h"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "apps/lab/bench/random_text_model.h"
+#include "engine/core/cached_type.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
@@ -19,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 struct Case {
   std::int64_t rows, batch;
+  DType cache;
 };
 
 // Times of a run: passes that took prompts in, and passes of one row a sequence alone.
@@ -70,29 +73,42 @@ class TextBench {
                 .positions = positions(options)},
         model_(random_text_model(wanted_, backend, options.storage)) {}
 
-  void measure(const Case& what) {
+  // Caches in turn, so that they meet the same moments of the machine.
+  void measure(std::int64_t rows, std::int64_t batch) {
+    std::vector<DType> caches = options_.caches;
+    if (caches.empty()) caches.push_back(beside(options_.storage));
     const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
-    StreamLoop loop(model_,
-                    {.items = what.batch,
-                     .prompt_rows = what.rows,
-                     .grammar = VocabularyGrammar::line(wanted_.vocab,
-                                                        narrow<int>(wanted_.positions - what.rows)),
-                     .kv = beside(options_.storage)},
-                    parts.parts());
+    std::vector<std::unique_ptr<StreamLoop>> loops;
+    for (const DType cache : caches) {
+      loops.push_back(std::make_unique<StreamLoop>(
+          model_,
+          StreamLimits{.items = batch,
+                       .prompt_rows = rows,
+                       .grammar = VocabularyGrammar::line(wanted_.vocab,
+                                                          narrow<int>(wanted_.positions - rows)),
+                       .kv = cache},
+          parts.parts()));
+    }
     for (std::int64_t run = 0; run < options_.runs; ++run) {
-      const double before = probe_.gigabytes_per_second(1);
-      Run times(what.batch);
-      std::vector<std::size_t> slots;
-      for (std::int64_t i = 0; i < what.batch; ++i) {
-        slots.push_back(loop.add(make_stream(what, i, wanted_.vocab)));
+      for (std::size_t i = 0; i < caches.size(); ++i) {
+        measure({rows, batch, caches[i]}, run, *loops[i]);
       }
-      while (std::ssize(times.steps) < options_.tokens) loop.step(times);
-      for (const std::size_t slot : slots) loop.drop(slot);
-      record(what, run, times, (before + probe_.gigabytes_per_second(1)) / 2);
     }
   }
 
  private:
+  void measure(const Case& what, std::int64_t run, StreamLoop& loop) {
+    const double before = probe_.gigabytes_per_second(1);
+    Run times(what.batch);
+    std::vector<std::size_t> slots;
+    for (std::int64_t i = 0; i < what.batch; ++i) {
+      slots.push_back(loop.add(make_stream(what, i, wanted_.vocab)));
+    }
+    while (std::ssize(times.steps) < options_.tokens) loop.step(times);
+    for (const std::size_t slot : slots) loop.drop(slot);
+    record(what, run, times, (before + probe_.gigabytes_per_second(1)) / 2);
+  }
+
   // Sequences that came first write while the prompts of the others go in.
   static std::int64_t positions(const TextBenchOptions& options) {
     const std::int64_t rows = std::ranges::max(options.rows);
@@ -107,15 +123,15 @@ class TextBench {
     const ModelConfig& dims = model_.config().transformer;
     const std::size_t cached = to_size(what.batch * (what.rows + options_.tokens / 2));
     const std::size_t bytes =
-        model_.step_weight_bytes() +
-        cached * 2 * to_size(dims.layers * dims.kv_width()) * dtype_size(beside(options_.storage));
+        model_.step_weight_bytes() + cached * 2 * to_size(dims.layers * dims.kv_heads) *
+                                         cached_type(what.cache).bytes(dims.head_dim);
     const double rate = to_double(bytes) / timing.median() * 1e-9;
     Json object = report_.start("text.plain");
     object["model"] = {{"family", "llamagen"},
                        {"size", options_.size},
                        {"dims", std::to_string(dims.layers) + "x" + std::to_string(dims.width)},
                        {"dtype", dtype_name(options_.storage)},
-                       {"kv_dtype", dtype_name(beside(options_.storage))},
+                       {"kv_dtype", dtype_name(what.cache)},
                        {"weights", "random:1"}};
     object["shape"] = {
         {"b", what.batch}, {"c", 1}, {"w", 1}, {"S", what.rows}, {"V", wanted_.vocab}};
@@ -133,8 +149,9 @@ class TextBench {
     report_.emit(object);
     report_.add_row(
         "text.plain",
-        "llamagen:" + options_.size + ", " + std::string(dtype_name(options_.storage)) + ", " +
-            std::to_string(what.batch) + " x " + std::to_string(what.rows) + " rows",
+        "llamagen:" + options_.size + ", " + std::string(dtype_name(options_.storage)) +
+            ", cache " + std::string(dtype_name(what.cache)) + ", " + std::to_string(what.batch) +
+            " x " + std::to_string(what.rows) + " rows",
         fixed_digits(times.prompts, 3) + " s, then " + fixed_digits(timing.median() * 1e3, 2) +
             " ms a pass",
         fixed_digits(rate, 1) + " of " + fixed_digits(probe, 1) + " GB/s",
@@ -155,7 +172,7 @@ class TextBench {
 void run_text_bench(const TextBenchOptions& options, Backend& backend, BenchReport& report) {
   TextBench bench(options, backend, report);
   for (const std::int64_t rows : options.rows) {
-    for (const std::int64_t batch : options.batch_sizes) bench.measure({rows, batch});
+    for (const std::int64_t batch : options.batch_sizes) bench.measure(rows, batch);
   }
 }
 

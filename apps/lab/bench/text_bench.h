@@ -14,11 +14,13 @@ struct TextBenchOptions {
   DType storage = DType::kF32;
   std::vector<std::int64_t> rows = {600};       // of each prompt
   std::vector<std::int64_t> batch_sizes = {1};  // sequences at once
+  std::vector<DType> caches = {};               // in turn; empty: as tables next to the weights
   std::int64_t tokens = 32;                     // passes after the prompts
   std::int64_t runs = 3;
 };
 
-// Error kUsage, kMemory. Emits "text.plain", one object a run of so many rows and sequences.
+// Error kUsage, kMemory. Emits "text.plain", one object a run of so many rows and sequences over
+// one cache.
 void run_text_bench(const TextBenchOptions& options, Backend& backend, BenchReport& report);
 
 }  // namespace tessera

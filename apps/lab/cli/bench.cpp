@@ -19,6 +19,7 @@
 #include "apps/lab/bench/text_bench.h"
 #include "apps/lab/bench/video_bench.h"
 #include "apps/lab/cli/commands.h"
+#include "engine/core/cached_type.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
 
@@ -41,6 +42,7 @@ struct BenchFlags {
   std::int64_t images = 0;  // of a replay; 0 = seconds a token
   bool no_pixels = false;
   std::vector<std::int64_t> rows = {600};
+  std::vector<std::string> caches;  // empty: as tables next to the weights
   std::string model, text;
   std::vector<std::string> methods;  // empty: all that are measured by default
   std::vector<std::int64_t> windows = {16, 64, 128}, batch_sizes = {1};
@@ -222,23 +224,19 @@ void bench_batch(const BenchFlags& flags, BenchReport& report) {
   run_batch_bench(options, report);
 }
 
-// Types of weights against f32.
+// Types of weights and caches against f32.
 void bench_quality(const BenchFlags& flags, Backend& backend, BenchReport& report) {
-  std::vector<DType> types;
-  for (const std::string_view name : kKeptNames) {
-    const std::optional<DType> storage = storage_named(name);
-    if (*storage != DType::kF32 && backend.keeps(*storage)) types.push_back(*storage);
-  }
+  std::vector<KeptModel> kept = kept_models(backend);
   if (!flags.text.empty()) {
     return run_text_quality(
-        {.model = flags.model, .text = flags.text, .storage = types, .pieces = flags.prompts},
-        backend, report);
+        {.model = flags.model, .text = flags.text, .kept = kept, .pieces = flags.prompts}, backend,
+        report);
   }
   QualityBenchOptions options;
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.threads = narrow<int>(flags.threads);
-  options.storage = std::move(types);
+  options.kept = std::move(kept);
   options.prompts = flags.prompts;
   run_quality_bench(options, backend, report);
 }
@@ -253,13 +251,22 @@ void bench_text(const BenchFlags& flags, Backend& backend, BenchReport& report) 
                  .expected = "llamagen:SIZE for text",
                  .found = flags.random});
   }
+  std::vector<DType> caches;
+  for (const std::string& name : flags.caches) caches.push_back(*cached_named(name));
   run_text_bench({.size = flags.random.substr(kFamily.size()),
                   .storage = *storage_named(flags.dtype),
                   .rows = flags.rows,
                   .batch_sizes = flags.batch_sizes,
+                  .caches = std::move(caches),
                   .tokens = flags.tokens,
                   .runs = flags.runs},
                  backend, report);
+}
+
+std::vector<std::string> cache_names() {
+  std::vector<std::string> out;
+  for (const CachedType& row : cached_types()) out.emplace_back(dtype_name(row.type));
+  return out;
 }
 
 CpuOptions::Isa isa_of(const std::string& name) {
@@ -357,6 +364,10 @@ void add_bench(CLI::App& root, Session& session) {
   app->add_option("--rows", flags.rows, "text: rows of each prompt")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))
+      ->group("Image");
+  app->add_option("--caches", flags.caches, "text: types of caches, in turn")
+      ->delimiter(',')
+      ->check(CLI::IsMember(cache_names()))
       ->group("Image");
   app->add_flag("--no-pixels", flags.no_pixels, "image: leave the VQ decoder out")->group("Image");
   const std::string group = "Decode";

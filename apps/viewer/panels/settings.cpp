@@ -158,6 +158,20 @@ void method_field(Ui& ui) {
   text_coloured(changes ? ui.colours().warning : ui.colours().dim, guarantee_text(settings.method));
 }
 
+// The same of one that is a choice.
+void choice_field(const Setting& row, DecodeMethod& method) {
+  label(label_of(row));
+  const std::string chosen = method.value(row).text;
+  if (ImGui::BeginCombo(("##" + std::string(row.name)).c_str(), chosen.c_str())) {
+    for (const std::string_view choice : row.choices()) {
+      const std::string name(choice);
+      if (ImGui::Selectable(name.c_str(), name == chosen)) method.set(row, {0, name});
+    }
+    ImGui::EndCombo();
+  }
+  hint(row.help);
+}
+
 // A setting that the model's preset decides until it is switched on.
 void preset_field(const Setting& row, SettingValues& values) {
   const std::string name = label_of(row);
@@ -239,6 +253,7 @@ void size_fields(Ui& ui) {
     }
     ImGui::EndCombo();
   }
+  choice_field(setting::kCache, settings.method);
 }
 
 void seed_fields(Ui& ui) {

@@ -152,6 +152,28 @@ TEST_F(CliGenerate, WeightsInBlocksAreRecordedAndEveryMethodKeepsTheImage) {
   }
 }
 
+TEST_F(CliGenerate, ACacheOfEightBitsIsRecordedAndEveryMethodKeepsTheImage) {
+  const auto pixels = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"-p", "x", "-s", "3", "-o", name};
+    args.insert(args.end(), more.begin(), more.end());
+    generate(args);
+    return read_own_png(folder_ / name).rgb;
+  };
+  const auto plain = pixels("plain.png", {"--kv", "q8"});
+  EXPECT_EQ(pixels("gumbel.png", {"--kv", "q8", "--decode", "gumbel"}), plain);
+  EXPECT_NE(pixels("auto.png", {}), plain);
+  const auto facts = [&](const char* name) {
+    return run({"metadata", name, "--json"}).json_lines().at(0).at("facts");
+  };
+  EXPECT_EQ(facts("plain.png").at("kv"), "q8");
+  EXPECT_FALSE(facts("auto.png").contains("kv")) << "records are as they were";
+  ASSERT_EQ(run({"generate", "--from-image", "plain.png", "-o", "again.png"}).exit_code, 0);
+  EXPECT_EQ(content("plain.png"), content("again.png"));
+  const ProgramResult bad = run({"generate", "-p", "x", "--kv", "q4", "-o", "bad.png"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_NE(bad.err.find("one of auto, f32, bf16, q8"), std::string::npos) << bad.err;
+}
+
 // The viewer generated such images when flags and records did not take them.
 TEST_F(CliGenerate, GuidanceBelowOneIsRecordedAndGeneratesAgain) {
   generate({"-p", "x", "-s", "3", "--cfg-scale", "0.5", "-o", "a.png"});

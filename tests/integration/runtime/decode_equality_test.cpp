@@ -1,6 +1,7 @@
-// The equality rule on the bundled model: the tokens are plain decoding's, with weights of numbers and of blocks, for
-// every window from 1 to 64, every drafter with every tail, batches of 1, 3 and 16 on 1, 2 and 3
-// threads. A covering design: each of these at least once, not all of them with each other.
+// The equality rule on the bundled model: the tokens are plain decoding's, with weights of numbers
+// and of blocks, caches of 32, 16 and 8 bits, for every window from 1 to 64, every drafter with
+// every tail, batches of 1, 3 and 16 on 1, 2 and 3 threads. A covering design: each of these at
+// least once, not all of them with each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,8 +10,9 @@
 #include <iostream>
 #include <set>
 
-#include "apps/runtime/generate_task.h"
 #include "apps/runtime/draft_table_file.h"
+#include "apps/runtime/generate_task.h"
+#include "engine/decoding/decode_settings.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/made_up_methods.h"
 #include "tests/support/stream_run.h"
@@ -99,11 +101,11 @@ std::vector<Stream> make_items() {
 
 // The model on a number of threads.
 struct Loaded {
-  Loaded(int threads, DType storage)
+  Loaded(int threads, DType storage, DType kv)
       : opened(open_model(kModel)),
         backend(make_backend("cpu", {.threads = threads})),
         model(load_stream_model(opened, *backend, storage)),
-        dtype(storage) {
+        cache(kv) {
     aids = aids_for(model.config().grammar());
     const auto shipped = load_draft_table(kModel, model.config().codes);
     if (shipped != nullptr) aids.drafts = shipped;
@@ -114,7 +116,7 @@ struct Loaded {
                                 std::size_t enough) const {
     StreamLimits limits{.items = static_cast<std::int64_t>(items.size()),
                         .window = method.window,
-                        .kv = beside(dtype),
+                        .kv = cache,
                         .dists = keeps_dists(method)};
     for (const Stream& item : items) {
       limits.prompt_rows =
@@ -134,11 +136,15 @@ struct Loaded {
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
   StreamModel model;
-  DType dtype;
+  DType cache;
   DecodeAids aids;
 };
 
-class DecodeEqualityIn : public ::testing::TestWithParam<DType> {
+struct Kept {
+  DType weights, cache;
+};
+
+class DecodeEqualityIn : public ::testing::TestWithParam<Kept> {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(kModel)) GTEST_SKIP() << "the bundled model is not there";
@@ -162,7 +168,7 @@ TEST_P(DecodeEqualityIn, TokensArePlainDecodings) {
   std::vector<Tokens> truth;
   std::int64_t passes = 0, tokens = 0;
   for (const int threads : {1, 2, 3}) {
-    const Loaded loaded(threads, GetParam());
+    const Loaded loaded(threads, GetParam().weights, GetParam().cache);
     if (truth.empty()) truth = plain_tokens(loaded, items);
     const auto all = static_cast<std::size_t>(loaded.model.image_token_count());
     for (const CoveringRun& run : runs) {
@@ -191,9 +197,14 @@ TEST_P(DecodeEqualityIn, TokensArePlainDecodings) {
   EXPECT_NE(truth[0], truth[kWhole]) << "another seed gives the same image";
 }
 
-INSTANTIATE_TEST_SUITE_P(Storage, DecodeEqualityIn, ::testing::Values(DType::kF32, DType::kBF16, DType::kQ8),
-                         [](const auto& storage) {
-                           return std::string(dtype_name(storage.param));
+INSTANTIATE_TEST_SUITE_P(Storage, DecodeEqualityIn,
+                         ::testing::Values(Kept{DType::kF32, DType::kF32},
+                                           Kept{DType::kBF16, DType::kBF16},
+                                           Kept{DType::kQ8, DType::kBF16},
+                                           Kept{DType::kBF16, DType::kQ8}),
+                         [](const auto& kept) {
+                           return std::string(dtype_name(kept.param.weights)) + "_cache_" +
+                                  std::string(dtype_name(kept.param.cache));
                          });
 
 class Collector : public GenerateListener {
@@ -205,13 +216,14 @@ class Collector : public GenerateListener {
   std::vector<GeneratedImage> images;
 };
 
-std::vector<GeneratedImage> generate(const char* decode, DType storage, std::int64_t batch) {
+std::vector<GeneratedImage> generate(const char* decode, const Kept& kept, std::int64_t batch) {
   GenerateOptions options;
   options.model = kModel;
   options.threads = 2;
-  options.storage = storage;
+  options.storage = kept.weights;
   options.batch_size = batch;
   options.method = decode_method(decode);
+  options.method.set(setting::kCache, {0, std::string(dtype_name(kept.cache))});
   Runtime runtime;
   GenerateTask task(runtime, options);
   std::vector<PreparedRequest> requests;

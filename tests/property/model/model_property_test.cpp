@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "apps/lab/models/test_models.h"
 #include "engine/core/philox.h"
@@ -59,10 +60,14 @@ struct Setting {
   const char* model;
   DType storage;
   testing::TestDevice device = {"cpu"};
+  std::optional<DType> kv = {};  // nothing: as the weights
+
+  DType cache() const { return kv.value_or(storage); }
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) {
-  *out << setting.model << " " << dtype_name(setting.storage) << " " << setting.device;
+  *out << setting.model << " " << dtype_name(setting.storage) << " " << setting.device << " cache "
+       << dtype_name(setting.cache());
 }
 
 class ModelDistributions : public ::testing::TestWithParam<Setting> {
@@ -80,7 +85,7 @@ class ModelDistributions : public ::testing::TestWithParam<Setting> {
   }
 
   std::unique_ptr<ModelRunner> runner(std::int64_t sequences, std::int64_t capacity = 160) {
-    return std::make_unique<ModelRunner>(model_, sequences, capacity, GetParam().storage);
+    return std::make_unique<ModelRunner>(model_, sequences, capacity, GetParam().cache());
   }
 
   // A prompt's rows followed by token rows: `count` rows that differ by `seed`.
@@ -185,7 +190,7 @@ TEST_P(ModelDistributions, ThreadsChangeNothing) {
   for (const int threads : {1, 2, 3, 7}) {
     const auto backend = make_backend("cpu", {.threads = threads});
     const StreamModel model = load(*backend);
-    ModelRunner run(model, 1, 160, GetParam().storage);
+    ModelRunner run(model, 1, 160, GetParam().cache());
     std::vector<float> got = run.forward({{0, cut(all, 0, 33)}});
     for (std::int64_t i = 33; i < 50; ++i)
       got = joined(std::move(got), run.forward({{0, cut(all, i, 1)}}));
@@ -371,21 +376,22 @@ std::uint64_t allocations_of_100_steps(const StreamModel& model, DType kv, bool 
 
 TEST_P(ModelDistributions, NoAllocationBetweenDecodeSteps) {
   if (GetParam().device.name != "cpu") GTEST_SKIP() << "the host's memory is counted";
-  EXPECT_EQ(allocations_of_100_steps(model_, GetParam().storage, false), 0u);
+  EXPECT_EQ(allocations_of_100_steps(model_, GetParam().cache(), false), 0u);
 }
 
 TEST_P(ModelDistributions, TheInjectedAllocationIsCounted) {
   if (GetParam().device.name != "cpu") GTEST_SKIP() << "the host's memory is counted";
-  EXPECT_GE(allocations_of_100_steps(model_, GetParam().storage, true), 1u);
+  EXPECT_GE(allocations_of_100_steps(model_, GetParam().cache(), true), 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ModelDistributions,
-                         ::testing::Values(Setting{"janus", DType::kF32},
-                                           Setting{"janus", DType::kBF16},
-                                           Setting{"llamagen", DType::kF32},
-                                           Setting{"llamagen", DType::kBF16},
-                                           Setting{"windows", DType::kF32},
-                                           Setting{"windows", DType::kBF16}));
+INSTANTIATE_TEST_SUITE_P(
+    Models, ModelDistributions,
+    ::testing::Values(Setting{"janus", DType::kF32}, Setting{"janus", DType::kBF16},
+                      Setting{"llamagen", DType::kF32}, Setting{"llamagen", DType::kBF16},
+                      Setting{"windows", DType::kF32}, Setting{"windows", DType::kBF16},
+                      Setting{"janus", DType::kBF16, {"cpu"}, DType::kQ8},
+                      Setting{"llamagen", DType::kF32, {"cpu"}, DType::kQ8},
+                      Setting{"windows", DType::kF32, {"cpu"}, DType::kQ8}));
 INSTANTIATE_TEST_SUITE_P(Simulated, ModelDistributions,
                          ::testing::Values(Setting{"janus", DType::kF32, {"simt"}},
                                            Setting{"windows", DType::kF32, {"simt"}},

@@ -9,6 +9,7 @@
 
 #include "engine/core/index.h"
 #include "engine/core/io.h"
+#include "engine/decoding/decode_settings.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
 
@@ -37,6 +38,7 @@ struct Choice {
   bool chat = false;
   std::int64_t batch = 1;
   std::string decode = "plain", draft;
+  std::string cache = "auto";
 };
 
 std::vector<Completion> write(const fs::path& model, const std::vector<std::string>& prompts,
@@ -49,6 +51,7 @@ std::vector<Completion> write(const fs::path& model, const std::vector<std::stri
   options.threads = 2;
   options.storage = DType::kF32;  // as the reference computes
   options.method = text_method(choice.decode);
+  options.method.set(setting::kCache, {0, choice.cache});
   options.draft = choice.draft;
   std::vector<CompleteRequest> requests;
   for (const std::string& prompt : prompts) requests.push_back({.prompt = prompt});
@@ -195,6 +198,21 @@ TEST(Completion, FilesSayHowTheyAreKept) {
   EXPECT_EQ(stored("llama_f32.gguf"), DType::kF32);
   EXPECT_EQ(stored("qwen2_f16.gguf"), DType::kF16);
   EXPECT_EQ(stored("qwen2_tied_bf16.gguf"), DType::kBF16);
+}
+
+// Over keys and values in 8 bits, too, a text depends neither on those next to it nor on drafts.
+TEST(Completion, ACacheOfEightBitsKeepsTextsApart) {
+  const auto prompts = prompts_of(goldens()[0]["rows"], false);
+  const fs::path model = kGolden / "llama_f32.gguf";
+  const auto texts = texts_of(write(model, prompts, {.cache = "q8"}));
+  EXPECT_EQ(texts_of(write(model, prompts, {.batch = 3, .cache = "q8"})), texts);
+  EXPECT_EQ(texts_of(write(model, prompts, {.decode = "lookup", .cache = "q8"})), texts);
+  EXPECT_EQ(texts_of(write(model, prompts,
+                           {.batch = 2,
+                            .decode = "draft",
+                            .draft = (kGolden / "llama_f32").string(),
+                            .cache = "q8"})),
+            texts);
 }
 
 TEST(Completion, ADraftModelChangesPassesAlone) {

@@ -86,6 +86,32 @@ TEST(MethodEquality, LogitsProcessorsChangeNoDraftedImage) {
   }
 }
 
+// Keys and values in 8 bits make other tokens, and every drafter those of plain decoding over them:
+// windows, trees, rollback, alone and together.
+TEST(MethodEquality, OverACacheOfEightBitsToo) {
+  const TinyRun tiny;
+  const std::vector<Stream> items = first_items(tiny, 3);
+  const auto over_eight_bits = [](DecodeMethod method) {
+    method.set(setting::kCache, {0, "q8"});
+    return method;
+  };
+  const std::vector<Tokens> truth =
+      tokens_of(tiny.run_method(items, over_eight_bits(DecodeMethod{})));
+  EXPECT_NE(truth, tokens_of(tiny.run(items))) << "the cache changes something";
+  std::size_t turn = 0;
+  for (const Pair& pair : drafting_pairs()) {
+    const DecodeMethod method = over_eight_bits(
+        combine(pair.drafter, pair.redraft_policy, "gumbel", kWindows[turn++ % 2 + 1]));
+    ASSERT_EQ(tokens_of(tiny.run_method(items, method)), truth) << named(method);
+    const std::size_t one = turn % items.size();
+    ASSERT_EQ(tiny.run_method({items[one]}, method)[0].tokens, truth[one]) << named(method);
+  }
+  DecodeMethod tree = decode_method("gumbel-tree");
+  tree.set(setting::kWindow, 12);
+  tree = settle_method(over_eight_bits(tree), tiny.aids(), tiny.model.image_token_count());
+  EXPECT_EQ(tokens_of(tiny.run_method(items, tree)), truth);
+}
+
 // Draw for draw: the same tokens in the same passes with the same tests.
 TEST(MethodEquality, RulesSetToBeExactAreExact) {
   const TinyRun tiny;

@@ -64,6 +64,7 @@ struct TinyRun {
                     image_limits(model, {.items = static_cast<std::int64_t>(items.size()),
                                          .prompt_rows = 8,
                                          .window = method.window,
+                                         .kv = method.cache_next_to(DType::kF32),
                                          .dists = keeps_dists(method),
                                          .shape = method.shape()}),
                     owned.parts());

@@ -142,7 +142,7 @@ void expect_rows_of_chains(const std::vector<std::vector<float>>& rows, std::int
 }
 
 class TreePass : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Caches, TreePass, ::testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Caches, TreePass, ::testing::Values(DType::kF32, DType::kBF16, DType::kQ8),
                          [](const auto& param) { return std::string(dtype_name(param.param)); });
 
 TEST_P(TreePass, RowsAreThoseOfChains) {

@@ -27,10 +27,10 @@ TEST(TextQuality, FewerBitsCostMore) {
   });
   run_text_quality({.model = kModel,
                     .text = (folder / "text.txt").string(),
-                    .storage = {DType::kBF16, DType::kQ8, DType::kQ4},
+                    .kept = kept_models(*backend),
                     .pieces = 3},
                    *backend, report);
-  ASSERT_EQ(lines.size(), 4u);
+  ASSERT_EQ(lines.size(), 7u);
   const auto kl = [&](const char* type) {
     return lines.at(std::string("quality.") + type).at("kl").at("mean").get<double>();
   };
@@ -39,6 +39,16 @@ TEST(TextQuality, FewerBitsCostMore) {
   EXPECT_GT(kl("bf16"), 0);
   EXPECT_GT(kl("q8"), kl("bf16"));
   EXPECT_GT(kl("q4"), 2 * kl("q8"));
+  // A cache alone costs less than weights and a cache.
+  EXPECT_GT(kl("f32.kv-bf16"), 0);
+  EXPECT_LT(kl("f32.kv-bf16"), kl("bf16"));
+  EXPECT_GT(kl("f32.kv-q8"), kl("f32.kv-bf16"));
+  EXPECT_LT(kl("f32.kv-q8"), kl("q4"));
+  const auto row_bytes = [&](const char* name) {
+    return lines.at(name).at("cached_row_bytes").get<std::size_t>();
+  };
+  EXPECT_EQ(row_bytes("quality.f32.kv-bf16") * 2, row_bytes("quality.f32"));
+  EXPECT_LT(row_bytes("quality.f32.kv-q8"), row_bytes("quality.f32.kv-bf16"));
   EXPECT_GT(lines.at("quality.f32").at("perplexity"), 1);
   EXPECT_EQ(lines.at("quality.f32").at("same_top1"), 1);
 }
@@ -50,7 +60,7 @@ TEST(TextQuality, EmptyTextIsRefused) {
   BenchReport report({}, *backend, {});
   EXPECT_THROW(
       run_text_quality(
-          {.model = kModel, .text = (folder / "text.txt").string(), .storage = {}, .pieces = 3},
+          {.model = kModel, .text = (folder / "text.txt").string(), .kept = {}, .pieces = 3},
           *backend, report),
       Error);
 }

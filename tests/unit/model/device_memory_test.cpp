@@ -116,6 +116,10 @@ TEST_F(DeviceMemoryTable, PlanIsCountedFromShapes) {
   EXPECT_EQ(plan.dists, 8u * 16384 * 4 * 2);
   EXPECT_EQ(plan.total(), plan.device_bytes() + plan.host_bytes());
   EXPECT_EQ(plan.host_bytes(), plan.process + plan.staging + plan.sampling);
+  MemoryRequest eight_bits = one;
+  eight_bits.kv = DType::kQ8;
+  EXPECT_EQ(plan_memory(spec, *backend_, eight_bits).kv,
+            2u * 30 * 32 * (128 + 4) * (64 + 575) * 2);  // a scale of f32 a head
   MemoryRequest drafts = one;
   drafts.dists = true;
   EXPECT_EQ(placed_on_device(plan, spec, drafts).dists, 8u * 16384 * 4 * 3);
