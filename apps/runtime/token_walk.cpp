@@ -41,15 +41,18 @@ ConstTensorView TokenWalk::pass(ConstTensorView rows, std::span<const Place> pla
   return hidden_.view();
 }
 
+void TokenWalk::logits(ConstTensorView hidden, float* out) {
+  Backend& backend = model_.backend();
+  const Shape shape{hidden.shape[0], model_.logit_ids()};
+  Tensor logits = backend.allocate(DType::kF32, shape);
+  model_.logits(hidden, arena_, logits.view());
+  backend.download(logits.view(), {DType::kF32, shape, out, Device{}});
+  backend.synchronize();
+}
+
 void TokenWalk::last_logits(ConstTensorView hidden, float* out) {
   const std::int64_t last = hidden.shape[0] - 1, width = hidden.shape[1];
-  Backend& backend = model_.backend();
-  const Shape one{1, model_.logit_ids()};
-  Tensor logits = backend.allocate(DType::kF32, one);
-  model_.logits({DType::kF32, Shape{1, width}, hidden.f32() + last * width, backend.device()},
-                arena_, logits.view());
-  backend.download(logits.view(), {DType::kF32, one, out, Device{}});
-  backend.synchronize();
+  logits({DType::kF32, Shape{1, width}, hidden.f32() + last * width, hidden.device}, out);
 }
 
 }  // namespace tessera

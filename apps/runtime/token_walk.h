@@ -1,5 +1,5 @@
 // One sequence through a model, part by part, with nothing drawn: what its rows become, whoever
-// asks (dumps, calibration).
+// asks (dumps, calibration, benchmarks).
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ class TokenWalk {
   // next call. Without places they stand one after the other.
   ConstTensorView pass(ConstTensorView rows, std::span<const Place> places = {},
                        const Taps& taps = {});
-  // The logits of the last of these rows, [logit_ids()], on the host.
+  // The logits of these rows, [M, logit_ids()], or of the last of them, on the host.
+  void logits(ConstTensorView hidden, float* out);
   void last_logits(ConstTensorView hidden, float* out);
 
   std::int64_t length() const { return cache_.length(0); }

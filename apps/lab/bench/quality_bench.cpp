@@ -9,8 +9,10 @@
 #include "apps/lab/scene/scene.h"
 #include "apps/runtime/completion_model.h"
 #include "apps/runtime/generate_task.h"
+#include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
-#include "engine/cache/kv_cache.h"
+#include "apps/runtime/shared_model.h"
+#include "apps/runtime/token_walk.h"
 #include "engine/core/cached_type.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -62,39 +64,15 @@ std::vector<Written> write_images(const QualityBenchOptions& options) {
 }
 
 // Logits of every token, [tokens, ids], each after the ones before it.
-std::vector<float> logits_of(const TokenModel& model, const Written& written, DType kv) {
-  Backend& backend = model.backend();
-  const ModelConfig& sizes = model.sizes();
-  const std::int64_t given = std::ssize(written.prompt), count = std::ssize(written.tokens);
-  const std::int64_t rows = given + count - 1;
-  KvCache cache(backend, {.layers = sizes.layers,
-                          .kv_heads = sizes.kv_heads,
-                          .head_dim = sizes.head_dim,
-                          .capacity = rows,
-                          .sequences = 1,
-                          .dtype = kv});
-  Arena arena = make_arena(backend, model.scratch_bytes(rows));
-  Tensor in = backend.allocate(DType::kF32, {rows, sizes.width});
-  Tensor hidden = backend.allocate(DType::kF32, {rows, sizes.width});
-  const auto part = [](Tensor& tensor, std::int64_t first, std::int64_t some) {
-    TensorView view = tensor.view();
-    view.data = view.f32() + first * tensor.shape()[1];
-    view.shape = {some, tensor.shape()[1]};
-    return view;
-  };
-  model.embed_prompt(written.prompt, part(in, 0, given));
-  model.embed_tokens(std::span(written.tokens).first(to_size(count - 1)), arena,
-                     part(in, given, count - 1));
-  const std::vector<std::int32_t> sequences(to_size(rows), 0);
-  std::vector<std::int64_t> positions;
-  for (std::int64_t i = 0; i < rows; ++i) positions.push_back(i);
-  model.forward({.rows = in.view(), .sequences = sequences, .positions = positions}, cache, arena,
-                hidden.view(), {});
-  Tensor logits = backend.allocate(DType::kF32, {count, model.logit_ids()});
-  model.logits(part(hidden, given - 1, count), arena, logits.view());
-  std::vector<float> out(to_size(logits.shape().elements()));
-  backend.download(logits.view(), {DType::kF32, logits.shape(), out.data(), Device{}});
-  backend.synchronize();
+std::vector<float> logits_of(const TokenModel& model, const Written& written, DType cache) {
+  const std::int64_t count = std::ssize(written.tokens), ids = model.logit_ids();
+  TokenWalk walk(model, std::ssize(written.prompt) + count, cache);
+  std::vector<float> out(to_size(count * ids));
+  walk.last_logits(walk.pass(walk.prompt(written.prompt)), out.data());
+  if (count > 1) {
+    const auto given = std::span(written.tokens).first(to_size(count - 1));
+    walk.logits(walk.pass(walk.tokens(given)), out.data() + ids);
+  }
   return out;
 }
 
@@ -126,8 +104,26 @@ struct Differences {
   }
 };
 
-void report_kept(const std::string& family, const KeptModel& kept, const StreamModel& model,
+[[noreturn]] void refuse_copy(const std::string& name, const std::vector<float>& truth,
+                              const std::vector<float>& logits) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_BENCH_COPY",
+               .where = "--copy " + name,
+               .expected = "a copy of the model, with as many ids",
+               .found = std::to_string(logits.size()) + " logits in place of " +
+                        std::to_string(truth.size())});
+}
+
+// A model that is compared with f32.
+struct Compared {
+  std::string name;
+  KeptModel kept;
+  std::function<StreamModel()> load;
+};
+
+void report_kept(const std::string& family, const Compared& compared, const StreamModel& model,
                  Differences found, BenchReport& report) {
+  const KeptModel& kept = compared.kept;
   const ModelConfig& sizes = model.sizes();
   const double bytes = to_double(model.step_weight_bytes());
   const std::size_t row = KvCacheShape{.layers = sizes.layers,
@@ -142,7 +138,7 @@ void report_kept(const std::string& family, const KeptModel& kept, const StreamM
   const double tokens = to_double(count);
   double sum = 0;
   for (const double divergence : found.divergence) sum += divergence;
-  const std::string name = kept.name();
+  const std::string& name = compared.name;
   nlohmann::ordered_json object = report.start("quality." + name);
   object["model"] = {{"family", family},
                      {"dtype", dtype_name(kept.weights)},
@@ -163,20 +159,18 @@ void report_kept(const std::string& family, const KeptModel& kept, const StreamM
                  "perplexity " + fixed_digits(std::exp(found.surprise / tokens), 3));
 }
 
-// Each along the same tokens.
-void compare_kept(const std::vector<Written>& written, const std::vector<KeptModel>& others,
-                  const std::string& family, const std::function<StreamModel(DType)>& load,
-                  BenchReport& report) {
+// Each along the same tokens; the first one is the truth.
+void compare_kept(const std::vector<Written>& written, const std::vector<Compared>& all,
+                  const std::string& family, BenchReport& report) {
   std::vector<std::vector<float>> truth;
-  std::vector<KeptModel> all = {KeptModel{}};
-  all.insert(all.end(), others.begin(), others.end());
-  for (const KeptModel& one : all) {
-    const StreamModel kept = load(one.weights);
+  for (const Compared& one : all) {
+    const StreamModel kept = one.load();
+    const std::size_t ids = to_size(kept.logit_ids());
     Differences found;
     for (std::size_t i = 0; i < written.size(); ++i) {
-      const std::vector<float> logits = logits_of(kept, written[i], one.cache);
+      const std::vector<float> logits = logits_of(kept, written[i], one.kept.cache);
       if (truth.size() == i) truth.push_back(logits);
-      const std::size_t ids = to_size(kept.logit_ids());
+      if (logits.size() != truth[i].size()) refuse_copy(one.name, truth[i], logits);
       for (std::size_t token = 0; token < written[i].tokens.size(); ++token) {
         found.add(std::span(truth[i]).subspan(token * ids, ids),
                   std::span(logits).subspan(token * ids, ids), written[i].tokens[token]);
@@ -184,6 +178,21 @@ void compare_kept(const std::vector<Written>& written, const std::vector<KeptMod
     }
     report_kept(family, one, kept, std::move(found), report);
   }
+}
+
+// f32, then the others as they are kept.
+std::vector<Compared> compared_types(const std::vector<KeptModel>& others,
+                                     const std::function<StreamModel(DType)>& load) {
+  std::vector<Compared> out = {{KeptModel{}.name(), {}, [load] { return load(DType::kF32); }}};
+  for (const KeptModel& kept : others) {
+    out.push_back({kept.name(), kept, [load, type = kept.weights] { return load(type); }});
+  }
+  return out;
+}
+
+// "copy.small" of a folder or file small, small.gguf.
+std::string copy_name(const std::string& path) {
+  return "copy." + std::filesystem::path(path).stem().string();
 }
 
 // Pieces of a text, evenly over it.
@@ -223,9 +232,16 @@ void run_quality_bench(const QualityBenchOptions& options, Backend& backend, Ben
   const std::string& model = options.pipeline.model;
   OpenedModel opened =
       open_model(resolve_model(model.empty() ? std::string(kDefaultModel) : model).open_name);
-  compare_kept(
-      images, options.kept, opened.spec.family,
-      [&](DType storage) { return load_stream_model(opened, backend, storage); }, report);
+  std::vector<Compared> all = compared_types(
+      options.kept, [&](DType storage) { return load_stream_model(opened, backend, storage); });
+  for (const std::string& path : options.copies) {
+    const auto copy = std::make_shared<OpenedModel>(open_model(resolve_model(path).open_name));
+    const DType stored = kept_on(backend, stored_dtype(*copy));
+    all.push_back({copy_name(path), {stored, beside(stored)}, [copy, stored, &backend] {
+                     return load_stream_model(*copy, backend, stored);
+                   }});
+  }
+  compare_kept(images, all, opened.spec.family, report);
 }
 
 void run_text_quality(const TextQualityOptions& options, Backend& backend, BenchReport& report) {
@@ -240,13 +256,22 @@ void run_text_quality(const TextQualityOptions& options, Backend& backend, Bench
                  .expected = "a text of two tokens or more",
                  .found = std::to_string(ids.size())});
   }
+  const auto own = [&backend](const CompletionModel& any) {
+    const DType stored = kept_on(backend, any.stored());
+    return KeptModel{stored, beside(stored)};
+  };
   std::vector<KeptModel> kept = options.kept;
-  if (model->stored() == DType::kFile && backend.keeps(DType::kFile)) {
-    kept.push_back({DType::kFile, beside(DType::kFile)});
+  if (model->stored() == DType::kFile && backend.keeps(DType::kFile)) kept.push_back(own(*model));
+  std::vector<Compared> all =
+      compared_types(kept, [&](DType storage) { return model->load(backend, storage); });
+  for (const std::string& path : options.copies) {
+    const std::shared_ptr<CompletionModel> copy =
+        CompletionModel::open(resolve_model(path).open_name);
+    const KeptModel as = own(*copy);
+    all.push_back(
+        {copy_name(path), as, [copy, as, &backend] { return copy->load(backend, as.weights); }});
   }
-  compare_kept(
-      pieces_of(ids, options.pieces), kept, model->spec().family,
-      [&](DType storage) { return model->load(backend, storage); }, report);
+  compare_kept(pieces_of(ids, options.pieces), all, model->spec().family, report);
 }
 
 }  // namespace tessera

@@ -21,17 +21,19 @@ struct KeptModel {
 std::vector<KeptModel> kept_models(const Backend& backend);
 
 struct QualityBenchOptions {
-  GenerateOptions pipeline;     // model, device, threads; generated as f32
-  std::vector<KeptModel> kept;  // to compare with f32
-  std::int64_t prompts = 20;    // held-out scenes
+  GenerateOptions pipeline;         // model, device, threads; generated as f32
+  std::vector<KeptModel> kept;      // to compare with f32
+  std::vector<std::string> copies;  // other models of the same ids, each as it is stored
+  std::int64_t prompts = 20;        // held-out scenes
   std::uint64_t seed = 1, scene_seed = 1000;
 };
 
 struct TextQualityOptions {
-  std::string model;            // as resolve_model() takes it
-  std::string text;             // a file, UTF-8
-  std::vector<KeptModel> kept;  // to compare with f32
-  std::int64_t pieces = 20;     // of up to 128 tokens, evenly over the text; logits of all are kept
+  std::string model;                // as resolve_model() takes it
+  std::string text;                 // a file, UTF-8
+  std::vector<KeptModel> kept;      // to compare with f32
+  std::vector<std::string> copies;  // as above
+  std::int64_t pieces = 20;  // of up to 128 tokens, evenly over the text; logits of all are kept
 };
 
 // Both: error kUsage, kModel, kMemory. Emit "quality.<name>" each: bytes of the weights and of a
@@ -39,6 +41,7 @@ struct TextQualityOptions {
 // percentile, largest), the share of tokens whose likeliest one is the same, perplexity of the
 // tokens and the entropy of f32, at temperature 1 and without guidance.
 void run_quality_bench(const QualityBenchOptions& options, Backend& backend, BenchReport& report);
+// "quality.copy.<name>" of copies; E_BENCH_COPY for one of other ids.
 // The first token of a piece is given, the others are scored. A model whose file has weights in
 // blocks is compared as it is, too ("quality.file").
 void run_text_quality(const TextQualityOptions& options, Backend& backend, BenchReport& report);

@@ -1,5 +1,5 @@
-// `tessera-lab bench`: what single ops and whole images cost on this machine, next to what its memory
-// and its matrix libraries reach in the same run. JSON lines on stdout, a table on stderr.
+// `tessera-lab bench`: what single ops and whole images cost on this machine, next to what its
+// memory and its matrix libraries reach in the same run. JSON lines on stdout, a table on stderr.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -44,6 +44,7 @@ struct BenchFlags {
   std::vector<std::int64_t> rows = {600};
   std::vector<std::string> caches;  // empty: as tables next to the weights
   std::string model, text;
+  std::vector<std::string> copies;
   std::vector<std::string> methods;  // empty: all that are measured by default
   std::vector<std::int64_t> windows = {16, 64, 128}, batch_sizes = {1};
   std::vector<double> guidance;
@@ -229,14 +230,19 @@ void bench_quality(const BenchFlags& flags, Backend& backend, BenchReport& repor
   std::vector<KeptModel> kept = kept_models(backend);
   if (!flags.text.empty()) {
     return run_text_quality(
-        {.model = flags.model, .text = flags.text, .kept = kept, .pieces = flags.prompts}, backend,
-        report);
+        {.model = flags.model,
+         .text = flags.text,
+         .kept = flags.copies.empty() ? std::move(kept) : std::vector<KeptModel>{},
+         .copies = flags.copies,
+         .pieces = flags.prompts},
+        backend, report);
   }
   QualityBenchOptions options;
   options.pipeline.model = flags.model;
   options.pipeline.device = flags.device;
   options.pipeline.threads = narrow<int>(flags.threads);
-  options.kept = std::move(kept);
+  if (flags.copies.empty()) options.kept = std::move(kept);
+  options.copies = flags.copies;
   options.prompts = flags.prompts;
   run_quality_bench(options, backend, report);
 }
@@ -334,12 +340,13 @@ int run_bench(const BenchFlags& flags) {
 
 void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
-  CLI::App* app = root.add_subcommand(
-      "bench",
-      "measure ops, images, texts, decoding methods, batches, pruners, captions, videos, types of weights");
+  CLI::App* app = root.add_subcommand("bench",
+                                      "measure ops, images, texts, decoding methods, batches, "
+                                      "pruners, captions, videos, types of weights");
   add_common_flags(*app, session);
   choice_flag(*app, "what", flags.what,
-              {"ops", "image", "decode", "batch", "prune", "caption", "video", "quality", "text"}, "what to measure")
+              {"ops", "image", "decode", "batch", "prune", "caption", "video", "quality", "text"},
+              "what to measure")
       ->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
   text_flag(*app, "--device", flags.device, "cpu, cuda[:i] or auto; ops, image, text: cpu alone");
@@ -386,6 +393,10 @@ void add_bench(CLI::App& root, Session& session) {
       ->group(group);
   setting_list_flag(*app, "--cfg-scales", setting::kGuidance, flags.guidance,
                     {.group = group, .help = "decode: guidance scales; default the model's"});
+  app->add_option("--copy", flags.copies,
+                  "quality: compare these copies of the model, not types of weights")
+      ->allow_extra_args(false)
+      ->group(group);
   text_flag(*app, "--text", flags.text, "quality: along this file, by a text model (-m)")
       ->group(group);
   integer_flag(*app, "--prompts", flags.prompts, 1, 100000,
