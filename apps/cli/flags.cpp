@@ -38,6 +38,21 @@ std::string first_long_name(const std::string& names) {
                .found = std::move(found)});
 }
 
+// A flag whose value is one of a few words, each with what it means.
+template <typename Value>
+CLI::Option* word_flag(CLI::App& app, const std::string& name, Value& out, const std::string& help,
+                       std::vector<std::pair<std::string, Value>> words) {
+  std::string all;
+  for (const auto& [word, value] : words) all += (all.empty() ? "" : "|") + word;
+  const auto read = [&out, name, all, words](const std::string& text) {
+    const auto found = std::find_if(words.begin(), words.end(),
+                                    [&](const auto& entry) { return entry.first == text; });
+    if (found == words.end()) refuse_option(name, all, "'" + text + "'");
+    out = found->second;
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name(all);
+}
+
 std::string shortest(double value) {
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value);
@@ -261,37 +276,13 @@ void add_common_flags(CLI::App& app, Session& session) {
   const std::string group = "Reports";
   app.get_option("--json")->group(group);
   app.get_option("--verbose")->group(group);
-  app.add_option_function<std::string>(
-         "--progress",
-         [&session](const std::string& text) {
-           if (text == "auto") {
-             session.progress = ProgressMode::kAuto;
-           } else if (text == "json") {
-             session.progress = ProgressMode::kJson;
-           } else if (text == "none") {
-             session.progress = ProgressMode::kNone;
-           } else {
-             refuse_option("--progress", "auto|json|none", "'" + text + "'");
-           }
-         },
-         "progress on stderr")
-      ->type_name("auto|json|none")
+  word_flag(
+      app, "--progress", session.progress, "progress on stderr",
+      {{"auto", ProgressMode::kAuto}, {"json", ProgressMode::kJson}, {"none", ProgressMode::kNone}})
       ->group(group);
-  app.add_option_function<std::string>(
-         "--color",
-         [&session](const std::string& text) {
-           if (text == "auto") {
-             session.color = ColorMode::kAuto;
-           } else if (text == "always") {
-             session.color = ColorMode::kAlways;
-           } else if (text == "never") {
-             session.color = ColorMode::kNever;
-           } else {
-             refuse_option("--color", "auto|always|never", "'" + text + "'");
-           }
-         },
-         "colours on stderr; NO_COLOR is obeyed")
-      ->type_name("auto|always|never")
+  word_flag(
+      app, "--color", session.color, "colours on stderr; NO_COLOR is obeyed",
+      {{"auto", ColorMode::kAuto}, {"always", ColorMode::kAlways}, {"never", ColorMode::kNever}})
       ->group(group);
   app.add_option("--config", "file with flags, TOML style")->type_name("FILE")->group(group);
 }
@@ -349,8 +340,7 @@ std::string environment_name(const std::string& long_name) {
   return out;
 }
 
-void settle_flags(CLI::App& root, CLI::App& command,
-                  std::span<const std::string_view> elsewhere) {
+void settle_flags(CLI::App& root, CLI::App& command, std::span<const std::string_view> elsewhere) {
   for (CLI::Option* option : command.get_options()) {
     if (option->count() > 0 || option->get_lnames().empty()) continue;
     for (const std::string& name : option->get_lnames()) {

@@ -35,24 +35,54 @@ double images_done(const GenerateProgress& progress) {
   return to_double(progress.first) + share * to_double(progress.images);
 }
 
-void clear_line() {
-  std::fprintf(stderr, "\r\033[K");
-  std::fflush(stderr);
-}
-
-}  // namespace
-
-ProgressStyle progress_style(const Session& session) {
+ProgressStyle style_of(const Session& session) {
   if (session.progress == ProgressMode::kJson) return ProgressStyle::kJson;
   if (session.progress == ProgressMode::kNone) return ProgressStyle::kNone;
   return isatty(STDERR_FILENO) == 1 ? ProgressStyle::kBar : ProgressStyle::kLines;
 }
 
-ProgressReporter::ProgressReporter(const Session& session, std::size_t images)
-    : session_(session), images_(images), started_(monotonic_seconds()) {
-  style_ = progress_style(session);
-  if (style_ == ProgressStyle::kLines) last_shown_ = started_;
+}  // namespace
+
+ProgressLine::ProgressLine(const Session& session, double json_seconds)
+    : style_(style_of(session)),
+      interval_(style_ == ProgressStyle::kLines  ? kLineSeconds
+                : style_ == ProgressStyle::kJson ? json_seconds
+                                                 : kBarSeconds),
+      last_shown_(style_ == ProgressStyle::kLines ? monotonic_seconds() : -1e9) {}
+
+bool ProgressLine::due(bool last) {
+  if (style_ == ProgressStyle::kNone) return false;
+  const double now = monotonic_seconds();
+  if (now - last_shown_ < interval_ && !(last && style_ == ProgressStyle::kJson)) return false;
+  last_shown_ = now;
+  return true;
 }
+
+void ProgressLine::write(const std::function<Json()>& json,
+                         const std::function<std::string()>& text) {
+  if (style_ == ProgressStyle::kJson) {
+    std::fprintf(stderr, "%s\n", Json{{"progress", json()}}.dump().c_str());
+  } else if (style_ == ProgressStyle::kLines) {
+    std::fprintf(stderr, "tessera: %s\n", text().c_str());
+  } else {
+    std::fprintf(stderr, "\r\033[K%s", text().c_str());
+    std::fflush(stderr);
+    open_ = true;
+  }
+}
+
+void ProgressLine::clear() {
+  if (!open_) return;
+  std::fprintf(stderr, "\r\033[K");
+  std::fflush(stderr);
+  open_ = false;
+}
+
+ProgressReporter::ProgressReporter(const Session& session, std::size_t images)
+    : session_(session),
+      line_(session, kBarSeconds),
+      images_(images),
+      started_(monotonic_seconds()) {}
 
 ProgressReporter::Figures ProgressReporter::figures_of(const GenerateProgress& progress) const {
   Figures out;
@@ -91,198 +121,120 @@ std::string ProgressReporter::describe(const GenerateProgress& progress) const {
 }
 
 // What is not known yet is null.
-std::string ProgressReporter::json_text(const GenerateProgress& progress,
-                                        const std::optional<JobCounts>& job,
-                                        const std::optional<VideoCounts>& video) const {
+Json ProgressReporter::json_of(const GenerateProgress& progress,
+                               const std::optional<JobCounts>& job,
+                               const std::optional<VideoCounts>& video) const {
   const auto known = [](const std::optional<double>& value) {
-    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+    return value ? Json(*value) : Json();
   };
   const Figures figures = figures_of(progress);
   const ProcessUse use = process_use();
-  nlohmann::ordered_json line = {{"progress",
-                                  {{"first", progress.first},
-                                   {"pictures", progress.images},
-                                   {"of", images_},
-                                   {"rows_done", progress.rows_done},
-                                   {"rows", progress.rows},
-                                   {"tokens_done", progress.tokens_done},
-                                   {"tokens", progress.tokens},
-                                   {"passes", progress.passes},
-                                   {"seconds", progress.seconds},
-                                   {"tokens_per_pass", figures.tokens_per_pass},
-                                   {"pictures_per_hour", known(figures.images_per_hour)},
-                                   {"eta_seconds", known(figures.eta_seconds)},
-                                   {"resident_bytes", use.resident_bytes},
-                                   {"descriptors", use.descriptors}}}};
+  Json out = {{"first", progress.first},
+              {"pictures", progress.images},
+              {"of", images_},
+              {"rows_done", progress.rows_done},
+              {"rows", progress.rows},
+              {"tokens_done", progress.tokens_done},
+              {"tokens", progress.tokens},
+              {"passes", progress.passes},
+              {"seconds", progress.seconds},
+              {"tokens_per_pass", figures.tokens_per_pass},
+              {"pictures_per_hour", known(figures.images_per_hour)},
+              {"eta_seconds", known(figures.eta_seconds)},
+              {"resident_bytes", use.resident_bytes},
+              {"descriptors", use.descriptors}};
   if (job) {
-    line["progress"].update(nlohmann::ordered_json{{"done", job->done},
-                                                   {"failed", job->failed},
-                                                   {"skipped", job->skipped},
-                                                   {"pending", job->pending},
-                                                   {"total", job->total}});
+    out.update(Json{{"done", job->done},
+                    {"failed", job->failed},
+                    {"skipped", job->skipped},
+                    {"pending", job->pending},
+                    {"total", job->total}});
   }
   if (video) {
-    line["progress"].update(nlohmann::ordered_json{{"frames_done", video->frames_done},
-                                                   {"frames", video->frames},
-                                                   {"segments", video->segments}});
+    out.update(Json{{"frames_done", video->frames_done},
+                    {"frames", video->frames},
+                    {"segments", video->segments}});
   }
-  return line.dump();
+  return out;
 }
 
 void ProgressReporter::show(const GenerateProgress& progress, const std::optional<JobCounts>& job,
                             const std::optional<VideoCounts>& video) {
-  if (style_ == ProgressStyle::kNone) return;
-  const double now = monotonic_seconds();
-  const bool last = progress.tokens_done == progress.tokens;
-  const double interval = style_ == ProgressStyle::kLines ? kLineSeconds : kBarSeconds;
-  if (now - last_shown_ < interval && !(last && style_ == ProgressStyle::kJson)) return;
-  last_shown_ = now;
-  if (style_ == ProgressStyle::kJson) {
-    std::fprintf(stderr, "%s\n", json_text(progress, job, video).c_str());
-    return;
-  }
-  if (style_ == ProgressStyle::kLines) {
-    std::fprintf(stderr, "tessera: %s\n", describe(progress).c_str());
-    return;
-  }
-  const double share = images_ > 0 ? std::min(1.0, images_done(progress) / to_double(images_)) : 0;
-  const int filled = truncate<int>(share * kBarWidth);
-  std::string bar;
-  for (int i = 0; i < kBarWidth; ++i) bar += i < filled ? '#' : '.';
-  const bool color = session_.color_on_stderr();
-  std::fprintf(stderr, "\r\033[K%s[%s]%s %s", color ? "\033[36m" : "", bar.c_str(),
-               color ? "\033[0m" : "", describe(progress).c_str());
-  std::fflush(stderr);
-  bar_open_ = true;
+  if (!line_.due(progress.tokens_done == progress.tokens)) return;
+  line_.write([&] { return json_of(progress, job, video); },
+              [&] {
+                if (line_.style() == ProgressStyle::kLines) return describe(progress);
+                const double share =
+                    images_ > 0 ? std::min(1.0, images_done(progress) / to_double(images_)) : 0;
+                const int filled = truncate<int>(share * kBarWidth);
+                std::string bar = session_.color_on_stderr() ? "\033[36m[" : "[";
+                for (int i = 0; i < kBarWidth; ++i) bar += i < filled ? '#' : '.';
+                bar += session_.color_on_stderr() ? "]\033[0m " : "] ";
+                return bar + describe(progress);
+              });
 }
 
-void ProgressReporter::clear() {
-  if (!bar_open_) return;
-  clear_line();
-  bar_open_ = false;
-}
-
-VideoReporter::VideoReporter(const Session& session) : style_(progress_style(session)) {
-  if (style_ == ProgressStyle::kLines) last_shown_ = monotonic_seconds();
-}
+VideoReporter::VideoReporter(const Session& session) : line_(session, kBarSeconds) {}
 
 void VideoReporter::show(const VideoProgress& progress) {
-  if (style_ == ProgressStyle::kNone) return;
-  const double now = monotonic_seconds();
-  const double interval = style_ == ProgressStyle::kLines ? kLineSeconds : kBarSeconds;
-  const bool last = progress.frames > 0 && progress.frames_done == progress.frames;
-  if (now - last_shown_ < interval && !(last && style_ == ProgressStyle::kJson)) return;
-  last_shown_ = now;
-  if (style_ == ProgressStyle::kJson) {
-    const nlohmann::ordered_json line = {
-        {"progress",
-         {{"frames_done", progress.frames_done},
-          {"frames", progress.frames > 0 ? nlohmann::ordered_json(progress.frames)
-                                         : nlohmann::ordered_json()},
-          {"tokens_done", progress.tokens_done},
-          {"tokens", progress.tokens},
-          {"passes", progress.passes},
-          {"seconds", progress.seconds},
-          {"resident_bytes", process_use().resident_bytes}}}};
-    std::fprintf(stderr, "%s\n", line.dump().c_str());
-    return;
-  }
-  char text[160];
-  const std::string of = progress.frames > 0 ? "/" + std::to_string(progress.frames) : "";
-  std::snprintf(text, sizeof text,
-                "frame %" PRId64 "%s  token %" PRId64 "/%" PRId64 " of the window  %s",
-                progress.frames_done, of.c_str(), progress.tokens_done, progress.tokens,
-                clock_text(progress.seconds).c_str());
-  if (style_ == ProgressStyle::kLines) {
-    std::fprintf(stderr, "tessera: %s\n", text);
-    return;
-  }
-  std::fprintf(stderr, "\r\033[K%s", text);
-  std::fflush(stderr);
-  line_open_ = true;
-}
-
-void VideoReporter::clear() {
-  if (!line_open_) return;
-  clear_line();
-  line_open_ = false;
+  if (!line_.due(progress.frames > 0 && progress.frames_done == progress.frames)) return;
+  const auto json = [&]() -> Json {
+    return {{"frames_done", progress.frames_done},
+            {"frames", progress.frames > 0 ? Json(progress.frames) : Json()},
+            {"tokens_done", progress.tokens_done},
+            {"tokens", progress.tokens},
+            {"passes", progress.passes},
+            {"seconds", progress.seconds},
+            {"resident_bytes", process_use().resident_bytes}};
+  };
+  line_.write(json, [&]() -> std::string {
+    char text[160];
+    const std::string of = progress.frames > 0 ? "/" + std::to_string(progress.frames) : "";
+    std::snprintf(text, sizeof text,
+                  "frame %" PRId64 "%s  token %" PRId64 "/%" PRId64 " of the window  %s",
+                  progress.frames_done, of.c_str(), progress.tokens_done, progress.tokens,
+                  clock_text(progress.seconds).c_str());
+    return text;
+  });
 }
 
 CountProgress::CountProgress(const Session& session)
-    : style_(progress_style(session)), started_(monotonic_seconds()) {
-  if (style_ == ProgressStyle::kLines) last_shown_ = started_;
-}
+    : line_(session, kLineSeconds), started_(monotonic_seconds()) {}
 
 void CountProgress::show(std::uint64_t done, std::uint64_t failed) {
-  if (style_ == ProgressStyle::kNone) return;
-  const double now = monotonic_seconds();
-  const double interval = style_ == ProgressStyle::kBar ? kBarSeconds : kLineSeconds;
-  if (now - last_shown_ >= interval) print(done, failed, now);
+  if (line_.due()) print(done, failed);
 }
 
-void CountProgress::print(std::uint64_t done, std::uint64_t failed, double now) {
-  last_shown_ = now;
-  const double seconds = now - started_;
-  if (style_ == ProgressStyle::kJson) {
-    const nlohmann::ordered_json line = {
-        {"progress", {{"done", done}, {"failed", failed}, {"seconds", seconds}}}};
-    std::fprintf(stderr, "%s\n", line.dump().c_str());
-    return;
-  }
-  char text[120];
-  std::snprintf(text, sizeof text, "%" PRIu64 " described, %" PRIu64 " failed, %.1f images/s, %s",
-                done, failed, seconds > 0 ? to_double(done) / seconds : 0,
-                clock_text(seconds).c_str());
-  if (style_ == ProgressStyle::kLines) {
-    std::fprintf(stderr, "tessera: %s\n", text);
-    return;
-  }
-  std::fprintf(stderr, "\r\033[K%s", text);
-  std::fflush(stderr);
-  line_open_ = true;
-}
-
-void CountProgress::clear() {
-  if (!line_open_) return;
-  clear_line();
-  line_open_ = false;
+void CountProgress::print(std::uint64_t done, std::uint64_t failed) {
+  const double seconds = monotonic_seconds() - started_;
+  const auto json = [&]() -> Json {
+    return {{"done", done}, {"failed", failed}, {"seconds", seconds}};
+  };
+  line_.write(json, [&]() -> std::string {
+    char text[120];
+    std::snprintf(text, sizeof text, "%" PRIu64 " described, %" PRIu64 " failed, %.1f images/s, %s",
+                  done, failed, seconds > 0 ? to_double(done) / seconds : 0,
+                  clock_text(seconds).c_str());
+    return text;
+  });
 }
 
 void CountProgress::finish(std::uint64_t done, std::uint64_t failed) {
   clear();
-  if (style_ == ProgressStyle::kJson) print(done, failed, monotonic_seconds());
+  if (line_.style() == ProgressStyle::kJson) print(done, failed);
 }
 
-ByteProgress::ByteProgress(const Session& session)
-    : style_(progress_style(session)),
-      last_shown_(style_ == ProgressStyle::kLines ? monotonic_seconds() : -1e9) {}
+ByteProgress::ByteProgress(const Session& session) : line_(session, kLineSeconds) {}
 
 void ByteProgress::show(std::string_view name, std::uint64_t written, std::uint64_t all) {
-  if (style_ == ProgressStyle::kNone) return;
-  const double now = monotonic_seconds();
-  if (now - last_shown_ < (style_ == ProgressStyle::kBar ? kBarSeconds : kLineSeconds)) return;
-  last_shown_ = now;
-  if (style_ == ProgressStyle::kJson) {
-    const nlohmann::ordered_json line = {
-        {"progress", {{"tensor", name}, {"bytes_done", written}, {"bytes", all}}}};
-    std::fprintf(stderr, "%s\n", line.dump().c_str());
-    return;
-  }
-  const std::string text =
-      format_bytes(written) + " of " + format_bytes(all) + "  " + escape_for_terminal(name, 80);
-  if (style_ == ProgressStyle::kLines) {
-    std::fprintf(stderr, "tessera: %s\n", text.c_str());
-    return;
-  }
-  std::fprintf(stderr, "\r\033[K%s", text.c_str());
-  std::fflush(stderr);
-  line_open_ = true;
-}
-
-void ByteProgress::clear() {
-  if (!line_open_) return;
-  clear_line();
-  line_open_ = false;
+  if (!line_.due()) return;
+  const auto json = [&]() -> Json {
+    return {{"tensor", name}, {"bytes_done", written}, {"bytes", all}};
+  };
+  line_.write(json, [&] {
+    return format_bytes(written) + " of " + format_bytes(all) + "  " +
+           escape_for_terminal(name, 80);
+  });
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "apps/cli/session.h"
 #include "apps/runtime/generate_request.h"
 #include "apps/runtime/video_task.h"
+#include "engine/core/json.h"
 
 namespace tessera {
 
@@ -25,7 +27,24 @@ struct VideoCounts {
   std::int64_t frames_done = 0, frames = 0, segments = 0;
 };
 
-ProgressStyle progress_style(const Session& session);
+// What all reporters share: whether a line is due, and how it is written.
+class ProgressLine {
+ public:
+  ProgressLine(const Session& session, double json_seconds);
+
+  ProgressStyle style() const { return style_; }
+  // Whether it is time for a line, which is then said to be written; `last` JSON lines always are.
+  bool due(bool last = false);
+  // The line in its style: `json` makes the value of the key "progress".
+  void write(const std::function<Json()>& json, const std::function<std::string()>& text);
+  // Clears a line that stays on the terminal, so that others are by themselves.
+  void clear();
+
+ private:
+  ProgressStyle style_;
+  double interval_, last_shown_;
+  bool open_ = false;
+};
 
 class ProgressReporter {
  public:
@@ -33,8 +52,7 @@ class ProgressReporter {
   // `job`, `video`: told next to it where lines are JSON.
   void show(const GenerateProgress& progress, const std::optional<JobCounts>& job = {},
             const std::optional<VideoCounts>& video = {});
-  // Clears the bar, so that other lines stand by themselves.
-  void clear();
+  void clear() { line_.clear(); }
 
  private:
   struct Figures {
@@ -43,15 +61,13 @@ class ProgressReporter {
   };
   Figures figures_of(const GenerateProgress& progress) const;
   std::string describe(const GenerateProgress& progress) const;
-  std::string json_text(const GenerateProgress& progress, const std::optional<JobCounts>& job,
-                        const std::optional<VideoCounts>& video) const;
+  Json json_of(const GenerateProgress& progress, const std::optional<JobCounts>& job,
+               const std::optional<VideoCounts>& video) const;
 
   const Session& session_;
-  ProgressStyle style_ = ProgressStyle::kNone;
+  ProgressLine line_;
   std::size_t images_ = 0;
-  double last_shown_ = -1e9;
   double started_ = 0;
-  bool bar_open_ = false;
 };
 
 // Progress of a video.
@@ -59,12 +75,10 @@ class VideoReporter {
  public:
   explicit VideoReporter(const Session& session);
   void show(const VideoProgress& progress);
-  void clear();
+  void clear() { line_.clear(); }
 
  private:
-  ProgressStyle style_;
-  double last_shown_ = -1e9;
-  bool line_open_ = false;
+  ProgressLine line_;
 };
 
 // Progress of a job whose length nobody knows: how many images so far, and how fast.
@@ -72,16 +86,15 @@ class CountProgress {
  public:
   explicit CountProgress(const Session& session);
   void show(std::uint64_t done, std::uint64_t failed);
-  void clear();
+  void clear() { line_.clear(); }
   // The last count, where lines are JSON.
   void finish(std::uint64_t done, std::uint64_t failed);
 
  private:
-  void print(std::uint64_t done, std::uint64_t failed, double now);
+  void print(std::uint64_t done, std::uint64_t failed);
 
-  ProgressStyle style_;
-  double started_ = 0, last_shown_ = -1e9;
-  bool line_open_ = false;
+  ProgressLine line_;
+  double started_;
 };
 
 // Progress of a file that is written.
@@ -90,12 +103,10 @@ class ByteProgress {
   explicit ByteProgress(const Session& session);
   // `name`: what was written last.
   void show(std::string_view name, std::uint64_t written, std::uint64_t all);
-  void clear();
+  void clear() { line_.clear(); }
 
  private:
-  ProgressStyle style_;
-  double last_shown_;
-  bool line_open_ = false;
+  ProgressLine line_;
 };
 
 }  // namespace tessera

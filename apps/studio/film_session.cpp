@@ -1,5 +1,5 @@
 // Playing: orders first, then the frame that is wanted, then frames ahead; one call of the reader
-// at a time, so that a new wish never waits for an old one.
+// at a time, so that a new request never waits for an old one.
 #include "apps/studio/film_session.h"
 
 #include <algorithm>

@@ -43,7 +43,7 @@ struct Generation {
   double tokens_per_second = 0;
   double acceptance = 0;       // drafts accepted / tested, 0..1, when done
   double preview_seconds = 0;  // of seconds, what images while generating cost
-  // Passes that ended between the wish to stop and the end; -1 = nobody wished it.
+  // Passes that ended between the request to stop and the end; -1 = nobody asked for it.
   std::int64_t passes_after_stop = -1;
   std::filesystem::path file;  // once saved; a stopped image's partial is saved too
   std::string from;            // who sent it, for images that another program generates

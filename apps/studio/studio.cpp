@@ -146,7 +146,7 @@ bool Studio::State::take(const CompareExistingCommand& command) {
   return true;
 }
 
-// The image that the user saw running, so that a late wish ends no other one.
+// The image that the user saw running, so that a late request ends no other one.
 bool Studio::State::take(const StopCommand&) {
   const Generation* running = snapshot.running();
   if (running != nullptr) generator.stop(running->number);

@@ -135,7 +135,7 @@ void generate(UiState& state, const Poster& post) {
   }
 }
 
-// Opens the file; false when there is no room for the wish.
+// Opens the file; false when there is no room for the request.
 bool ask_settings(const std::filesystem::path& path, UiState& state, const Poster& post) {
   if (!post(OpenCommand{path, state.last_recall + 1})) {
     state.notice = "the queue is full";
@@ -311,13 +311,6 @@ bool look(Action action, UiState& state, const Snapshot& snapshot) {
 }  // namespace
 
 std::span<const KeyRow> key_map() { return kKeys; }
-
-std::string_view key_of(Action action) {
-  for (const KeyRow& row : kKeys) {
-    if (row.action == action) return row.key;
-  }
-  return "";
-}
 
 const KeyRow* row_of_character(char32_t character) {
   if (character == U'=') character = U'+';  // the same key without shift, on many layouts

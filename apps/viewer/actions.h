@@ -85,8 +85,6 @@ struct KeyRow {
   bool repeats = false;  // while the key is held
 };
 std::span<const KeyRow> key_map();
-// The key of an action as shown on buttons.
-std::string_view key_of(Action action);
 // Null for a character without an action.
 const KeyRow* row_of_character(char32_t character);
 

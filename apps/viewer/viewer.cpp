@@ -138,7 +138,7 @@ void Viewer::drop(const std::vector<std::filesystem::path>& files) {
   for (auto file = kept.rbegin(); file != kept.rend(); ++file) open_file(*file, state_, post_);
 }
 
-// Nobody plays to the wall. Once: a wish to play again is heard.
+// Nobody plays to the wall. Once: a request to play again is heard.
 void Viewer::pause_out_of_sight(const Snapshot& snapshot) {
   if (!plays(snapshot) || film_in_sight(state_, snapshot)) {
     paused_film_ = 0;

@@ -1,11 +1,11 @@
-// The seam for rules that verify a draft against the target's distribution, and what they share. A rule knows
-// rows and tokens: neither cache nor model nor who drafted.
+// The seam for rules that verify a draft against the target's distribution, and what they share. A
+// rule knows rows and tokens: neither cache nor model nor who drafted.
 //
-// With p the target's distribution, q the draft's recorded distribution and a(x) the chance that draft x is accepted,
-// the output is distributed as p if a = min(1, p/q) and a refused draft is replaced by a draw from
-// norm((p - q a)+) (Leviathan et al. 2023, Chen et al. 2023). For any a >= min(1, p/q) with that
-// residual the total variation between output and p is the mean of a - min(1, p/q), which the
-// meters sum up.
+// With p the target's distribution, q the draft's recorded distribution and a(x) the chance that
+// draft x is accepted, the output is distributed as p if a = min(1, p/q) and a refused draft is
+// replaced by a draw from norm((p - q a)+) (Leviathan et al. 2023, Chen et al. 2023). For any a >=
+// min(1, p/q) with that residual the total variation between output and p is the mean of a - min(1,
+// p/q), which the meters sum up.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct TargetRow {
   std::span<const Real> probs;  // [V] softmax of it, 0 outside the support
 };
 
-// One draft under verdict.
+// One draft that is verified.
 template <typename Real>
 struct DraftTest {
   const TargetRow<Real>& target;

@@ -1,4 +1,4 @@
-// The parts by name. A new rule, tail, drafter or tree is a file and a row here.
+// The parts by name. A new rule, redraft policy, drafter or tree is a file and a row here.
 #pragma once
 
 #include <array>
@@ -142,8 +142,8 @@ class OwnedParts {
     if (drafter->make != nullptr) drafter_ = drafter->make(method.settings, aids);
     if (const auto* tree = Parts::find_tree(method.tree)) {
       siblings_ = tree->make();
-      // Shapes that follow distributions need distributions that nothing of outlives the pass, or a rule without
-      // distributions.
+      // Shapes that follow distributions need distributions that nothing of outlives the pass, or a
+      // rule without distributions.
       const bool free = tree->dists != TreeDistributions::kModel || drafter->make == nullptr;
       tree_ = method.get<TreeSettings>();
       tree_.by_value = tree->by_value && free;

@@ -1,7 +1,7 @@
 // The seam for what becomes of the drafts after a refused one. Their rows were computed after
-// tokens that no longer stand, yet they say more about what comes than nothing does. A tail turns
-// each row into the next draft of its position and records the distribution that the new draft has, given
-// all that its left neighbours are and ever were.
+// tokens that no longer stand, yet they say more about what comes than nothing does. A redraft
+// policy turns each row into the next draft of its position and records the distribution that the
+// new draft has, given all that its left neighbours are and ever were.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ struct StreamSlot {
   DecodeMeters take_meters();
 };
 
-// What the verdict on a pass made of its stream, which has settled it; or fails it by what is
+// What the outcome of a pass made of its stream, which has settled it; or fails it by what is
 // broken.
 void take_verdict(StreamSlot& slot, const std::optional<BrokenLogit>& broken);
 

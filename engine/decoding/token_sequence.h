@@ -4,7 +4,7 @@
 // on the source of randomness, so that tests enumerate every outcome of this very code.
 //
 // A shape says once how its passes are laid out: line() for the model, describe() for a device that
-// verifies. settle() takes the verdicts on a pass, wherever they come from.
+// verifies. settle() takes the outcomes of a pass, wherever they come from.
 //
 // A pass runs rows: row 0 is the last committed token, every other row a draft after an earlier
 // row. A row's result is the distribution of the tokens after it.
@@ -66,7 +66,7 @@ struct Verdict {
   std::int32_t likeliest = -1;           // of the row, where it is null and a drafter asks
 };
 
-// The verdicts on the rows of one pass. A row is asked once for a token, and once for a redraft.
+// The outcomes of the rows of one pass. A row is asked once for a token, and once for a redraft.
 template <typename Real>
 class Verdicts {
  public:
@@ -123,8 +123,8 @@ class TokenSequence {
 
   // The job that brings the next pass to `most` rows, no more than are missing.
   virtual DraftJob<Real, Random> draft_job(std::size_t most) = 0;
-  // When the drafter is through, and again whenever the distributions it asked for were kept: what it wants
-  // to know before its rows are complete; nothing wanted = complete.
+  // When the drafter is through, and again whenever the distributions it asked for were kept: what
+  // it wants to know before its rows are complete; nothing wanted = complete.
   virtual TreeJob<Real> grow() { return {}; }
 
   // Verifies a pass on the host: `raw(j)` gives row j. Only the first `usable` rows are looked at,
@@ -134,7 +134,7 @@ class TokenSequence {
     HostVerdicts verdicts(*this, raw);
     settle(verdicts, usable);
   }
-  // The same by verdicts that come from elsewhere.
+  // The same by outcomes that come from elsewhere.
   virtual void settle(Verdicts<Real>& verdicts, std::size_t usable) = 0;
   // Whether rows of a pass that break are left out, and the rest is used. Else they fail the
   // stream, as the first row always does.
@@ -150,8 +150,8 @@ class TokenSequence {
   // The drafts of the next pass in a line; null where there are none.
   virtual DraftWindow<Real>* window() { return nullptr; }
 
-  // What logits processors make of the row of the next pass that gives the token of a position. After
-  // begin_rows(), which comes after all drafts; lives until the next call.
+  // What logits processors make of the row of the next pass that gives the token of a position.
+  // After begin_rows(), which comes after all drafts; lives until the next call.
   bool processes() const { return processors_.on(); }
   void begin_rows() {
     standing_ = tokens_.size();
@@ -214,9 +214,9 @@ class TokenSequence {
     out.insert(out.end(), tokens_.begin(), tokens_.begin() + to_index(standing_));
   }
 
-  // The distribution of a position of the stream: the one that `raw`, a row of the pass, was computed
-  // for, at a depth of d in the pass d positions after what stood when it began. Probabilities cost
-  // an exponential an id; a caller that needs none is spared them.
+  // The distribution of a position of the stream: the one that `raw`, a row of the pass, was
+  // computed for, at a depth of d in the pass d positions after what stood when it began.
+  // Probabilities cost an exponential an id; a caller that needs none is spared them.
   TargetRow<Real> process(std::size_t position, const RawRow<Real>& raw, std::size_t row,
                           bool with_probs = true) {
     dist_.process_at(position, raw.cond, raw.uncond,

@@ -51,7 +51,7 @@ class Verifier {
   virtual void add(const StreamRows& rows) = 0;
   // Reads the logits of one token space of the pass, which ran; waits.
   virtual void read(ModelPass& pass, std::size_t space) = 0;
-  // Hands the verdict on the pass to stream `number` of it; or, if it fails by it, what is broken.
+  // Hands the outcome of the pass to stream `number` of it; or, if it fails by it, what is broken.
   // Different streams at once, from any threads.
   virtual std::optional<BrokenLogit> settle(std::size_t number) = 0;
 };

@@ -108,7 +108,7 @@ MemoryPlan placed_on_device(MemoryPlan plan, const ModelSpec& spec, const Memory
   plan.on_device = true;
   plan.staging = kDeviceStagingBytes;
   plan.libraries = kDeviceLibraryBytes;
-  // Rows under verdict and their order; with distributions, those of the pass before as well.
+  // Rows that are verified and their order; with distributions, those of the pass before as well.
   plan.dists = VerifyLimits{.codes = spec.model.codes,
                             .rows = request.images * request.window,
                             .items = request.images,

@@ -25,7 +25,7 @@ class WeightLoader {
   // `offset` added to every number, one rounding to f32.
   Tensor norm(const std::string& name, float offset);
   Tensor filled(float value, std::int64_t count);
-  // As it is kept beside the matrices; of `rows`, one range after the other, if there are any.
+  // As it is kept next to the matrices; of `rows`, one range after the other, if there are any.
   Tensor table(const std::string& name, const std::vector<RowRange>& rows = {});
   // Vectors one after the other, f32; empty for no names.
   Tensor joined(const std::vector<std::string>& names);

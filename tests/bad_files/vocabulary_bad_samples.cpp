@@ -1,5 +1,5 @@
 // Damaged vocabularies of folders without tokenizer.json: SentencePiece models, vocab.json with
-// merges.txt, and the configuration files beside them.
+// merges.txt, and the configuration files next to them.
 #include <cstdint>
 #include <limits>
 

@@ -122,7 +122,7 @@ class OutcomeWalk {
   std::map<std::uint64_t, Polygon> races_;
 };
 
-// The walk in the shape that rules, tails and drafters ask for; one image's share of it.
+// The walk in the shape that rules, redraft policies and drafters ask for; one image's share of it.
 class WalkingRandom {
  public:
   WalkingRandom(OutcomeWalk* walk, std::uint64_t item) : walk_(walk), item_(item) {}

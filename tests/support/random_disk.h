@@ -1,6 +1,6 @@
 // One image that a power cut could leave, random: what no later sync covers survives or not,
-// each change by its own lot, a write also in part, of any length. tests/support/disk_record.h
-// makes all images of a short run; this one makes any of a long one.
+// each change by its own random number, a write also in part, of any length.
+// tests/support/disk_record.h makes all images of a short run; this one makes any of a long one.
 #pragma once
 
 #include <filesystem>

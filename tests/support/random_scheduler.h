@@ -1,7 +1,7 @@
 // Several workers of one program as if they were processes on one machine: one of them runs at a
-// time, and before every change to the disk a seeded lot says who goes on. A worker can be killed
-// there, within a write too: every call it still makes fails, so nothing changes any more, and its
-// locks go with its files. All changes are written down, with whose they are.
+// time, and before every change to the disk a seeded number says who goes on. A worker can be
+// killed there, within a write too: every call it still makes fails, so nothing changes any more,
+// and its locks go with its files. All changes are written down, with whose they are.
 #pragma once
 
 #include <unistd.h>

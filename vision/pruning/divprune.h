@@ -4,7 +4,7 @@
 //
 // The paper calls the result exact; the algorithm, there and here, is the greedy heuristic. The
 // official code picks a token again once all others are copies of picked ones; here each is picked
-// once. It lets newlines compete: Budget::fate = kCompete does the same.
+// once. It lets newlines compete: Budget::outcome = kCompete does the same.
 #pragma once
 
 #include "engine/core/index.h"

@@ -1,5 +1,5 @@
-// Keeps tokens at random: the baseline that every method has to beat at the same budget. A token's lot
-// depends on seed, item and its own place in the block alone.
+// Keeps tokens at random: the baseline that every method has to beat at the same budget. A token's
+// random number depends on seed, item and its own place in the block alone.
 #pragma once
 
 #include "engine/core/index.h"

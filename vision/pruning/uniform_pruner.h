@@ -1,5 +1,5 @@
 // Keeps tokens at even distances in raster order: of n tokens the ones at floor((i + 1/2) n / K).
-// The second baseline next to lots; knows nothing of the image.
+// The second baseline next to random choices; knows nothing of the image.
 #pragma once
 
 #include "engine/core/index.h"

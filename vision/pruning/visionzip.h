@@ -5,9 +5,9 @@
 //
 // The paper speaks of averages; the official code adds a centre to the mean of its members, which
 // about doubles its length. That is the default, as it made the figures; true_mean = 1 averages.
-// A CLS token of the block is a dominant one when it competes (Budget::fate[kCls] = kCompete), and
-// stays next to the budget otherwise. The code puts contextual tokens after the dominant ones; here
-// tokens stay in raster order unless dominant_first = 1. Its NeXT path drops newlines.
+// A CLS token of the block is a dominant one when it competes (Budget::outcome[kCls] = kCompete),
+// and stays next to the budget otherwise. The code puts contextual tokens after the dominant ones;
+// here tokens stay in raster order unless dominant_first = 1. Its NeXT path drops newlines.
 #pragma once
 
 #include <limits>

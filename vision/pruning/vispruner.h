@@ -5,7 +5,7 @@
 //
 // The official code needs an even number of leftovers and lets the order of equal similarities
 // hang on the sort; here an odd list works and equals go by token index. Its NeXT path drops
-// newlines and keeps padding: Budget::fate[kNewline] = kDrop, Budget::padded = kCompete.
+// newlines and keeps padding: Budget::outcome[kNewline] = kDrop, Budget::padded = kCompete.
 #pragma once
 
 #include <algorithm>

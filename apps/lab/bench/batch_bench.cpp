@@ -136,7 +136,7 @@ void report_generator(BatchGenerator& generator, const BatchGenerator& first,
   object["decode_ratio"] = interval_json(ratio);           // of groups generated one after the other
   object["prefill_seconds"] = generator.prefill / decoded_images;  // an image
   object["decode_seconds"] = generator.decode / decoded_images;
-  object["judge_seconds"] = generator.verify / decoded_images;  // of decode_seconds: distribution, draw, verdict
+  object["judge_seconds"] = generator.verify / decoded_images;  // of decode_seconds: dist, draw, rule
   object["pixel_seconds"] = generator.pixels / decoded_images;
   object["quality"] = row ? row_json(*row) : nlohmann::ordered_json();
   report.emit(object);

@@ -20,7 +20,7 @@ struct DeviceRates {
   double logits_share = 0.50;     // of the memory rate, in the three passes over logits
   double kernels_a_layer = 6;
   double gap_seconds = 1.2e-6;  // exposed between two kernels
-  double dist_seconds = 15e-6;   // guidance, cuts, draw and verdict, next to their traffic
+  double dist_seconds = 15e-6;   // guidance, cuts, draw and verification, next to their traffic
 };
 
 // What this build runs a layer, of bf16 weights and so many rows: the plan's number for few, more

@@ -28,7 +28,7 @@ struct Generated {
   std::vector<std::int64_t> histogram;  // passes that committed so many tokens
 };
 
-// A way to generate: a method, how wide its passes are, and whose verdicts it follows.
+// A way to generate: a method, how wide its passes are, and whose outcomes it follows.
 struct Way {
   std::string name;  // "image.coupled"
   std::int64_t window = 1;
@@ -244,7 +244,7 @@ class Studio {
     }
     object["window"] = {{"mode", way.adaptive ? "auto" : "fixed"}, {"rows", way.window}};
     if (way.adaptive) object["window"]["why"] = way.controller->why();
-    // Of one more image, which waits between passes and verdict where a device verifies.
+    // Of one more image, which waits between passes and verification where a device verifies.
     const Generated& apart = way.apart;
     object["split_us"] = {{"prefill", apart.prefill * 1e6},
                           {"passes", (apart.passes - apart.dist) * 1e6},
@@ -257,7 +257,7 @@ class Studio {
     object["gain_over_plain"] = {{"median", gain.mean}, {"low", gain.low}, {"high", gain.high}};
     object["img_s"] = 1 / timing.median();
     object["seed"] = way.item.seed;
-    // Weights are noise; replayed verdicts keep no distribution.
+    // Weights are noise; replayed outcomes keep no distribution.
     object["quality"] = nullptr;
     object["lossless"] = nullptr;
     std::string text = way.name + ", " + made_.opened.spec.title;

@@ -1,5 +1,5 @@
 // Single ops on a device at the dimensions of published models: skinny products next to cuBLASLt,
-// the attention of a window, verdict of rows, what is fused, the gap between two kernels.
+// the attention of a window, verification of rows, what is fused, the gap between two kernels.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -1,5 +1,5 @@
-// Models of published dimensions for the phases of tessera-lab gpu-check: weights are noise, so tokens
-// mean nothing and times do.
+// Models of published dimensions for the phases of tessera-lab gpu-check: weights are noise, so
+// tokens mean nothing and times do.
 #pragma once
 
 #include <map>
@@ -43,7 +43,7 @@ BenchModel load_bench_model(DeviceBench& bench, const std::string& name, std::in
 // A guided image after a prompt of so many tokens, with `given` tokens of the stream.
 Stream bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t given);
 
-// Passes of the stream loop, each with its verdict; the first ones of a run are not timed.
+// Passes of the stream loop, each with its verification; the first ones of a run are not timed.
 struct LoopPasses {
   Timing timing;
   double host_seconds = 0;            // drafts, acceptance and commit of a pass on the host, median

@@ -1,7 +1,7 @@
-// Acceptance replay: real passes, real verdict, and then the number of drafts that stand is that
-// of a recorded trace, so that wall time at a stated acceptance is exact. Images, distribution and quality
-// mean nothing. Where a device verifies, its records are changed on their way to the chain; where the
-// host does, the rule's verdicts are.
+// Acceptance replay: real passes, real verification, and then the number of drafts that stand is
+// that of a recorded trace, so that wall time at a stated acceptance is exact. Images, distribution
+// and quality mean nothing. Where a device verifies, its records are changed on their way to the
+// chain; where the host does, the rule's outcomes are.
 #pragma once
 
 #include <array>
@@ -52,7 +52,7 @@ std::int64_t replayed_passes(const AcceptTrace& trace, std::int64_t window, std:
 // The seed among the first few whose image comes nearest to the trace's mean.
 std::uint64_t steady_seed(const AcceptTrace& trace, std::int64_t window, std::int64_t tokens);
 
-// The traces' verdicts: stream i of seed 1 + i follows trace i modulo their number. The inner rule
+// The traces' outcomes: stream i of seed 1 + i follows trace i modulo their number. The inner rule
 // decides as well, for what that costs.
 class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
  public:
@@ -72,8 +72,8 @@ class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
   std::map<std::array<std::uint32_t, 2>, std::size_t> by_key_;  // empty with one trace
 };
 
-// The verifiers of a device, watched: counts what comes to the host, can wait between a pass and its
-// verdict to time both apart, and follows a trace if there is one.
+// The verifiers of a device, watched: counts what comes to the host, can wait between a pass and
+// its verification to time both apart, and follows a trace if there is one.
 class WatchedVerifiers final : public RowVerifierMaker {
  public:
   // The backend has verifies of rows. Both are borrowed.
@@ -83,7 +83,7 @@ class WatchedVerifiers final : public RowVerifierMaker {
     std::int64_t passes = 0;
     std::int64_t reads = 0;  // times that the host waited for records
     std::int64_t bytes = 0;  // of those records
-    double dist_seconds = 0;  // verdict after a finished pass; 0 unless timed apart
+    double dist_seconds = 0;  // verification after a finished pass; 0 unless timed apart
   };
   void time_apart(bool apart) { apart_ = apart; }
   void forget() { seen_ = {}; }

@@ -1,4 +1,4 @@
-// Passes at published dimensions whose verdicts follow a recorded trace: wall time at a stated
+// Passes at published dimensions whose outcomes follow a recorded trace: wall time at a stated
 // acceptance is exact, while images and distribution mean nothing.
 #include <algorithm>
 #include <ctime>

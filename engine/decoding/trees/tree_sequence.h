@@ -3,12 +3,12 @@
 // after it, where all are refused the residual's draw stands and ends the pass, after a leaf the
 // row gives one token more.
 //
-// Without a draft model the distributions of candidates are the rows of the last pass after the tokens that
-// it refused, one a position: proactive drafting (SJD-PAC, arXiv 2603.18599) with its three faults
-// repaired - the first accepted candidate is taken, candidates are drawn from the distribution they are
-// tested with, and a path that was right to its end is followed by a draw from its row. After the
-// walk's end the tail turns rows into the next pass's distributions: the rows of the path it ended on, then
-// those of the first path.
+// Without a draft model the distributions of candidates are the rows of the last pass after the
+// tokens that it refused, one a position: proactive drafting (SJD-PAC, arXiv 2603.18599) with its
+// three faults repaired - the first accepted candidate is taken, candidates are drawn from the
+// distribution they are tested with, and a path that was right to its end is followed by a draw
+// from its row. After the walk's end the redraft policy turns rows into the next pass's
+// distributions: the rows of the path it ended on, then those of the first path.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ class TreeSequence : public TokenSequence<Real, Random> {
       : TreeSequence(dist, grammar, rows, parts, redraft_policy, drafter,
                      parts.source == nullptr ? DraftDistributions::kHere : DraftDistributions::kForgotten,
                      parts.source != nullptr, random, item) {}
-  // `rows` of a pass at most. `tail` and `drafter` (may be null) serve the first path, whose distributions
-  // are where `distributions` says; `own_dists` of nodes are the tree's.
+  // `rows` of a pass at most. `tail` and `drafter` (may be null) serve the first path,
+  // whose distributions are where `distributions` says; `own_dists` of nodes are the tree's.
   TreeSequence(const DistributionSettings& dist, const VocabularyGrammar& grammar, std::size_t rows,
                const TreeParts<Real, Random>& parts, const RedraftPolicy<Real, Random>* redraft_policy,
                Drafter<Real, Random>* drafter, DraftDistributions dists, bool own_dists, Random random,
@@ -316,8 +316,8 @@ class TreeSequence : public TokenSequence<Real, Random> {
     return kNoNode;
   }
 
-  // The distributions and first candidates of the next pass. A window row is read before it is written: what
-  // is read lies deeper than what is written by the tokens that this pass brought.
+  // The distributions and first candidates of the next pass. A window row is read before it is
+  // written: what is read lies deeper than what is written by the tokens that this pass brought.
   void redraft(Verdicts<Real>& rows, std::int32_t node, std::size_t before, std::size_t usable) {
     std::size_t kept = 0;
     const std::size_t brought = tokens_.size() - before;

@@ -1,6 +1,6 @@
 // Whole images on a CUDA device: the equality rule gives plain decoding's tokens, whatever the
-// window, the tail, the drafter and the batch, in both storages; and what crosses the bus in a
-// pass.
+// window, the redraft policy, the drafter and the batch, in both storages; and what crosses the bus
+// in a pass.
 #include <gtest/gtest.h>
 
 #include <iostream>

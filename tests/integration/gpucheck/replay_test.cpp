@@ -1,5 +1,5 @@
 // Acceptance replay: traces say what publications say, and images commit what the trace says pass
-// by pass, whoever judges: the host by rules, a device by records.
+// by pass, whoever verifies: the host by rules, a device by records.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,7 @@ TEST(ReplayRecords, EveryRecordThatIsReadCanStand) {
 
 class Replay : public testing::OnDevice {};
 
-// The last 24 of 64 tokens of a tiny model, whose own verdicts are others.
+// The last 24 of 64 tokens of a tiny model, whose own outcomes are others.
 TEST_P(Replay, PassesCommitWhatTheTraceSays) {
   OpenedModel opened = open_model("test:tiny");
   const StreamModel model = load_stream_model(opened, *backend, DType::kF32);

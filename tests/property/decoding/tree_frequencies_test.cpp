@@ -132,7 +132,7 @@ struct Method {
 
 class TreeFrequencies : public ::testing::TestWithParam<std::string_view> {};
 
-// Drafters and tails take turns.
+// Drafters and redraft policies take turns.
 TEST_P(TreeFrequencies, OfDistributionsFromTheLastPass) {
   constexpr std::string_view kDrafters[] = {"uniform", "neighbour-law", "neighbour-law"};
   constexpr std::string_view kRedrafts[] = {"maximal", "resample", "gumbel"};

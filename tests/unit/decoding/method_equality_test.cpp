@@ -18,7 +18,7 @@ struct Pair {
   std::string_view drafter, redraft_policy;
 };
 
-// Every drafter that drafts, with every tail.
+// Every drafter that drafts, with every redraft policy.
 std::vector<Pair> drafting_pairs() {
   std::vector<Pair> out;
   for (const std::string_view drafter : drafter_names()) {
@@ -43,7 +43,7 @@ constexpr std::int64_t kWindows[] = {2, 3, 5, 8, 16, 64};
 
 class EqualityRule : public ::testing::TestWithParam<int> {};
 
-// All windows, drafters, tails, alone and three together; the parameter is the threads.
+// All windows, drafters, redraft policies, alone and three together; the parameter is the threads.
 TEST_P(EqualityRule, IsPlainDecodingTokenForToken) {
   const TinyRun tiny(GetParam());
   const std::vector<Stream> items = first_items(tiny, 3);

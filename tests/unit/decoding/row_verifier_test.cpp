@@ -46,7 +46,7 @@ class RowVerifiers : public OnDevice {
 const std::vector<std::string> kRules(rule_names().begin(), rule_names().end());
 const std::vector<std::string> kRedrafts = {"drop", "resample", "maximal", "gumbel"};
 
-// Every rule with every tail, settings at random.
+// Every rule with every redraft policy, settings at random.
 VerifiedCase draw_case(std::uint64_t number, std::int64_t codes) {
   Dice dice(number * 77 + 5);
   VerifiedCase out{.rule = kRules[number % kRules.size()],
@@ -111,7 +111,7 @@ TEST_P(RowVerifiers, DecideAsTheHostDoesOverVocabulariesOfText) {
        {std::int64_t{128256}, std::int64_t{151936}, std::int64_t{152064}, kMaxVerifiedCodes}) {
     for (int i = 0; i < 8; ++i) {
       VerifiedCase drawn = draw_case(number, codes);
-      number += 7;  // another rule and, in time, another tail
+      number += 7;  // another rule and, in time, another redraft policy
       if (drawn.rule == "relaxed") drawn.rule = "exact";
       ASSERT_EQ(compare(drawn, 2, 1, 2), "");
     }
@@ -134,8 +134,8 @@ TEST_P(RowVerifiers, WindowsLongerThanABlock) {
   ASSERT_EQ(compare(draw_case(12, 8), 3, 2, 100), "");
 }
 
-// Were the reference wrong in one number of chance, in the order of ties, in whose distribution a draft has,
-// or in the last bit of one logit, some row would say so.
+// Were the reference wrong in one number of chance, in the order of ties, in whose distribution a
+// draft has, or in the last bit of one logit, some row would say so.
 TEST_P(RowVerifiers, EveryInjectedFaultIsNoticed) {
   for (const VerifyFault fault :
        {VerifyFault::kAcceptance, VerifyFault::kTies, VerifyFault::kDistribution, VerifyFault::kOneBit}) {

@@ -1,6 +1,6 @@
 // Faults that code for branching drafts is known to fall into, kept as switchable mutants. The
-// enumerator must see each of them on at least one of twenty tables, for distributions from windows and from
-// another model; the same code with its fault switched off must keep the distribution.
+// enumerator must see each of them on at least one of twenty tables, for distributions from windows
+// and from another model; the same code with its fault switched off must keep the distribution.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +17,7 @@ using Distribution = std::map<TokenRow, double>;
 using Siblings = SiblingRule<double, WalkingRandom>;
 using RedraftPolicyKind = RedraftPolicy<double, WalkingRandom>;
 
-// Who gives the distributions of candidates: a source, or a drafter and a tail.
+// Who gives the distributions of candidates: a source, or a drafter and a redraft policy.
 struct Method {
   std::string_view drafter, redraft_policy;
   bool sourced() const { return drafter == kModelDrafter; }
@@ -64,9 +64,9 @@ Distribution dist_of(const Table& model, const HeldTree<Random>& held,
                               {.change = change});
 }
 
-// Every kind with two ids and with three. Distributions of a window branch where a tail left them, from the
-// third position on; a source's do from the second one. Candidates that are often refused and may
-// repeat have many paths: there two ids have to do.
+// Every kind with two ids and with three. Distributions of a window branch where a redraft policy
+// left them, from the third position on; a source's do from the second one. Candidates that are
+// often refused and may repeat have many paths: there two ids have to do.
 Table table_for(const Method& method, unsigned number, std::size_t max_ids) {
   Table model = table<double>(number);
   if (!method.sourced()) model.vocabulary = std::min(model.vocabulary, max_ids);
@@ -344,8 +344,8 @@ TEST(TreeMutants, OneNumberForAllSiblings) {
 
 // --- rows after leaves -------------------------------------------------------------------------
 
-// What stands after a path that was right to its end comes from the uniform distribution. As a proposal
-// such a row would be sound: proposals are recorded with the row they were drawn from.
+// What stands after a path that was right to its end comes from the uniform distribution. As a
+// proposal such a row would be sound: proposals are recorded with the row they were drawn from.
 void flatten_leaves(std::vector<Rows<double>>& rows, const std::vector<TokenRow>& contexts) {
   if (rows.size() < 2) return;
   for (std::size_t j = 0; j < rows.size(); ++j) {

@@ -1,7 +1,7 @@
 // Whole images whose drafts branch, by a device's verify against the tree that is verified on the
 // host: the same trees, tokens, kept rows, meters and traces in every pass, to the bit, over every
-// rule for siblings that devices know, every tail and every drafter that reads no rows, with forced
-// ids, distributions with few ids left, and rows that break.
+// rule for siblings that devices know, every redraft policy and every drafter that reads no rows,
+// with forced ids, distributions with few ids left, and rows that break.
 #include "engine/decoding/trees/device_tree.h"
 
 #include <gtest/gtest.h>

@@ -117,7 +117,7 @@ TEST_F(LaneMemory, SlotsThatOthersWantFailNobody) {
   while (!lane.idle()) EXPECT_NO_THROW(lane.step(Wait::kYes));
   EXPECT_EQ(lane.slots(), 2);
   for (int i = 0; i < 8; ++i) expect_written(model_, {i}, heard[static_cast<std::size_t>(i)]);
-  // Its own wish still ends a submission that takes no fewer.
+  // Its own request still ends a submission that takes no fewer.
   Heard own;
   lane.set_slots(8);
   lane.submit({9}, std::make_unique<ListSubmission>(tiny(), numbers(0, 4), own));

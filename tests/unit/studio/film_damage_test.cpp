@@ -102,7 +102,7 @@ TEST(FilmDamage, ASeekAfterItFindsItInFewSteps) {
   EXPECT_LE(get_file(helpers / "starts").size(), 10u) << "not a process for each step";
 }
 
-// A wish that comes while it looks is heard.
+// A request that comes while it looks is heard.
 TEST(FilmDamage, AnotherStopRequestEndsTheSearch) {
   FilmRun run;
   const fs::path path = run.folder / "damaged.mp4";

@@ -1,5 +1,5 @@
-// Generating without a window, on the seeded tiny model: order, seeds, stops counted in passes, files
-// that hold what is shown, failures that stay their own.
+// Generating without a window, on the seeded tiny model: order, seeds, stops counted in passes,
+// files that hold what is shown, failures that stay their own.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -154,7 +154,7 @@ TEST(StudioGenerate, AStoppedImageIsKeptAndSaved) {
   StudioRun run;
   std::uint64_t number = 0;
   Generation partial;
-  // The tiny model is quick: the wish may come too late; another image then.
+  // The tiny model is quick: the request may come too late; another image then.
   for (int attempt = 0; attempt < 500 && partial.state != GenerateState::kStopped; ++attempt) {
     run.studio.post(GenerateCommand{tiny_settings("stop me", 8)});
     ++number;

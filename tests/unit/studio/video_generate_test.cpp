@@ -1,5 +1,5 @@
 // Videos of the studio, on the seeded model of videos: frames show as they are committed, the file
-// is that of `tessera video`, a wish to stop keeps whole frames.
+// is that of `tessera video`, a request to stop keeps whole frames.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
