@@ -316,7 +316,7 @@ TEST_F(AuthorsLayout, WhatIsNotThereIsNamed) {
   };
   names(refused(with("mm_vision_tower", "somebody/absent")), "mm_vision_tower");
   names(refused(with("mm_vision_tower", "../..")), "mm_vision_tower");
-  names(refused(with("mm_projector_type", "linear")), "mm_projector_type");
+  names(refused(with("mm_projector_type", "identity")), "mm_projector_type");
   names(refused(with("mm_use_im_start_end", true)), "mm_use_im_start_end");
   names(refused(with("mm_hidden_size", 32)), "mm_hidden_size");
   names(refused(with("image_aspect_ratio", "anyres")), "mm_patch_merge_type");
