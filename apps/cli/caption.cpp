@@ -433,6 +433,20 @@ void check_negative_prompt(const CaptionFlags& flags) {
                  "none");
 }
 
+// What is dumped is the plain greedy text's: flags that ask for another one are refused.
+void check_dump_flags(const CaptionFlags& flags) {
+  const auto refuse = [](const std::string& flag) {
+    refuse_caption("E_FLAG_CONFLICT", "--dump",
+                   "no " + flag + ", as raw logits of the plain greedy text are written", flag);
+  };
+  if (flags.images.empty()) {
+    refuse_caption("E_FLAG_CONFLICT", "--dump", "--image, of which it is", "inputs");
+  }
+  for (const auto& [row, value] : flags.sampling.entries()) refuse("--" + std::string(row->name));
+  if (flags.negative_prompt) refuse("--negative-prompt");
+  if (flags.prune.method || flags.prune.rate || flags.prune.keep) refuse("--prune");
+}
+
 int run_caption(const Session& session, const CaptionFlags& flags) {
   const std::string word = flags.inputs.empty() ? "" : flags.inputs.front();
   if (word == "status" || word == "merge") return report_job(session, flags, word);
@@ -445,9 +459,7 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   }
   check_helper();
   check_negative_prompt(flags);
-  if (flags.dump && flags.images.empty()) {
-    refuse_caption("E_FLAG_CONFLICT", "--dump", "--image, of which it is", "inputs");
-  }
+  if (flags.dump) check_dump_flags(flags);
   if (flags.images.empty()) return run_job(session, flags);
   check_question_flags(flags);
   return answer(session, flags);

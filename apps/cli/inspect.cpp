@@ -8,13 +8,16 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/folder_keys.h"
 #include "apps/cli/inspect_captioner.h"
+#include "apps/cli/inspect_text.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/output_settings.h"
 #include "engine/core/index.h"
+#include "engine/families/linked_models.h"
 #include "engine/families/registry.h"
+#include "engine/families/text_model.h"
 
 namespace tessera {
 
@@ -179,8 +182,32 @@ bool inspect_generator(const InspectFlags& flags, Json& out,
   }
 }
 
+int inspect_writer(const Session& session, const InspectFlags& flags, const ModelReference& model) {
+  if (flags.memory) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_CONFLICT",
+                 .where = "--memory",
+                 .expected = "a model that generates or describes images",
+                 .found = model.shown_name});
+  }
+  const InspectedText text = inspect_text(model);
+  if (session.json) {
+    print_json_line(*text.fields);
+  } else {
+    print_fields(*text.fields, "", false);
+  }
+  const std::vector<std::vector<TensorSpec>> tensors = {text.tensors};
+  if (flags.tensors) print_tensors(session, tensors);
+  if (flags.folder) print_keys(session, text.account.get(), "writing");
+  return 0;
+}
+
 int run_inspect(const Session& session, InspectFlags flags) {
   settle_size(flags.size);
+  if (const ModelReference named = resolve_model(flags.model.value_or(std::string(kDefaultModel)));
+      source_with(named.open_name) == nullptr && is_text_model(named.open_name)) {
+    return inspect_writer(session, flags, named);
+  }
   Json out;
   std::vector<std::vector<TensorSpec>> tensors;
   std::shared_ptr<const FolderAccount> account;

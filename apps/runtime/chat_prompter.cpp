@@ -48,13 +48,16 @@ ChatPrompter::ChatPrompter(const ChatForm& form, const TextTokenizer& tokenizer,
   } else if (!folder.empty()) {
     template_ = read_folder_template(folder);
   }
-  if (!template_) return;
   try {
-    prompt(one_image(), true);
+    if (template_) prompt(one_image(), true);
   } catch (const Error& error) {
     if (!template_->of_tokenizer || error.info().code != "E_TEMPLATE_IMAGES") throw;
     template_.reset();
   }
+  if (template_ || !form.needs_template) return;
+  refuse_model("E_TEMPLATE_MISSING", (folder / "chat_template.jinja").string(), "",
+               "a chat template, as models of this kind write prompts in several forms", "none",
+               "copy it from where the weights come from, or name one: --chat-template FILE");
 }
 
 Prompt ChatPrompter::prompt(const std::vector<ChatTurn>& turns, bool add_generation_prompt) const {

@@ -19,6 +19,7 @@ class ChatPrompter {
   // `template_file` is taken in place of the folder's, unless it is empty. Error kModel as
   // read_folder_template(); E_TEMPLATE_IMAGES for a template that leaves out the image. The
   // template of a language model's tokenizer that knows no images leaves the family's form.
+  // E_TEMPLATE_MISSING where that form needs one.
   ChatPrompter(const ChatForm& form, const TextTokenizer& tokenizer,
                const std::filesystem::path& folder,
                const std::filesystem::path& template_file = {});

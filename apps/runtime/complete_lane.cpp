@@ -85,7 +85,8 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
   const std::int64_t positions = text_places(config);
   if (options_.max_tokens >= positions) {
     refuse_request("E_TEXT_LENGTH", "--max-tokens",
-                   "fewer than the " + std::to_string(positions) + " positions of the model",
+                   "fewer than the " + std::to_string(positions) + " positions of the model, " +
+                       text_bound(config, model_->text().limit),
                    std::to_string(options_.max_tokens));
   }
   check_processors(settle_dist({}, options_.sampling), config.vocab);

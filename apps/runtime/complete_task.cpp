@@ -113,16 +113,16 @@ class CompleteSubmission final : public Submission {
   std::vector<std::int32_t> ids_of(const std::string& text) const {
     const CompleteOptions& options = lane_.options();
     std::vector<std::int32_t> ids = lane_.model().prompt_ids(text, options.chat);
-    const std::int64_t places = text_places(lane_.model().spec().model);
+    const StreamModelConfig& config = lane_.model().spec().model;
+    const std::int64_t places = text_places(config);
     if (std::ssize(ids) + options.max_tokens > places) {
-      const std::string& limit = lane_.model().text().limit;
       throw Error({.kind = ErrorKind::kUsage,
                    .code = "E_TEXT_LENGTH",
                    .where = "prompt",
                    .expected = "at most " + std::to_string(places - options.max_tokens) +
                                " tokens next to --max-tokens " +
-                               std::to_string(options.max_tokens) +
-                               (limit.empty() ? "" : " (because of " + limit + ")"),
+                               std::to_string(options.max_tokens) + ", " +
+                               text_bound(config, lane_.model().text().limit),
                    .found = std::to_string(ids.size())});
     }
     return ids;

@@ -5,6 +5,7 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/index.h"
+#include "engine/families/describe.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -50,7 +51,8 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
   const std::int64_t positions = model_->spec().model.max_positions;
   if (options_.max_tokens >= positions) {
     refuse_request("E_TEXT_LENGTH", "--max-tokens",
-                   "fewer than the " + std::to_string(positions) + " positions of the model",
+                   "fewer than the " + std::to_string(positions) + " positions of the model, " +
+                       text_bound(model_->spec().model, model_->describe().text_limit),
                    std::to_string(options_.max_tokens));
   }
   pruning(options_.prune);

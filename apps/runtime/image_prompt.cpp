@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/core/index.h"
+#include "engine/families/describe.h"
 
 namespace tessera {
 
@@ -95,15 +96,14 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& ques
   const std::int64_t most = model.spec().model.transformer.rope.positions;
   const std::int64_t length = std::max(out.rows.next_place, out.rows.rows.shape()[0]);
   if (length + max_tokens > most) {
-    const std::string& limit = model.describe().text_limit;
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_PROMPT_LENGTH",
                  .where = "prompt",
                  .expected = "at most " + std::to_string(most - max_tokens) +
                              " rows of prompt next to " + std::to_string(max_tokens) +
-                             " tokens of text",
-                 .found = std::to_string(length),
-                 .hint = limit.empty() ? "" : "longer texts are computed otherwise: " + limit});
+                             " tokens of text, " +
+                             text_bound(model.spec().model, model.describe().text_limit),
+                 .found = std::to_string(length)});
   }
   return out;
 }

@@ -72,8 +72,10 @@ void ImageQueue::prepare_for_draft(const PreprocessPolicy& policy, const Decoded
 // One pass over the scene serves both models, whose frames are the target's choice.
 void ImageQueue::prepare_scene_of(const ImageSource& source, PreparedImages& out) const {
   const VideoScene& scene = *source.scene;
+  if (spec_.no_videos) throw Error(*spec_.no_videos);
   const VideoFrames frames = fitting_frames(scene, spec_, source.frames);
   std::vector<const VideoPolicy*> policies = {&spec_.video};
+  if (draft_ != nullptr && draft_->no_videos) out.draft_error = draft_->no_videos;
   if (draft_ != nullptr && !out.draft_error && !(draft_->video == spec_.video)) {
     try {
       plan_video(draft_->video, scene.video->info.width, scene.video->info.height, frames);

@@ -1,8 +1,9 @@
 """Goldens of tokenizers/text/chat_template: conversations as the published templates render them.
 
 The Jinja templates are those that the models' processors publish: llava-hf/llava-1.5-*, llava-v1.6-{vicuna,mistral}-*,
-llava-onevision-qwen2-*, deepseek-community/Janus-*, Qwen/Qwen2-VL-* and Qwen2.5-VL-*, HuggingFaceTB/SmolVLM-* (this
-one as transformers itself carries it) and HuggingFaceM4/Idefics3-8B-Llama3. Two forms have no Jinja template and are
+llava-onevision-qwen2-*, llava-interleave-qwen-*, llava-next-72b, llama3-llava-next-8b,
+deepseek-community/Janus-*, Qwen/Qwen2-VL-* and Qwen2.5-VL-*, HuggingFaceTB/SmolVLM-* (this one as transformers itself
+carries it) and HuggingFaceM4/Idefics3-8B-Llama3. Two forms have no Jinja template and are
 written here from their rule: the conversations of the original LLaVA code (Vicuna v1 with its system sentence) and
 ChatML without line breaks between turns (llava-v1.6-34b, as its model card shows it). Early copies of the Mistral
 template end answers with "<\\s>", which no tokenizer knows; the token is "</s>".
@@ -33,6 +34,14 @@ TEXTS = "{% for content in message['content'] | selectattr('type', 'equalto', 't
 LLAVA_15 = ("{% for message in messages %}{% if message['role'] != 'system' %}{{ message['role'].upper() + ': '}}"
             "{% endif %}" + IMAGES + TEXTS + "{{ content['text'] + ' '}}{% endfor %}{% endfor %}"
             "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}")
+LLAVA_QWEN = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
+              "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}" + MARK +
+              "{% endfor %}" + TEXTS + "{{ '\n' + content['text'] }}{% endfor %}{{'<|im_end|>' + '\n'}}{% endfor %}"
+              "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+LLAVA_LLAMA3 = ("{% for message in messages %}{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'}}"
+                "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}" + MARK +
+                "{% endfor %}" + TEXTS + "{{ '\n' + content['text'] + '<|eot_id|>' }}{% endfor %}{% endfor %}"
+                "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}")
 MISTRAL = ("{% for message in messages %}{% if message['role'] == 'system' %}"
            "{{ '<<SYS>>\n' + message['content'][0]['text'] + '\n<</SYS>>\n\n' }}"
            "{% elif message['role'] == 'user' %}{{ '[INST] ' }}" + IMAGES + TEXTS +
@@ -151,6 +160,8 @@ FORMS = {
     "llava-1.6-mistral": (jinja(MISTRAL), "<image>", repeat("<image>"), False),
     "llava-1.6-yi": (yi, "<image>", repeat("<image>"), False),
     "llava-onevision": (jinja(ONE_VISION), "<image>", repeat("<image>"), False),
+    "llava-qwen": (jinja(LLAVA_QWEN), "<image>", repeat("<image>"), False),
+    "llava-llama3": (jinja(LLAVA_LLAMA3), "<image>", repeat("<image>"), False),
     "janus": (janus(False), "<image_placeholder>", janus_image, False),
     "janus-pro": (janus(True), "<image_placeholder>", janus_image, False),
     "qwen2-vl": (jinja(QWEN2_VL), "<|vision_start|><|image_pad|><|vision_end|>", qwen_image, False),
@@ -200,7 +211,7 @@ CONVERSATIONS = {
 
 # The templates themselves, as folders carry them. Janus' system sentence is its processor's.
 TEMPLATES = {"llava-1.5": LLAVA_15, "llava-1.6-vicuna": LLAVA_15, "llava-1.6-mistral": MISTRAL,
-             "llava-onevision": ONE_VISION, "qwen2-vl": QWEN2_VL, "smolvlm": SMOLVLM, "idefics3": IDEFICS3,
+             "llava-onevision": ONE_VISION, "llava-qwen": LLAVA_QWEN, "llava-llama3": LLAVA_LLAMA3, "qwen2-vl": QWEN2_VL, "smolvlm": SMOLVLM, "idefics3": IDEFICS3,
              "janus": JANUS.replace("<|User|>", "User").replace("<|Assistant|>", "Assistant"), "janus-pro": JANUS}
 
 

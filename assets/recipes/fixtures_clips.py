@@ -31,6 +31,7 @@ FRAMES = (6, 5)
 SIZE = (28, 20)
 EVERY = 7  # rows of patches that are kept of the pixels
 BOUNDS = {"shortest_edge": 192, "longest_edge": 768}
+PATCHES = {"patch_size": 4, "merge_size": 2, "temporal_patch_size": 2}
 # Seconds of a grid of two frames; at two ids a second, truncated, grids stand at 0, 1 and 2.
 SECONDS = 0.571428
 
@@ -53,8 +54,7 @@ def clip(count, seed):
 
 
 def qwen_cases(family, clips):
-    processor = Qwen2VLVideoProcessor(size=dict(BOUNDS), patch_size=4, merge_size=2,
-                                      temporal_patch_size=2, cap_pixels_per_frame=True)
+    processor = Qwen2VLVideoProcessor(size=dict(BOUNDS), **PATCHES, cap_pixels_per_frame=True)
     for prefix, frames in zip(("", "odd."), clips):
         out = processor(videos=[frames.permute(0, 3, 1, 2)], return_tensors="pt")
         pixels, grid = out["pixel_values_videos"], out["video_grid_thw"]
@@ -115,7 +115,7 @@ def make_qwen(name):
         raise SystemExit("no clip keeps the greedy tokens apart")
     tensors = {k: v.to(torch.int32) if v.dtype == torch.int64 else v for k, v in recorded.items()}
     save_file({k: v.contiguous().clone() for k, v in tensors.items()}, folder / "clips.safetensors")
-    lmm.write_json(folder / "video_preprocessor_config.json", {"size": BOUNDS})
+    lmm.write_json(folder / "video_preprocessor_config.json", {"size": BOUNDS, **PATCHES})
     for file in ("clips.safetensors", "video_preprocessor_config.json"):
         (folder / file).chmod(0o644)
 

@@ -385,6 +385,7 @@ def write_corpus(scratch, out, run_folder, in_parts=False):
 
 TYPES = ("llava", "llava_next", "llava_onevision", "qwen2_vl", "qwen2_5_vl", "idefics3", "smolvlm", "janus")
 PARTS_OF = {"text_config": ("llama", "mistral", "qwen2"), "vision_config": ("clip_vision_model", "siglip_vision_model")}
+TEXTS = ("llama", "mistral", "qwen2", "qwen3", "gemma3_text")
 CLASSES = {"clip": "CLIP", "llava": "Llava", "siglip": "Siglip", "llava_next": "LlavaNext",
            "llava_onevision": "LlavaOnevision", "qwen2_vl": "Qwen2VL", "idefics3": "Idefics3",
            "smolvlm": "SmolVLM", "janus": "Janus"}
@@ -408,6 +409,8 @@ def class_keys():
     for part, kinds in PARTS_OF.items():
         for kind in kinds:
             found[f"{part} {kind}"] = paths(CONFIG_MAPPING[kind]().to_dict())
+    for kind in TEXTS:
+        found["text " + kind] = paths(CONFIG_MAPPING[kind]().to_dict())
     for module, stem in CLASSES.items():
         for kind, prefix in (("Image", "image"), ("Video", "video")):
             keys = set()

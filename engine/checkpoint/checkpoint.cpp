@@ -110,8 +110,8 @@ struct Checkpoint::Impl {
   // Tensors whose numbers are computed when find() is asked for them, and kept until release().
   struct Computed {
     std::function<void(float* out)> read;
-    std::optional<GgufWeight> gguf;   // of a GGUF file
-    std::vector<Origin> parts;        // what it is made of, besides its own origin
+    std::optional<GgufWeight> gguf;  // of a GGUF file
+    std::vector<Origin> parts;       // what it is made of, besides its own origin
     Tensor numbers;
     Tensor stored;  // of find_stored(), where the file has the rows in another order
   };
@@ -131,6 +131,7 @@ struct Checkpoint::Impl {
     const MappedFile& file = files.back();
     const std::string name = path.filename().string();
     refuse_pointer(file, path);
+    refuse_other_name(file, path);
     const bool torch = !name.ends_with(".safetensors") &&
                        (looks_like_torch_file(file.bytes()) || is_torch_name(name));
     Container container = torch ? parse_torch_file(file.bytes(), path.string())
@@ -151,7 +152,8 @@ struct Checkpoint::Impl {
       const std::string name = parts[i].string();
       parsed.push_back(parse_gguf(files.back().bytes(), name));
       check_gguf_part(parsed.back(), i, parts.size(), name);
-      for (const GgufWeight& weight : gguf_weights(parsed.front(), parsed.back(), first + i, name)) {
+      for (const GgufWeight& weight :
+           gguf_weights(parsed.front(), parsed.back(), first + i, name)) {
         add_gguf_weight(weight);
       }
     }
@@ -232,7 +234,8 @@ struct Checkpoint::Impl {
     return kept_as(own.value_or(DType::kF32), DType::kFile);
   }
 
-  // The tensor as its file has it. Blocks are read where they are, numbers need an address for them.
+  // The tensor as its file has it. Blocks are read where they are, numbers need an address for
+  // them.
   ConstTensorView as_stored(Computed& tensor, ConstTensorView& view) {
     const DType dtype = stored_type(tensor);
     if (!tensor.gguf || storage_in_gguf(tensor.gguf->tensor.type->id) != dtype) {  // never kept so
@@ -266,6 +269,23 @@ struct Checkpoint::Impl {
     if (!is_lfs_pointer({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) return;
     refuse_model("E_CKPT_POINTER", path.string(), "", "weights", "a git-lfs pointer to them",
                  "run `git lfs pull` in this folder, or download the file itself");
+  }
+
+  // The reference reads a file as its name says, and fails.
+  static void refuse_other_name(const MappedFile& file, const fs::path& path) {
+    const std::string name = path.filename().string();
+    const char* found = looks_like_torch_file(file.bytes())    ? "torch.save"
+                        : looks_like_safetensors(file.bytes()) ? "safetensors"
+                        : looks_like_gguf(file.bytes())        ? "GGUF"
+                                                               : "";
+    const bool torch = is_torch_name(name), own = name.ends_with(".safetensors");
+    if (*found == 0 || (!torch && !own)) return;
+    if (found == std::string_view(torch ? "torch.save" : "safetensors")) return;
+    const std::string other = found == std::string_view("torch.save")    ? "pytorch_model.bin"
+                              : found == std::string_view("safetensors") ? "model.safetensors"
+                                                                         : "model.gguf";
+    refuse_model("E_CKPT_NAME", path.string(), "", "what its name says",
+                 std::string("a file of ") + found, "rename it: " + other);
   }
 
   // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies

@@ -317,6 +317,11 @@ std::uint64_t read_le(std::span<const std::byte> data, std::uint64_t at, int byt
   return value;
 }
 
+bool looks_like_safetensors(std::span<const std::byte> bytes) {
+  return bytes.size() > kLengthBytes && read_le(bytes, 0, 8) <= bytes.size() - kLengthBytes &&
+         bytes[kLengthBytes] == std::byte{'{'};
+}
+
 Container parse_safetensors(std::span<const std::byte> bytes, const std::string& file) {
   const std::uint64_t header_end = kLengthBytes + (bytes.size() < 8 ? 0 : read_le(bytes, 0, 8));
   const std::string_view header = find_header(bytes, file);

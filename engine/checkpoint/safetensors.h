@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+// Whether the bytes begin with the length of a header that fits and an object: no more is looked at.
+bool looks_like_safetensors(std::span<const std::byte> bytes);
+
 // Reads and checks the header of a whole file in memory or mapped; the tensors' bytes are not
 // touched and nothing is allocated from declared sizes. `file` is the name in messages.
 // Errors (kModel), all with the tensor's name or the byte: E_ST_SHORT, E_ST_HEADER_SIZE,

@@ -7,10 +7,13 @@
 #include "engine/families/family.h"
 #include "engine/families/image_processor.h"
 #include "engine/families/language.h"
+#include "engine/families/video_processor.h"
 
 namespace tessera {
 
 namespace {
+
+constexpr std::int64_t kMaxPlaces = 16384;  // of a text with its prompt
 
 // The text that the language model writes.
 LanguageConfig read_text(const Describer& row, const JsonReader& config, ModelSpec& spec) {
@@ -49,8 +52,12 @@ std::int32_t read_id(const JsonReader& config, std::string_view key, std::string
 }  // namespace
 
 std::int64_t text_places(const StreamModelConfig& config) {
-  constexpr std::int64_t kMaxPlaces = 16384;
   return std::min(config.max_positions, kMaxPlaces);
+}
+
+std::string text_bound(const StreamModelConfig& config, const std::string& limit) {
+  if (config.max_positions > kMaxPlaces) return "the most of this program";
+  return "set by " + (limit.empty() ? "max_position_embeddings" : limit);
 }
 
 void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) {
@@ -74,7 +81,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   out.text_limit = language.limit;
   out.head_tie = row.head_tie;
   out.policy = read_image_policy(row, reader, out.tower, files);
-  out.video = read_video_policy(out, files);
+  out.video = read_video_policy(out, files, out.no_videos);
   out.video_frames = row.video_frames;
   out.chats.assign(row.chats.begin(), row.chats.end());
   if (row.finish != nullptr) row.finish(reader, out);
@@ -91,7 +98,14 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   check_processor(out, reader, files);
   // Of the images that such a model generates: the reference's texts go without.
   if (row.guides_images) files.reader(FolderFile::kGeneration).has("guidance_scale");
-  out.account = std::make_shared<const FolderAccount>(files.account(FolderHalf::kDescribing));
+  FolderAccount account = files.account(FolderHalf::kDescribing);
+  if (out.no_videos) {
+    account.set({.file = std::filesystem::path(out.no_videos->file).filename().string(),
+                 .key = out.no_videos->where,
+                 .use = KeyUse::kRefused,
+                 .why = "of videos; images are described"});
+  }
+  out.account = std::make_shared<const FolderAccount>(std::move(account));
 }
 
 }  // namespace tessera

@@ -37,5 +37,8 @@ std::int64_t describing_parameters(const ModelSpec& spec);
 // Rows of the rotary table where texts are written: not all that was trained, but what prompts and
 // texts here may need.
 std::int64_t text_places(const StreamModelConfig& config);
+// What sets that number, for messages: the key `limit` of config.json if it is not empty, or
+// max_position_embeddings, or this program.
+std::string text_bound(const StreamModelConfig& config, const std::string& limit);
 
 }  // namespace tessera

@@ -41,6 +41,7 @@ struct DescribeSpec {
   PreprocessPolicy policy;
   std::optional<PreprocessPolicy> together;  // of images that share a prompt; none = the same
   VideoPolicy video;                           // of videos
+  std::optional<ErrorInfo> no_videos;          // why videos are refused, if they are
   FrameSampling video_frames;                 // which frames of a video are shown
   std::vector<ChatChoice> chats;             // the first whose token is known
   // The id that stands for a visual token; the size of the vocabulary, where the tokenizer has none.

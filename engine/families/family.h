@@ -77,6 +77,11 @@ struct Describer {
   void (*finish)(const JsonReader& config, DescribeSpec& spec) = nullptr;
 };
 
+// A model_type that looks like the family's and is not read, with what a person can do.
+struct UnreadType {
+  std::string_view type, hint;
+};
+
 // A row of the table in registry.cpp, one a family file.
 struct Family {
   std::string_view name;
@@ -87,6 +92,7 @@ struct Family {
   // By name for tools and tests; those that folders use are in the describers.
   std::span<const PolicyMaker> policies;
   std::span<const ChatForm> forms;
+  std::span<const UnreadType> unread;
 };
 
 // model_type of the configuration, or nothing.

@@ -170,6 +170,7 @@ FolderFiles::FolderFiles(std::filesystem::path folder, std::shared_ptr<const Jso
 
 FolderFiles FolderFiles::read(std::filesystem::path folder, std::shared_ptr<const Json> config) {
   FolderFiles out(std::move(folder), std::move(config));
+  out.from_folder_ = true;
   for (std::size_t i = index(FolderFile::kProcessor); i < kFolderFiles; ++i) {
     const auto file = static_cast<FolderFile>(i);
     const std::string path = out.path_of(file);

@@ -71,6 +71,14 @@ class FolderFiles {
   // Reads those that exist. Error kModel for one that is no object or no JSON.
   static FolderFiles read(std::filesystem::path folder, std::shared_ptr<const Json> config);
 
+  // Whether read() made this: what is absent is not in the folder.
+  bool from_folder() const { return from_folder_; }
+  // Whether any file speaks of processors.
+  bool has_processors() const {
+    return has(FolderFile::kProcessor) || has(FolderFile::kPreprocessor) ||
+           has(FolderFile::kVideoPreprocessor);
+  }
+
   void set(FolderFile file, std::shared_ptr<const Json> value) {
     values_[index(file)] = std::move(value);
   }
@@ -91,6 +99,7 @@ class FolderFiles {
   const Json& value(FolderFile file) const;
 
   std::filesystem::path folder_;
+  bool from_folder_ = false;
   std::array<std::shared_ptr<const Json>, kFolderFiles> values_;  // null: no such file
   std::array<KeysRead, kFolderFiles> read_;
 };

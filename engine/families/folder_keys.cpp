@@ -266,14 +266,19 @@ constexpr KnownKey kProcessorKeys[] = {
     {"*.max_frames", kNone, kFrames},
     {"*.do_sample_frames", kNone, kFrames},
     {"*.video_sampling", kNone, kFrames},
+    {"*.video_size", kNone, "size decides"},
     {"*.video_metadata", kNone, kFrames},
 };
-// Videos are prepared as images are, where their own file does not say otherwise.
+// Of families whose frames are prepared as images are.
 constexpr KnownKey kVideoKeys[] = {
-    {"*.cap_pixels_per_frame", kIgnored, "pixels of frames are shared as by qwen-vl-utils",
-     "null|true"},
-    {"*.do_rescale", kIgnored, "frames are prepared as images are", "true|null"},
-    {"*.do_normalize", kIgnored, "frames are prepared as images are", "true|null"},
+    {"*.do_rescale", kNone, kNotOfClass},
+    {"*.do_normalize", kNone, kNotOfClass},
+    {"*.rescale_factor", kNone, kNotOfClass},
+    {"*.resample", kNone, kNotOfClass},
+    {"*.image_mean", kNone, kNotOfClass},
+    {"*.image_std", kNone, kNotOfClass},
+    {"*.cap_pixels_per_frame", kNone, kNotOfClass},
+    {"*.max_video_tokens", kNone, kNotOfClass},
 };
 
 // generation_config.json; what is used is read where texts are written.

@@ -27,6 +27,7 @@ constexpr KnownKey kConfigKeys[] = {
     {"aligner_config.*", kNone, kDescribing},
     {"vocabulary_map", kUsed, "ids of the image's tokens"},
     {"vq_config.hidden_size", kNone, "the reference does not read it"},
+    {"context_dim", kNone, "no layer reads a text"},
     {"gen_aligner_config.cls", kNone, kFixed},
     {"gen_head_config.cls", kNone, kFixed},
     {"gen_aligner_config.params.projector_type", kIgnored, kFixed, "\"mlp_gelu\""},

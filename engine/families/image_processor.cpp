@@ -8,13 +8,12 @@
 
 #include "engine/core/index.h"
 #include "engine/families/language.h"
+#include "engine/families/processor_keys.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxSide = 16384;  // pixels
-constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxTiles = 64;  // of a pinpoint, a side
 
 // What absent keys mean to one class. `crop` 0: the class cuts nothing.
@@ -26,11 +25,11 @@ struct ProcessorClass {
   std::int64_t unit = 0;         // pixels a side of a tile of its default pinpoints
   bool pads = false;             // do_pad pads to a square first
   std::string_view policy = {};  // name, where it is not the family's own
-  ResampleFilter filter = ResampleFilter::kBicubic;
-  std::array<double, 3> mean = kClipMean, std = kClipStd;
+  LevelDefaults levels = {};
 };
 
 constexpr std::array<double, 3> kHalf = {0.5, 0.5, 0.5};
+constexpr LevelDefaults kTileLevels = {ResampleFilter::kLanczos, kHalf, kHalf};
 constexpr ProcessorClass kClasses[] = {
     {.name = "CLIPImageProcessor", .mode = ResizeMode::kShortestSide, .shortest = 224, .crop = 224},
     {.name = "LlavaImageProcessor",
@@ -43,8 +42,7 @@ constexpr ProcessorClass kClasses[] = {
      .height = 224,
      .width = 224,
      .policy = "siglip",
-     .mean = kHalf,
-     .std = kHalf},
+     .levels = {.mean = kHalf, .std = kHalf}},
     {.name = "LlavaNextImageProcessor",
      .mode = ResizeMode::kPinpoints,
      .shortest = 224,
@@ -61,14 +59,10 @@ constexpr ProcessorClass kClasses[] = {
     {.name = "Qwen2VLImageProcessor", .mode = ResizeMode::kMultiples},
     {.name = "Idefics3ImageProcessor",
      .mode = ResizeMode::kTiles,
-     .filter = ResampleFilter::kLanczos,
-     .mean = kHalf,
-     .std = kHalf},
+     .levels = kTileLevels},
     {.name = "SmolVLMImageProcessor",
      .mode = ResizeMode::kTiles,
-     .filter = ResampleFilter::kLanczos,
-     .mean = kHalf,
-     .std = kHalf},
+     .levels = kTileLevels},
 };
 
 std::string joined(std::span<const std::string_view> names) {
@@ -99,24 +93,6 @@ const ProcessorClass& class_of(std::span<const std::string_view> classes, const 
   return *found;
 }
 
-std::array<double, 3> three(const JsonReader& reader, std::string_view key,
-                            const std::array<double, 3>& fallback) {
-  if (!reader.has(key)) return fallback;
-  const Json& list = reader.raw(key);
-  const bool one = list.is_number();
-  if (!one && (!list.is_array() || list.size() != 3))
-    reader.fail(key, "three numbers", list.dump());
-  std::array<double, 3> out{};
-  for (std::size_t i = 0; i < 3; ++i) {
-    const Json& number = one ? list : list[i];
-    if (!number.is_number()) reader.fail(key, "three numbers", list.dump());
-    out[i] = number.get<double>();
-    if (!(std::abs(out[i]) < 1e3)) reader.fail(key, "numbers below 1000", list.dump());
-    if (key == "image_std" && out[i] <= 0) reader.fail(key, "numbers above 0", list.dump());
-  }
-  return out;
-}
-
 // [[height, width], ...] in pixels, as tiles of one side.
 std::vector<Tiling> read_pinpoints(const JsonReader& keys, std::int64_t side) {
   const Json& list = keys.raw("image_grid_pinpoints");
@@ -136,113 +112,6 @@ std::vector<Tiling> read_pinpoints(const JsonReader& keys, std::int64_t side) {
   }
   if (out.empty()) keys.fail("image_grid_pinpoints", "at least one pair", "none");
   return out;
-}
-
-ResampleFilter filter_of(const JsonReader& reader, ResampleFilter fallback) {
-  switch (reader.integer_or("resample", -1, -1, 5)) {  // numbers of Pillow
-    case 1:
-      return ResampleFilter::kLanczos;
-    case 2:
-      return ResampleFilter::kBilinear;
-    case 3:
-      return ResampleFilter::kBicubic;
-    case 4:
-      return ResampleFilter::kBox;
-    case -1:
-      return fallback;
-    default:
-      reader.fail("resample", "1, 2, 3 or 4", "another filter");
-  }
-}
-
-// Colours are integers: the mean times 255, truncated.
-Rgb colour_of(const std::array<double, 3>& mean) {
-  Rgb out{};
-  for (std::size_t i = 0; i < 3; ++i) {
-    out[i] = truncate<std::uint8_t>(std::clamp(mean[i] * 255.0, 0.0, 255.0));
-  }
-  return out;
-}
-
-// Releases of the reference differ in what null means for these: no, or what the class says.
-void refuse_null_steps(const JsonReader& own) {
-  for (const std::string_view key : {"do_rescale", "do_normalize", "do_resize"}) {
-    if (own.is_null(key)) own.fail(key, "true or false", "null");
-  }
-  for (const std::string_view key : {"resample", "image_mean", "image_std"}) {
-    if (own.is_null(key)) own.fail(key, "a value, or no such key", "null");
-  }
-}
-
-// Steps that are off count as factor 1, mean 0, deviation 1.
-void read_levels(const JsonReader& own, const ProcessorClass& kind, PreprocessPolicy& policy) {
-  refuse_null_steps(own);
-  policy.filter = filter_of(own, kind.filter);
-  policy.mean = three(own, "image_mean", kind.mean);
-  policy.std = three(own, "image_std", kind.std);
-  policy.background = {0, 0, 0};
-  if (policy.mode == ResizeMode::kLongestSide || policy.mode == ResizeMode::kPadToSquare) {
-    // One number serves as three, but not for the colour: there the reference stops.
-    if (own.has("image_mean") && own.raw("image_mean").is_number()) {
-      own.fail("image_mean", "three numbers, as squares are filled up in this colour",
-               own.raw("image_mean").dump());
-    }
-    policy.background = colour_of(policy.mean);
-  }
-  policy.rescale = own.number_or("rescale_factor", 1.0 / 255.0, 1e-9, 1.0);
-  if (!own.boolean_or("do_rescale", true)) policy.rescale = 1.0;
-  if (!own.boolean_or("do_normalize", true)) {
-    policy.mean_colour = colour_of(policy.mean);
-    policy.mean = {0, 0, 0};
-    policy.std = {1, 1, 1};
-  }
-}
-
-void require_resize(const JsonReader& own) {
-  if (!own.boolean_or("do_resize", true)) {
-    own.fail("do_resize", "true, as the image encoder takes views of one size", "false");
-  }
-}
-
-// `size` and `crop_size` as the files spell them: a number, a pair [height, width], or an object.
-struct SizeKeys {
-  std::int64_t shortest = 0, height = 0, width = 0;
-};
-
-SizeKeys read_size(const JsonReader& own, std::string_view key, bool number_is_square,
-                   const SizeKeys& fallback) {
-  if (!own.has(key)) return fallback;
-  const Json& value = own.raw(key);
-  SizeKeys out;
-  if (value.is_number()) {
-    const std::int64_t number = own.integer(key, 1, kMaxSide);
-    const bool square = number_is_square || own.boolean_or("default_to_square", false);
-    if (square) return {.height = number, .width = number};
-    return {.shortest = number};
-  }
-  if (value.is_array()) {
-    const std::vector<std::int64_t> pair = own.integers(key, 1, kMaxSide, 2);
-    if (pair.size() != 2) own.fail(key, "height and width", value.dump());
-    return {.height = pair[0], .width = pair[1]};
-  }
-  const JsonReader sides = own.object(key);
-  if (sides.has("height") && sides.has("width") && value.size() == 2) {
-    out.height = sides.integer("height", 1, kMaxSide);
-    out.width = sides.integer("width", 1, kMaxSide);
-    return out;
-  }
-  if (!sides.has("shortest_edge") || value.size() != 1) {
-    own.fail(key, "height and width, or shortest_edge alone", value.dump());
-  }
-  out.shortest = sides.integer("shortest_edge", 1, kMaxSide);
-  return out;
-}
-
-void require_side(const JsonReader& own, std::string_view key, std::int64_t found,
-                  std::int64_t wanted) {
-  if (found == wanted) return;
-  own.fail(key, "views of " + std::to_string(wanted) + " pixels a side, as the image encoder takes",
-           std::to_string(found) + (own.has(key) ? "" : ", the default of its class"));
 }
 
 // CLIP's steps: pad to a square (LLaVA), resize, cut the centre.
@@ -328,14 +197,6 @@ void read_longest_side(const ProcessorClass& kind, const JsonReader& own,
   require_side(own, "size", size.shortest > 0 ? size.shortest : size.width, policy.side);
 }
 
-void require_equal(const JsonReader& own, std::string_view key, std::int64_t fallback,
-                   std::int64_t wanted) {
-  const std::int64_t found = own.integer_or(key, fallback, 1, kMaxSide);
-  if (found == wanted) return;
-  own.fail(key, std::to_string(wanted) + ", as config.json says",
-           std::to_string(found) + (own.has(key) ? "" : ", the default of its class"));
-}
-
 void read_multiples(const JsonReader& own, const VisionTower& tower, PreprocessPolicy& policy) {
   require_resize(own);
   const JsonReader size = sub_config(own, "size");
@@ -380,36 +241,32 @@ void read_tiles(const JsonReader& own, PreprocessPolicy& policy) {
   }
 }
 
-// Where both files name a key, they must agree: the reference would follow one in silence.
-void require_agreement(const JsonReader& nested, const Json& inner, FolderFiles& files,
-                       FolderFile other_file) {
-  const JsonReader other = files.reader(other_file);
-  static constexpr std::string_view kNames[] = {"image_processor_type", "video_processor_type",
-                                                "processor_class", "feature_extractor_type"};
-  for (const auto& [key, value] : inner.items()) {
-    if (std::find(std::begin(kNames), std::end(kNames), key) != std::end(kNames)) continue;
-    if (!other.has(key) || value.is_null() || other.raw(key) == value) continue;
-    nested.fail(key, "the same as in " + other.file(), value.dump());
-  }
-}
-
-JsonReader processor_keys(FolderFiles& files, std::string_view nested, FolderFile own) {
-  const JsonReader processor = files.reader(FolderFile::kProcessor);
-  if (!processor.has(nested)) return files.reader(own);
-  const JsonReader inside = processor.object(nested);
-  if (files.has(own)) require_agreement(inside, processor.raw(nested), files, own);
-  return inside;
+// The reference stops where a folder has none. A model that names its encoder takes the encoder's.
+void require_processor(const Describer& row, FolderFiles& files) {
+  if (!files.from_folder() || row.processors.empty() || !row.key.empty()) return;
+  refuse_model("E_PROCESSOR_MISSING", files.path_of(FolderFile::kPreprocessor), "",
+               "this file, or " + files.path_of(FolderFile::kProcessor) + " with image_processor",
+               "neither", "copy it from where the weights come from: it says how images are prepared");
 }
 
 }  // namespace
+
+JsonReader image_processor_keys(FolderFiles& files) {
+  return processor_keys(files, "image_processor", FolderFile::kPreprocessor);
+}
+
+bool has_image_processor(FolderFiles& files) {
+  return files.has(FolderFile::kPreprocessor) ||
+         files.reader(FolderFile::kProcessor).has("image_processor");
+}
 
 PixelLevels read_pixel_levels(std::span<const std::string_view> classes, FolderFiles& files) {
   const JsonReader own = image_processor_keys(files);
   const ProcessorClass& kind = class_of(classes, own);
   refuse_null_steps(own);
   PixelLevels out;
-  out.mean = three(own, "image_mean", kind.mean);
-  out.std = three(own, "image_std", kind.std);
+  out.mean = three(own, "image_mean", kind.levels.mean);
+  out.std = three(own, "image_std", kind.levels.std);
   out.scale = 1.0 / own.number_or("rescale_factor", 1.0 / 255.0, 1e-9, 1.0);
   if (!own.boolean_or("do_normalize", true)) {
     out.mean = {0, 0, 0};
@@ -419,19 +276,6 @@ PixelLevels read_pixel_levels(std::span<const std::string_view> classes, FolderF
     own.fail("do_rescale", "true, as an image is made of levels", "false");
   }
   return out;
-}
-
-JsonReader image_processor_keys(FolderFiles& files) {
-  return processor_keys(files, "image_processor", FolderFile::kPreprocessor);
-}
-
-JsonReader video_processor_keys(FolderFiles& files) {
-  return processor_keys(files, "video_processor", FolderFile::kVideoPreprocessor);
-}
-
-bool has_image_processor(FolderFiles& files) {
-  return files.has(FolderFile::kPreprocessor) ||
-         files.reader(FolderFile::kProcessor).has("image_processor");
 }
 
 PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& config,
@@ -445,6 +289,7 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
     policy.side = sizes.integer_or("image_size", tower.vit.grid * tower.vit.patch, 1, kMaxSide);
   }
   if (row.processors.empty() || !has_image_processor(files)) {
+    require_processor(row, files);
     if (policy.mode == ResizeMode::kPinpoints && config.has("image_grid_pinpoints")) {
       policy.pinpoints = read_pinpoints(config, policy.side);
     }
@@ -452,10 +297,7 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
   }
   const JsonReader own = image_processor_keys(files);
   const ProcessorClass& kind = class_of(row.processors, own);
-  // The reference asks for it of every class, also of those that cut nothing.
-  if (own.boolean_or("do_center_crop", false) && kind.crop == 0 && !own.has("crop_size")) {
-    own.fail("crop_size", "a side in pixels, as do_center_crop is true", "none");
-  }
+  require_cut_size(own, kind.crop);
   switch (kind.mode) {
     case ResizeMode::kStretch:
     case ResizeMode::kShortestSide:
@@ -475,35 +317,8 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
       read_tiles(own, policy);
       break;
   }
-  read_levels(own, kind, policy);
+  read_levels(own, kind.levels, policy);
   return policy;
-}
-
-VideoPolicy read_video_policy(const DescribeSpec& spec, FolderFiles& files) {
-  const JsonReader own = video_processor_keys(files);
-  VideoPolicy out;
-  out.frame = frame_policy(spec.policy);
-  PreprocessPolicy& frame = out.frame;
-  frame.mean = three(own, "image_mean", frame.mean);
-  frame.std = three(own, "image_std", frame.std);
-  frame.filter = filter_of(own, frame.filter);
-  frame.rescale = own.number_or("rescale_factor", frame.rescale, 1e-9, 1.0);
-  if (frame.mode != ResizeMode::kMultiples) return out;
-  const std::int64_t token = frame.patch * frame.merge * frame.patch * frame.merge;
-  const JsonReader size = sub_config(own, "size");
-  frame.min_pixels = size.integer_or("shortest_edge", 128 * token, 1, kMaxPixels);
-  frame.min_pixels = own.integer_or("min_pixels", frame.min_pixels, 1, kMaxPixels);
-  const std::int64_t most = std::max(768 * token, frame.min_pixels);
-  frame.max_pixels = size.integer_or("longest_edge", most, frame.min_pixels, kMaxPixels);
-  frame.max_pixels = own.integer_or("max_pixels", frame.max_pixels, frame.min_pixels, kMaxPixels);
-  if (own.has("patch_size")) require_equal(own, "patch_size", 14, frame.patch);
-  if (own.has("temporal_patch_size")) {
-    require_equal(own, "temporal_patch_size", 2, spec.tower.vit.frames);
-  }
-  if (own.has("merge_size")) require_equal(own, "merge_size", 2, frame.merge);
-  out.view_frames = spec.tower.vit.frames;
-  out.total_pixels = own.integer_or("max_video_tokens", 128000, 1, 1 << 24) * token * 9 / 10;
-  return out;
 }
 
 namespace {

@@ -14,8 +14,6 @@ namespace tessera {
 // The processor's keys: within processor_config.json (image_processor), or else those of
 // preprocessor_config.json. Error kModel where both name a key and the values differ.
 JsonReader image_processor_keys(FolderFiles& files);
-// The same of videos.
-JsonReader video_processor_keys(FolderFiles& files);
 // Whether the folder has such keys at all.
 bool has_image_processor(FolderFiles& files);
 
@@ -24,13 +22,10 @@ bool has_image_processor(FolderFiles& files);
 PixelLevels read_pixel_levels(std::span<const std::string_view> classes, FolderFiles& files);
 
 // Error kModel naming file and key for what the reference refuses with this encoder, and for what
-// is not done here. Without processor files: the published policy, sized to the encoder.
+// is not done here. Where there can be no processor files (a configuration alone, a model whose
+// encoder has them): the published policy, sized to the encoder.
 PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& config,
                                    const VisionTower& tower, FolderFiles& files);
-// Qwen's pixels of a frame, and of all together, are counted in tokens: 128 to 768, 90 % of
-// 128,000.
-VideoPolicy read_video_policy(const DescribeSpec& spec, FolderFiles& files);
-
 // The keys of processor_config.json that repeat what the model's configuration says, against it.
 // Error kModel.
 void check_processor(const DescribeSpec& spec, const JsonReader& config, FolderFiles& files);

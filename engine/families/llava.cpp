@@ -40,11 +40,15 @@ std::vector<TowerLayout> port_layouts() {
           layout("model.vision_tower.", "model.multi_modal_projector.", layers)};
 }
 
-// The tower within the model's files, or in CLIP's own.
-std::vector<TowerLayout> original_layouts() {
-  return {
-      layout("model.vision_tower.vision_tower.vision_model.", "model.mm_projector.", {"0", "2"}),
-      layout("vision_model.", "model.mm_projector.", {"0", "2"})};
+// The tower within the model's files, or in CLIP's own. Linear layers have the even numbers of a
+// sequence; a single one may be none.
+std::vector<TowerLayout> original_layouts(std::int64_t layers, bool sequence) {
+  std::vector<std::string> stems;
+  for (std::int64_t i = 0; i < layers; ++i) stems.push_back(std::to_string(2 * i));
+  const char* prefix = sequence ? "model.mm_projector." : "model.mm_projector";
+  if (!sequence) stems = {""};
+  return {layout("model.vision_tower.vision_tower.vision_model.", prefix, stems),
+          layout("vision_model.", prefix, stems)};
 }
 
 std::vector<TowerLayout> joined(std::vector<TowerLayout> first, std::vector<TowerLayout> second) {
@@ -106,7 +110,7 @@ VisionTower port_tower(const JsonReader& config, std::int64_t feature_layer,
   read_text_width(config, tower.projector);
   tower.projector.bias = config.boolean_or("multimodal_projector_bias", true);
   tower.projector.activation = activation_of(config, "projector_hidden_act", "gelu");
-  tower.layouts = joined(port_layouts(), original_layouts());
+  tower.layouts = joined(port_layouts(), original_layouts(2, true));
   tower.ignored = {"embeddings.position_ids", "head.*"};
   return tower;
 }
@@ -135,12 +139,30 @@ void read_clip_folder(const fs::path& folder, VitSpec& vit) {
   read_tower_sizes(whole ? sub_config(clip, "vision_config") : clip, kVideo, vit);
 }
 
+// mm_projector_type: one linear layer, or N of them with GELU in between (mlpNx_gelu).
+void read_original_projector(const JsonReader& config, VisionTower& tower) {
+  static constexpr std::string_view kKey = "mm_projector_type", kStem = "mlp", kEnd = "x_gelu";
+  constexpr std::int64_t kMaxLayers = 8;
+  const std::string kind = config.string_or(kKey, "linear");
+  std::int64_t layers = kind == "linear" ? 1 : 0;
+  if (kind.size() == kStem.size() + 1 + kEnd.size() && kind.starts_with(kStem) &&
+      kind.ends_with(kEnd)) {
+    layers = kind[kStem.size()] - '0';
+  }
+  if (layers < 1 || layers > kMaxLayers) {
+    config.fail(kKey, "linear, or mlp1x_gelu to mlp8x_gelu", kind);
+  }
+  const std::int64_t out = config.integer("hidden_size", 1, kMaxTowerWidth);
+  tower.projector.widths.assign(to_size(layers), out);
+  tower.layouts = original_layouts(layers, kind != "linear");
+  if (layers == 2) tower.layouts = joined(std::move(tower.layouts), port_layouts());
+}
+
 // The original names its encoder and gives no sizes: they are in the encoder's own folder, or those
 // of the published CLIP-L.
 VisionTower original_tower(const JsonReader& config) {
   static constexpr std::array<std::string_view, 2> kTowers = {"openai/clip-vit-large-patch14-336",
                                                               "openai/clip-vit-large-patch14"};
-  static constexpr std::array<std::string_view, 1> kProjectors = {"mlp2x_gelu"};
   static constexpr std::array<std::string_view, 2> kFeatures = {"patch", "cls_patch"};
   VisionTower tower;
   VitSpec& vit = tower.vit;
@@ -156,12 +178,9 @@ VisionTower original_tower(const JsonReader& config) {
   read_feature_layers(config, "mm_vision_select_layer", -2, vit);
   vit.class_token_feature = config.has("mm_vision_select_feature") &&
                             config.choice("mm_vision_select_feature", kFeatures) == kFeatures[1];
-  config.choice("mm_projector_type", kProjectors);
   constexpr const char* kFrame = "mm_use_im_start_end";
   if (config.boolean_or(kFrame, false)) config.fail(kFrame, "no tokens around images", "true");
-  const std::int64_t out = config.integer("hidden_size", 1, kMaxTowerWidth);
-  tower.projector.widths = {out, out};
-  tower.layouts = joined(original_layouts(), port_layouts());
+  read_original_projector(config, tower);
   tower.ignored = {"embeddings.position_ids"};
   return tower;
 }
@@ -326,6 +345,34 @@ constexpr ChatForm yi() {
   return form;
 }
 
+// llava-interleave and LLaVA-NeXT on Qwen.
+constexpr ChatForm qwen() {
+  ChatForm form = with_name(kOneVision, "llava-qwen");
+  form.system_open = "<|im_start|>system\n";
+  form.user_open = "<|im_start|>user\n";
+  form.assistant_open = "<|im_start|>assistant\n";
+  form.system_close = form.user_close = form.assistant_close = "<|im_end|>\n";
+  form.video = "";
+  return form;
+}
+
+constexpr std::string_view kLlama3Token = "<|start_header_id|>";
+constexpr std::string_view kLlama3Special[] = {kLlama3Token, "<|end_header_id|>", "<|eot_id|>",
+                                               "<image>"};
+constexpr ChatForm kLlama3 = {.name = "llava-llama3",
+                              .layout = ChatLayout::kImagesAbove,
+                              .system_open = "<|start_header_id|>system<|end_header_id|>\n\n",
+                              .user_open = "<|start_header_id|>user<|end_header_id|>\n\n",
+                              .assistant_open = "<|start_header_id|>assistant<|end_header_id|>\n\n",
+                              .text_close = "<|eot_id|>",
+                              .generation = "<|start_header_id|>assistant<|end_header_id|>\n\n",
+                              .image = "<image>",
+                              .special = kLlama3Special};
+
+// The authors' code renders Llama 3's own template, and others wrote ChatML each in their way.
+constexpr ChatForm kOtherForm = {
+    .name = "llava-other", .image = "<image>", .needs_template = true, .special = kVicunaSpecial};
+
 enum {
   kLlava15,
   kLlava15Original,
@@ -333,7 +380,9 @@ enum {
   kVicuna16Original,
   kMistral16,
   kYi16,
-  kOneVisionChat
+  kOneVisionChat,
+  kQwenChat,
+  kLlama3Chat
 };
 constexpr ChatForm kForms[] = {with_name(kVicuna, "llava-1.5"),
                                vicuna_original("llava-1.5-original", kVicunaUser),
@@ -341,14 +390,27 @@ constexpr ChatForm kForms[] = {with_name(kVicuna, "llava-1.5"),
                                vicuna_original("llava-1.6-vicuna-original", kVicunaHuman),
                                kMistral,
                                yi(),
-                               kOneVision};
-constexpr ChatChoice kLlavaChats[] = {{"", &kForms[kLlava15]}};
-constexpr ChatChoice kNextChats[] = {{"<|im_start|>", &kForms[kYi16]}, {"", &kForms[kVicuna16]}};
+                               kOneVision,
+                               qwen(),
+                               kLlama3};
+constexpr std::string_view kChatMlToken = "<|im_start|>";
+constexpr ChatChoice kLlavaChats[] = {{kLlama3Token, &kForms[kLlama3Chat]},
+                                      {kChatMlToken, &kOtherForm},
+                                      {"", &kForms[kLlava15]}};
+constexpr ChatChoice kNextChats[] = {{kLlama3Token, &kForms[kLlama3Chat]},
+                                     {kChatMlToken, &kForms[kYi16]},
+                                     {"", &kForms[kVicuna16]}};
 constexpr ChatChoice kOneVisionChats[] = {{"", &kForms[kOneVisionChat]}};
 
+void finish_llava(const JsonReader& config, DescribeSpec& spec) {
+  const std::string text = sub_config(config, "text_config").string_or("model_type", "");
+  if (text == "qwen2") spec.chats = {{"", &kForms[kQwenChat]}};
+}
+
 void finish_next(const JsonReader& config, DescribeSpec& spec) {
-  const JsonReader text = sub_config(config, "text_config");
-  if (text.string_or("model_type", "") == "mistral") spec.chats = {{"", &kForms[kMistral16]}};
+  finish_llava(config, spec);
+  const std::string text = sub_config(config, "text_config").string_or("model_type", "");
+  if (text == "mistral") spec.chats = {{"", &kForms[kMistral16]}};
 }
 
 // The authors' policies are keys of the model's configuration; grids are widths by heights there.
@@ -386,7 +448,7 @@ void finish_original(const JsonReader& config, DescribeSpec& spec) {
   spec.policy.pinpoints = asked.pinpoints;
   spec.video.frame = frame_policy(spec.policy);
   if (spec.policy.mode == ResizeMode::kPinpoints) {
-    spec.chats = {{"", &kForms[kVicuna16Original]}};
+    spec.chats.back() = {"", &kForms[kVicuna16Original]};
   }
 }
 
@@ -406,7 +468,9 @@ constexpr LayoutNames kLayouts[] = {{"language_model.model.", "language_model.lm
 
 constexpr LayoutNames kOriginalLayouts[] = {{"model.", "lm_head.weight"}};
 constexpr std::string_view kOriginalProcessors[] = {"CLIPImageProcessor"};
-constexpr ChatChoice kOriginalChats[] = {{"", &kForms[kLlava15Original]}};
+constexpr ChatChoice kOriginalChats[] = {{kLlama3Token, &kOtherForm},
+                                         {kChatMlToken, &kForms[kYi16]},
+                                         {"", &kForms[kLlava15Original]}};
 
 // The authors' own folders.
 constexpr Describer original(std::string_view type, std::string_view language,
@@ -441,7 +505,8 @@ constexpr Describer kDescribers[] = {
      .chats = kLlavaChats,
      .image_key = "image_token_index",
      .image_id = 32000,
-     .image_token = "<image>"},
+     .image_token = "<image>",
+     .finish = finish_llava},
     {.type = "llava_next",
      .title = "LLaVA-NeXT",
      .tower = llava_tower,
@@ -473,9 +538,20 @@ constexpr Describer kDescribers[] = {
      .finish = finish_onevision},
 };
 
+// Other folders of the authors.
+constexpr std::string_view kNoLanguage = "its language model is not read here";
+constexpr UnreadType kUnread[] = {
+    {"llava_qwen", "take a port of the same weights: model_type llava_onevision or llava_next"},
+    {"llava_mixtral", kNoLanguage},
+    {"llava_gemma", kNoLanguage},
+    {"llava_mpt", kNoLanguage}};
+
 }  // namespace
 
-extern constinit const Family kLlavaFamily = {
-    .name = "llava", .describers = kDescribers, .policies = kPolicies, .forms = kForms};
+extern constinit const Family kLlavaFamily = {.name = "llava",
+                                              .describers = kDescribers,
+                                              .policies = kPolicies,
+                                              .forms = kForms,
+                                              .unread = kUnread};
 
 }  // namespace tessera

@@ -97,6 +97,17 @@ const Describer* row_of(const Json& config) {
   return nullptr;
 }
 
+// What to do with a model_type that is known and not read, or nothing.
+std::string hint_of(const Json& config) {
+  const std::string type = config.is_object() ? model_type(config) : "";
+  for (const Family* family : kFamilies) {
+    for (const UnreadType& row : family->unread) {
+      if (row.type == type) return std::string(row.hint);
+    }
+  }
+  return {};
+}
+
 bool describes(const Json& config) {
   const Describer* row = row_of(config);
   if (row == nullptr || !row->key.empty()) return row != nullptr;
@@ -141,7 +152,8 @@ void add_describing(FolderFiles files, const fs::path& folder, ModelSpec& spec) 
                  .found = !config->is_object() ? "no object"
                           : row != nullptr     ? model_type(*config) +
                                                  ", which has no vision_config: it only generates"
-                                           : model_type(*config)});
+                                           : model_type(*config),
+                 .hint = hint_of(*config)});
   }
   spec.quantised = read_quantised(files);
   read_describing(*row, files, spec);

@@ -29,6 +29,7 @@ struct ChatForm {
   std::string_view video;     // the token of one visual row of a video, if there is one
   bool tiles = false;         // SmolVLM's frame with rows and columns of tiles
   bool tight_images = false;  // no space between "User:" and an image
+  bool needs_template = false;  // how such models write turns is not known
   bool frame_times = false;   // a video without a token: its length and the times of its frames
   // Special tokens in the strings above: they stand in control segments. The names of rows and
   // columns of tiles are control besides.

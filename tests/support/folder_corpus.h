@@ -110,11 +110,15 @@ class FolderCorpus {
 
   const Json& folders() const { return json_["folders"]; }
 
-  // The folder's files as the reference saved them.
-  void write(const Json& row, const std::filesystem::path& folder) const {
+  // The folder's files as the reference saved them, without weights.
+  void write_texts(const Json& row, const std::filesystem::path& folder) const {
     for (const auto& [name, key] : row["files"].items()) {
       put_file(folder / name, json_["texts"][key.get<std::string>()].get<std::string>());
     }
+  }
+
+  void write(const Json& row, const std::filesystem::path& folder) const {
+    write_texts(row, folder);
     // One list of shapes, or several that folders share.
     Json shapes = Json::object();
     for (const Json& key :

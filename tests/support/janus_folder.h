@@ -25,6 +25,9 @@ class JanusFolder {
     config["vq_config"]["num_patches"] = 4;  // of the encoder: the image is as wide as what it sees
     write_file_atomic(folder_ / "config.json", config.dump());
     write_file_atomic(folder_ / "tokenizer.json", test_tokenizer_json());
+    write_file_atomic(folder_ / "preprocessor_config.json",
+                      R"({"image_processor_type": "JanusImageProcessor", "image_mean": [0.5, 0.5, 0.5],
+                          "image_std": [0.5, 0.5, 0.5], "size": {"height": 32, "width": 32}})");
     std::map<std::string, Tensor> tensors = copy_tensors(*captioner.weights);
     for (const TensorSpec& tensor : load_model_spec(folder_.path()).tensors) {
       if (tensors.contains(tensor.name)) continue;

@@ -80,6 +80,7 @@ void add_parts_above(Prompt& prompt, const ChatForm& form, const std::vector<Cha
     if (part.is_image) continue;
     add(prompt, Kind::kPlain, "\n");
     add(prompt, Kind::kPlain, part.text);
+    add_own(prompt, form, form.text_close);
   }
 }
 

@@ -270,7 +270,7 @@ TEST(TowerConfig, StrangeConfigurationsAreRefused) {
           "vision_feature_select_strategy");
   refused(R"({"model_type":"llava","mm_vision_tower":"google/siglip"})", "mm_vision_tower");
   refused(R"({"model_type":"llava","mm_vision_tower":"openai/clip-vit-large-patch14",
-          "mm_projector_type":"linear","hidden_size":64})",
+          "mm_projector_type":"identity","hidden_size":64})",
           "mm_projector_type");
   refused(R"({"model_type":"qwen2_5_vl","vision_config":{"hidden_size":1280,"window_size":14}})",
           "window_size");

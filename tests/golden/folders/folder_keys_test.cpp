@@ -2,11 +2,13 @@
 // assets/recipes/fixtures_folders.py under transformers 4 and 5) has its place in the account.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "engine/families/folder_files.h"
 #include "engine/families/generation_defaults.h"
+#include "engine/families/language.h"
 #include "engine/families/registry.h"
 #include "tests/support/folder_corpus.h"
 
@@ -146,6 +148,28 @@ TEST(FolderKeys, OfEveryReferenceClassAreKnown) {
       base.add("processor_config.json", "", keys[std::string("processor ") + row.images[0]]);
       base.add("generation_config.json", "", keys["generation"]);
       EXPECT_EQ(base.unknown(), std::vector<std::string>{});
+    }
+  }
+}
+
+// The same of models that write texts alone.
+TEST(FolderKeys, OfModelsOfTextsAreKnown) {
+  const Json keys = read_document(golden() / "keys.json");
+  for (const std::string_view type : {"llama", "mistral", "qwen2", "qwen3", "gemma3_text"}) {
+    SCOPED_TRACE(type);
+    Json config = {{"model_type", type},       {"hidden_size", 32},        {"num_hidden_layers", 2},
+                   {"num_attention_heads", 2}, {"num_key_value_heads", 1}, {"vocab_size", 96}};
+    const Json& list = keys[std::string("text ") + std::string(type)];
+    ASSERT_GT(list.size(), 30u);
+    for (const Json& key : list) {
+      const auto name = key.get<std::string>();
+      if (name.find('.') == name.npos && !config.contains(name)) config[name] = nullptr;
+    }
+    for (const char* name : {"rope_theta", "rope_local_base_freq"}) config.erase(name);  // no null
+    FolderFiles files(golden(), std::make_shared<const Json>(config));
+    parse_language(files.reader(FolderFile::kConfig), std::array{type});
+    for (const KeyAccount& key : files.account(FolderHalf::kDescribing).keys) {
+      EXPECT_NE(key.use, KeyUse::kUnknown) << key.key;
     }
   }
 }

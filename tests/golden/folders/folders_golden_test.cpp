@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "apps/runtime/caption_model.h"
@@ -177,6 +178,49 @@ TEST(Folders, TokensThatTheProcessorAddsAgainHaveNoFlags) {
     const bool again = std::string_view(family) == "idefics3-";
     EXPECT_EQ(ids.size(), again ? 3u : 2u) << family;
   }
+}
+
+// Tokenizers of the corpus know ChatML's tokens, so that LLaVA-1.5's form is nobody's.
+TEST(Folders, WithoutATemplateThePublishedFormAsksOrATemplateIsWanted) {
+  const std::map<std::pair<std::string, std::string>, std::string> forms = {
+      {{"llava", "llama"}, ""},
+      {{"llava", "mistral"}, ""},
+      {{"llava", "qwen2"}, "llava-qwen"},
+      {{"llava_next", "llama"}, "llava-1.6-yi"},
+      {{"llava_next", "mistral"}, "llava-1.6-mistral"},
+      {{"llava_next", "qwen2"}, "llava-qwen"}};
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const Json& row : corpus().folders()) {
+    const auto name = row["name"].get<std::string>();
+    const std::string family = name.substr(0, name.find('-'));
+    if (family != "llava" && family != "llava_next") continue;
+    SCOPED_TRACE(name);
+    const TempFolder folder;
+    corpus().write(row, folder.path());
+    for (const char* file : {"chat_template.jinja", "chat_template.json"}) {
+      std::filesystem::remove(folder / file);
+    }
+    for (const char* file : {"processor_config.json", "tokenizer_config.json"}) {
+      if (!std::filesystem::exists(folder / file)) continue;
+      Json json = Json::parse(get_file(folder / file));
+      json.erase("chat_template");
+      put_file(folder / file, json.dump());
+    }
+    const Json config = Json::parse(get_file(folder / "config.json"));
+    const std::pair<std::string, std::string> kind = {
+        family, config["text_config"]["model_type"].get<std::string>()};
+    if (!seen.insert(kind).second) continue;
+    std::string form;
+    try {
+      form = CaptionModel::open(folder.path())->chat().form().name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().code, "E_TEMPLATE_MISSING") << error.what();
+      EXPECT_EQ(error.info().file, (folder / "chat_template.jinja").string());
+      EXPECT_NE(error.info().hint.find("--chat-template"), std::string::npos);
+    }
+    EXPECT_EQ(form, forms.at(kind)) << kind.second;
+  }
+  EXPECT_EQ(seen.size(), forms.size());
 }
 
 TEST(Folders, AreOfBothLayoutsAndEnough) {

@@ -2,6 +2,8 @@
 // number: the same text, to the bit, as from the published file.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,7 @@
 #include "apps/runtime/split_prompt.h"
 #include "engine/core/storage.h"
 #include "tests/golden/lmm/parity.h"
+#include "tests/support/hashed_weights.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera::layouts_golden_test {
@@ -246,8 +249,10 @@ class AuthorsLayout : public ::testing::Test {
     std::map<std::string, ConstTensorView> own, encoder;
     for (const auto& [name, view] : plain.weights->tensors()) {
       const std::string is = renamed(name, renames);
+      if (!projector_.empty() && is.starts_with("model.mm_projector")) continue;
       (is.starts_with("vision_model.") ? encoder : own).emplace(is, view);
     }
+    for (const auto& [name, tensor] : projector_) own.emplace(name, tensor.view());
     EXPECT_EQ(encoder.empty(), inside);
     const float scale = 1;  // of CLIP's other half
     encoder.emplace("logit_scale", ConstTensorView{DType::kF32, {1}, &scale, {}});
@@ -272,8 +277,74 @@ class AuthorsLayout : public ::testing::Test {
     return run(tiny);
   }
 
+  // Linear layers of these names with made-up numbers.
+  void make_projector(const std::vector<std::string>& stems) {
+    projector_.clear();
+    std::int64_t width = 24;
+    for (const std::string& stem : stems) {
+      const std::pair<const char*, Shape> parts[] = {{".weight", {32, width}}, {".bias", {32}}};
+      for (const auto& [end, shape] : parts) {
+        const std::vector<float> values = hashed_values(stem + end, shape.elements());
+        Tensor& one =
+            projector_.emplace(stem + end, Tensor::host(DType::kF32, shape)).first->second;
+        std::transform(values.begin(), values.end(), one.f32(), [](float v) { return v / 4; });
+      }
+      width = 32;
+    }
+  }
+
+  // The same by the definition.
+  std::vector<double> projected(std::vector<double> row, const std::vector<std::string>& stems) {
+    for (std::size_t layer = 0; layer < stems.size(); ++layer) {
+      if (layer > 0) {
+        for (double& x : row) x *= 0.5 * (1 + std::erf(x / std::sqrt(2.0)));
+      }
+      const float* weight = projector_.at(stems[layer] + ".weight").f32();
+      const float* bias = projector_.at(stems[layer] + ".bias").f32();
+      std::vector<double> out(bias, bias + 32);
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        for (std::size_t k = 0; k < row.size(); ++k)
+          out[i] += double{weight[i * row.size() + k]} * row[k];
+      }
+      row = std::move(out);
+    }
+    return row;
+  }
+
   TempFolder root_;
+  std::map<std::string, Tensor> projector_;  // in place of the tiny model's
 };
+
+TEST_F(AuthorsLayout, ProjectorsHaveTheLayersOfTheirKind) {
+  const TinyLmm tiny("llava-1.5");
+  const std::vector<float> features = tiny.floats("features");
+  const std::string stem = "model.mm_projector";
+  const std::pair<Json, std::vector<std::string>> kinds[] = {
+      {nullptr, {stem}},
+      {"linear", {stem}},
+      {"mlp1x_gelu", {stem + ".0"}},
+      {"mlp2x_gelu", {stem + ".0", stem + ".2"}},
+      {"mlp3x_gelu", {stem + ".0", stem + ".2", stem + ".4"}}};
+  for (const auto& [kind, stems] : kinds) {
+    SCOPED_TRACE(kind.dump());
+    make_projector(stems);
+    const Json value = kind;
+    write(Tower::kInFolder, [&](Json& config) { config["mm_projector_type"] = value; });
+    const OpenedModel model = open();
+    const VisualEncoder images(*tiny.backend, model.spec.describe->tower, "config.json",
+                               *model.weights, std::vector<float>{}, DType::kF32);
+    const VisualRows rows =
+        images.encode(preprocess(tiny.spec.describe->policy, tiny.image(0)), false, nullptr);
+    ASSERT_EQ(rows.rows.size(), 16u * 32u);
+    for (std::size_t i = 0; i < 16; ++i) {
+      const std::vector<double> want = projected(
+          {features.begin() + to_index(i) * 24, features.begin() + to_index(i + 1) * 24}, stems);
+      for (std::size_t k = 0; k < 32; ++k) {
+        ASSERT_NEAR(rows.rows[i * 32 + k], want[k], 1e-5 * (1 + std::abs(want[k])));
+      }
+    }
+  }
+}
 
 TEST_F(AuthorsLayout, IsTheSameModelWhereverItsEncoderIs) {
   const LastRows want = run(TinyLmm("llava-1.5"));
@@ -316,7 +387,10 @@ TEST_F(AuthorsLayout, WhatIsNotThereIsNamed) {
   };
   names(refused(with("mm_vision_tower", "somebody/absent")), "mm_vision_tower");
   names(refused(with("mm_vision_tower", "../..")), "mm_vision_tower");
-  names(refused(with("mm_projector_type", "linear")), "mm_projector_type");
+  for (const char* kind : {"identity", "mlp9x_gelu", "mlp2x_relu", "mlp2x_gelu_spatial"}) {
+    names(refused(with("mm_projector_type", kind)), "mm_projector_type");
+  }
+  names(refused(with("mm_projector_type", "linear")), "model.mm_projector.weight");
   names(refused(with("mm_use_im_start_end", true)), "mm_use_im_start_end");
   names(refused(with("mm_hidden_size", 32)), "mm_hidden_size");
   names(refused(with("image_aspect_ratio", "anyres")), "mm_patch_merge_type");

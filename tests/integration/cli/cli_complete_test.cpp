@@ -1,6 +1,7 @@
 // `tessera complete` as people run it: one text, several, JSON lines, chats, and what is refused.
 #include "engine/core/json.h"
 #include "tests/integration/cli/program.h"
+#include "tests/support/folder_corpus.h"
 
 namespace tessera::cli_complete_test {
 namespace {
@@ -87,6 +88,74 @@ TEST_F(CliComplete, DrawnTextsFollowTheSeed) {
   EXPECT_EQ(drawn("3").at("text"), drawn("3").at("text"));
   EXPECT_NE(drawn("3").at("text"), drawn("4").at("text"));
   EXPECT_EQ(drawn("3").at("seed"), 3);
+}
+
+TEST_F(CliComplete, InspectShowsAModelOfTexts) {
+  const ProgramResult result = run({"inspect", path(kQwen), "--json", "--tensors"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> lines = result.json_lines();
+  ASSERT_GT(lines.size(), 10u);
+  EXPECT_EQ(lines[0].at("family"), "qwen2");
+  EXPECT_NE(lines[0].at("chat_template"), "none");
+  EXPECT_TRUE(lines[1].contains("tensor"));
+  const ProgramResult memory = run({"inspect", path(kQwen), "--memory"});
+  EXPECT_EQ(memory.exit_code, 2);
+  EXPECT_NE(memory.err.find("--memory"), std::string::npos);
+}
+
+// Every key of a folder, and the warnings of a run.
+TEST_F(CliComplete, KeysOfAFolderAreAccountedFor) {
+  const std::filesystem::path folder = folder_ / "model";
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path tokenizer =
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/golden/text_folders/json_listed";
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    std::filesystem::copy_file(tokenizer / name, folder / name);
+  }
+  const Json config = {{"model_type", "llama"},       {"vocab_size", 2048},
+                       {"hidden_size", 16},           {"intermediate_size", 24},
+                       {"num_hidden_layers", 1},      {"num_attention_heads", 2},
+                       {"attention_dropout", 0.1},    {"is_encoder_decoder", true},
+                       {"tie_word_embeddings", true}, {"colour_of_the_box", "blue"}};
+  put_file(folder / "config.json", config.dump());
+  put_file(folder / "generation_config.json", R"({"temperature": 0.7, "luck": 3})");
+  const auto shape = [](std::initializer_list<int> sides) { return Json::array({0, sides}); };
+  Json shapes = {{"model.embed_tokens.weight", shape({2048, 16})},
+                 {"model.norm.weight", shape({16})}};
+  const std::string layer = "model.layers.0.";
+  for (const char* name : {"input_layernorm", "post_attention_layernorm"}) {
+    shapes[layer + name + ".weight"] = shape({16});
+  }
+  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+    shapes[layer + "self_attn." + name + ".weight"] = shape({16, 16});
+  }
+  shapes[layer + "mlp.gate_proj.weight"] = shapes[layer + "mlp.up_proj.weight"] = shape({24, 16});
+  shapes[layer + "mlp.down_proj.weight"] = shape({16, 24});
+  put_file(folder / "model.safetensors", folder_weights_file("1", shapes));
+
+  const ProgramResult inspected = run({"inspect", folder.string(), "--folder", "--json"});
+  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  std::map<std::string, std::string> uses;
+  for (const Json& line : inspected.json_lines()) {
+    if (!line.contains("key")) continue;
+    EXPECT_EQ(line.at("half"), "writing");
+    uses[line.at("file").get<std::string>() + " " + line.at("key").get<std::string>()] =
+        line.at("use");
+  }
+  EXPECT_EQ(uses.at("config.json hidden_size"), "used");
+  EXPECT_EQ(uses.at("config.json attention_dropout"), "without effect");
+  EXPECT_EQ(uses.at("config.json is_encoder_decoder"), "not followed");
+  EXPECT_EQ(uses.at("config.json colour_of_the_box"), "unknown");
+  EXPECT_EQ(uses.at("generation_config.json temperature"), "without effect");
+  EXPECT_EQ(uses.at("generation_config.json luck"), "unknown");
+
+  const ProgramResult written = run({"complete", folder.string(), "-p", "a", "--max-tokens", "2"});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  for (const char* line : {"1 key of config.json is not known: colour_of_the_box",
+                           "1 key of config.json is not followed: is_encoder_decoder",
+                           "1 key of generation_config.json is not known: luck"}) {
+    EXPECT_NE(written.err.find(line), std::string::npos) << written.err;
+  }
 }
 
 TEST_F(CliComplete, RefusalsNameFlagAndFile) {

@@ -86,6 +86,28 @@ TEST(TorchFile, IsKnownByItsContentsWhateverItsName) {
   EXPECT_EQ(Checkpoint::open(folder / "weights").tensors().size(), 4u);
 }
 
+// The reference opens a file as its name says; what to do is to rename it.
+TEST(TorchFile, UnderTheNameOfAnotherFormatIsRefusedWithTheRightOne) {
+  const TempFolder folder;
+  fs::copy_file(kGoldens / "parameters.pt", folder / "model.safetensors");
+  fs::copy_file(kGoldens / "sharded.safetensors", folder / "pytorch_model.bin");
+  put_file(folder / "model.pth", std::string("GGUF") + std::string(28, '\0'));
+  for (const auto& [name, found, hint] :
+       {std::tuple{"model.safetensors", "torch.save", "pytorch_model.bin"},
+        std::tuple{"pytorch_model.bin", "safetensors", "model.safetensors"},
+        std::tuple{"model.pth", "GGUF", "model.gguf"}}) {
+    try {
+      Checkpoint::open(folder / name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().code, "E_CKPT_NAME");
+      EXPECT_EQ(error.info().file, (folder / name).string());
+      EXPECT_NE(error.info().found.find(found), std::string::npos);
+      EXPECT_NE(error.info().hint.find(hint), std::string::npos);
+    }
+  }
+}
+
 struct Bad {
   const char* name;
   const char* code;

@@ -7,6 +7,7 @@
 
 #include "apps/lab/models/test_models.h"
 #include "engine/core/json.h"
+#include "engine/families/folder_files.h"
 #include "engine/families/open_model.h"
 #include "tests/support/temp_folder.h"
 
@@ -139,18 +140,18 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     LlamaGen, BadConfig,
     ::testing::Values(Bad{"llamagen", "/model_type", R"("t2i")", "model_type"},
-                    Bad{"llamagen", "/dim", "65", "dim"}, Bad{"llamagen", "/dim", "72", "dim"},
-                    Bad{"llamagen", "/n_layer", "0", "n_layer"},
-                    Bad{"llamagen", "/n_head", "2000", "n_head"},
-                    Bad{"llamagen", "/n_kv_head", "3", "n_kv_head"},
-                    Bad{"llamagen", "/block_size", "15", "block_size"},
-                    Bad{"llamagen", "/block_size", "1048577", "block_size"},
-                    Bad{"llamagen", "/vocab_size", "0", "vocab_size"},
-                    Bad{"llamagen", "/num_classes", "-1", "num_classes"},
-                    Bad{"llamagen", "/cls_token_num", "120", "cls_token_num"},
-                    Bad{"llamagen", "/class_dropout_prob", "0", "class_dropout_prob"},
-                    Bad{"llamagen", "/norm_eps", "2", "norm_eps"},
-                    Bad{"llamagen", "/multiple_of", "0", "multiple_of"}));
+                      Bad{"llamagen", "/dim", "65", "dim"}, Bad{"llamagen", "/dim", "72", "dim"},
+                      Bad{"llamagen", "/n_layer", "0", "n_layer"},
+                      Bad{"llamagen", "/n_head", "2000", "n_head"},
+                      Bad{"llamagen", "/n_kv_head", "3", "n_kv_head"},
+                      Bad{"llamagen", "/block_size", "15", "block_size"},
+                      Bad{"llamagen", "/block_size", "1048577", "block_size"},
+                      Bad{"llamagen", "/vocab_size", "0", "vocab_size"},
+                      Bad{"llamagen", "/num_classes", "-1", "num_classes"},
+                      Bad{"llamagen", "/cls_token_num", "120", "cls_token_num"},
+                      Bad{"llamagen", "/class_dropout_prob", "0", "class_dropout_prob"},
+                      Bad{"llamagen", "/norm_eps", "2", "norm_eps"},
+                      Bad{"llamagen", "/multiple_of", "0", "multiple_of"}));
 
 TEST(Families, UnknownOneListsTheKnownOnes) {
   for (const char* text : {R"({"model_type":"flux"})", R"({})", R"({"auto_map":{"a":"b.c"}})"}) {
@@ -269,6 +270,8 @@ TEST(Families, AUseReadsItsHalfAlone) {
       {"patch_size", 8},   {"num_image_tokens", 16},   {"projection_dim", 64}};
   config["vq_config"]["num_patches"] = 4;
   put_file(folder / "config.json", config.dump());
+  put_file(folder / "preprocessor_config.json",
+           R"({"size": {"height": 32, "width": 32}, "max_image_size": {"longest_edge": 32}})");
   EXPECT_TRUE(describes_images(folder.path()));
   const ModelSpec image = load_model_spec(folder.path());
   const ModelSpec text = load_model_spec(folder.path(), {.use = ModelUse::kDescribe});
@@ -288,6 +291,47 @@ TEST(Families, AUseReadsItsHalfAlone) {
   put_file(folder / "config.json", config.dump());
   EXPECT_THROW(load_model_spec(folder.path()), Error);
   EXPECT_EQ(load_model_spec(folder.path(), {.use = ModelUse::kAll}).family, "idefics3");
+}
+
+// And one that is not is found.
+TEST(Families, EveryKeyOfGeneratingFoldersIsKnown) {
+  const auto unknown = [](const ModelSpec& spec) {
+    std::vector<std::string> out;
+    for (const KeyAccount& key : spec.account->keys) {
+      if (key.use == KeyUse::kUnknown) out.push_back(key.file + " " + key.key);
+    }
+    return out;
+  };
+  for (const char* name : {"tiny", "clip", "cosmos", "cosmos-text", "nbp"}) {
+    SCOPED_TRACE(name);
+    Json config = Json::parse(test_model_config(name));
+    EXPECT_EQ(unknown(parse_family_config(config.dump(), "c")), std::vector<std::string>{});
+    config["luck"] = 3;
+    EXPECT_EQ(unknown(parse_family_config(config.dump(), "c")),
+              std::vector<std::string>{"config.json luck"});
+  }
+  for (const char* name : {"tabletop-janus", "tabletop-video", "tabletop-draft"}) {
+    SCOPED_TRACE(name);
+    const auto folder = std::filesystem::path(TESSERA_SOURCE_DIR) / "assets" / "models" / name;
+    EXPECT_EQ(unknown(load_model_spec(folder)), std::vector<std::string>{});
+  }
+}
+
+TEST(Families, OtherFoldersOfLlavasAuthorsAreRefusedWithWhatToDo) {
+  const TempFolder folder;
+  for (const auto& [type, hint] :
+       {std::pair{"llava_qwen", "llava_onevision"}, std::pair{"llava_mixtral", "language model"},
+        std::pair{"llava_gemma", "language model"}}) {
+    put_file(folder / "config.json",
+             Json{{"model_type", type}, {"mm_vision_tower", "openai/clip"}}.dump());
+    try {
+      load_model_spec(folder.path(), {.use = ModelUse::kDescribe});
+      ADD_FAILURE() << type;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().found, type);
+      EXPECT_NE(error.info().hint.find(hint), std::string::npos);
+    }
+  }
 }
 
 TEST(Families, ADraftModelIsNamedByItsFolder) {
@@ -356,8 +400,8 @@ TEST(Families, QuantisedFoldersAndAdaptersAreNamed) {
 TEST(Families, BiasesAreTensorsWhereTheConfigurationAsksForThem) {
   Json config = port_config();
   const std::size_t plain = parse_family_config(config.dump(), "c").tensors.size();
-  const auto layers = static_cast<std::size_t>(
-      parse_family_config(config.dump(), "c").model.transformer.layers);
+  const auto layers =
+      static_cast<std::size_t>(parse_family_config(config.dump(), "c").model.transformer.layers);
   config["text_config"]["attention_bias"] = true;
   EXPECT_EQ(parse_family_config(config.dump(), "c").tensors.size(), plain + 4 * layers);
   config["text_config"]["mlp_bias"] = true;

@@ -34,6 +34,9 @@ constexpr const char* kIdefics = R"({"model_type": "idefics3", "scale_factor": 2
   "vision_config": {"hidden_size": 24, "intermediate_size": 12, "num_hidden_layers": 1,
     "num_attention_heads": 2, "image_size": 28, "patch_size": 7}})";
 
+constexpr const char* kClipViews = R"({"size": {"shortest_edge": 28}, "crop_size": 28,
+  "processor_class": "LlavaProcessor"})";
+
 class FolderConfig : public ::testing::Test {
  protected:
   void put(const char* name, std::string_view text) { put_file(folder_ / name, text); }
@@ -70,12 +73,41 @@ TEST_F(FolderConfig, NestedProcessorRulesAndIsReadWithoutThePreprocessorFile) {
   put("config.json", kQwen);
   put("processor_config.json", R"({"processor_class": "Qwen2VLProcessor", "image_processor":
     {"image_processor_type": "Qwen2VLImageProcessor",
-     "size": {"shortest_edge": 1568, "longest_edge": 15680}}})");
+     "size": {"shortest_edge": 1568, "longest_edge": 15680}}, "video_processor": {}})");
   EXPECT_EQ(policy().min_pixels, 1568);
   EXPECT_EQ(policy().max_pixels, 15680);
   put("preprocessor_config.json", R"({"resample": 2})");
   EXPECT_EQ(policy().max_pixels, 15680);
   EXPECT_EQ(policy().filter, ResampleFilter::kBicubic);
+}
+
+// The reference loads no processor from such a folder, whatever its config.json says.
+TEST_F(FolderConfig, WithoutAProcessorItIsRefusedByNameOfTheFile) {
+  for (const char* config : {kLlava, kQwen, kIdefics}) {
+    put("config.json", config);
+    std::filesystem::remove(folder_ / "processor_config.json");
+    EXPECT_EQ(refusal().code, "E_PROCESSOR_MISSING");
+    EXPECT_EQ(refusal().file, (folder_ / "preprocessor_config.json").string());
+    put("processor_config.json", R"({"chat_template": "{{ messages }}"})");
+    EXPECT_EQ(refusal().code, "E_PROCESSOR_MISSING");
+  }
+}
+
+// Bounds of images are not those of frames, which qwen-vl-utils resizes first.
+TEST_F(FolderConfig, FramesStayWithinTheBoundsOfImages) {
+  const auto bounds = [&](const char* keys) {
+    put("config.json", kQwen);
+    put("preprocessor_config.json", keys);
+    const PreprocessPolicy frame = load().describe->video.frame;
+    return std::pair(frame.min_pixels, frame.max_pixels);
+  };
+  EXPECT_EQ(bounds("{}"), std::pair(std::int64_t{100352}, std::int64_t{602112}));
+  EXPECT_EQ(bounds(R"({"min_pixels": 3136, "max_pixels": 12845056})"),
+            std::pair(std::int64_t{100352}, std::int64_t{602112}));
+  EXPECT_EQ(bounds(R"({"min_pixels": 3136, "max_pixels": 50176})"),
+            std::pair(std::int64_t{50176}, std::int64_t{50176}));
+  EXPECT_EQ(bounds(R"({"min_pixels": 802816, "max_pixels": 12845056})"),
+            std::pair(std::int64_t{802816}, std::int64_t{802816}));
 }
 
 TEST_F(FolderConfig, AbsentKeysMeanTheDefaultsOfTheReferencesClass) {
@@ -212,6 +244,7 @@ TEST_F(FolderConfig, EveryKeyIsAccountedFor) {
 }
 
 TEST_F(FolderConfig, ManyUnknownKeysAreOneLine) {
+  put("preprocessor_config.json", kClipViews);
   Json config = parse_json(kLlava, "");
   for (int i = 0; i < 20; ++i) config["extra_" + std::to_string(i)] = i;
   put("config.json", config.dump());
@@ -254,9 +287,6 @@ TEST_F(FolderConfig, PointersAreNamedWithWhatToDo) {
   EXPECT_EQ(info.file, (folder_ / "tokenizer.json").string());
   EXPECT_NE(info.hint.find("git lfs pull"), std::string::npos);
 }
-
-constexpr const char* kClipViews = R"({"size": {"shortest_edge": 28}, "crop_size": 28,
-  "processor_class": "LlavaProcessor"})";
 
 // The reference looks in prompts for the tokenizer's own token, and finds none.
 TEST_F(FolderConfig, AnotherImageTokenOfTheTokenizerIsRefused) {
@@ -305,6 +335,7 @@ TEST_F(FolderConfig, OneNumberIsTheMeanOfAllLevelsButNoColour) {
 }
 
 TEST_F(FolderConfig, AFrequencyOfNullIsRefused) {
+  put("preprocessor_config.json", kClipViews);
   Json config = Json::parse(kLlava);
   config["text_config"]["rope_theta"] = nullptr;
   put("config.json", config.dump());
@@ -316,6 +347,7 @@ TEST_F(FolderConfig, AFrequencyOfNullIsRefused) {
 }
 
 TEST_F(FolderConfig, QuantisedFoldersAreRefusedWhereverTheySaySo) {
+  put("preprocessor_config.json", kClipViews);
   Json config = Json::parse(kLlava);
   config["text_config"]["quantization_config"] = {{"quant_method", "hqq"}, {"bits", 4}};
   put("config.json", config.dump());
@@ -349,6 +381,7 @@ struct QuantisedKey {
 };
 
 TEST_F(FolderConfig, ValuesThatNoQuantisedLayoutHasAreRefusedByKey) {
+  put("preprocessor_config.json", kClipViews);
   const std::map<std::string, Json> good = {
       {"fp8", Json::parse(R"({"weight_block_size": [128, 128], "fmt": "e4m3"})")},
       {"awq", Json::parse(R"({"bits": 4, "group_size": 128, "version": "gemm"})")},
@@ -408,6 +441,7 @@ TEST_F(FolderConfig, ValuesThatNoQuantisedLayoutHasAreRefusedByKey) {
 }
 
 TEST_F(FolderConfig, TwoNamesOfOneIdMustAgree) {
+  put("preprocessor_config.json", kClipViews);
   Json config = Json::parse(kLlava);
   config["image_token_id"] = 90;
   put("config.json", config.dump());
@@ -418,6 +452,7 @@ TEST_F(FolderConfig, TwoNamesOfOneIdMustAgree) {
 }
 
 TEST_F(FolderConfig, AWindowThatLlamaDoesNotReadIsNoWarning) {
+  put("preprocessor_config.json", kClipViews);
   Json config = Json::parse(kLlava);
   config["text_config"]["sliding_window"] = 16;
   put("config.json", config.dump());
