@@ -20,26 +20,22 @@ constexpr std::int64_t kPairsAhead = kBlock / 2;   // weights are asked for a bl
 
 #if defined(__AVX2__)
 
-// Sums below 2^-126 become zeros while it lives; what is called meanwhile is no inline function.
-class TinyToZero {
- public:
-  TinyToZero() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | kFlush | kZeroInputs); }
-  ~TinyToZero() { _mm_setcsr(saved_); }
-  TinyToZero(const TinyToZero&) = delete;
-  TinyToZero& operator=(const TinyToZero&) = delete;
-
- private:
-  static constexpr unsigned kFlush = 0x8000u, kZeroInputs = 0x0040u;
-  unsigned saved_;
-};
+// Sums below 2^-126 become zeros until the mode that is returned is given back. What is called
+// meanwhile is no inline function; a class that gave it back would need a handler of exceptions.
+inline unsigned begin_tiny_to_zero() {
+  constexpr unsigned kFlush = 0x8000u, kZeroInputs = 0x0040u;
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode | kFlush | kZeroInputs);
+  return mode;
+}
+inline void end_tiny_to_zero(unsigned mode) { _mm_setcsr(mode); }
 inline V16 add_step(V16 x, V16 weight, V16 sum) { return fma(x, weight, sum); }
 inline V16 add_sums(V16 a, V16 b) { return add(a, b); }
 
 #else
 
-struct TinyToZero {
-  TinyToZero() {}
-};
+inline unsigned begin_tiny_to_zero() { return 0; }
+inline void end_tiny_to_zero(unsigned) {}
 constexpr float kLeastNormal = 1.17549435082228750797e-38f;  // 2^-126
 inline float tiny_to_zero(float x) {
   const std::uint32_t bits = bits_of(x);
@@ -260,13 +256,14 @@ inline void multiply_panels(const PairArgs& args, std::int64_t panel, int panels
 }
 
 inline void multiply_pairs(const PairArgs& args) {
-  const TinyToZero mode;
+  const unsigned mode = begin_tiny_to_zero();
   const std::int64_t tiles = pair_tiles(args.rows, kPairRows);
   const int width = pair_panels(static_cast<int>((args.rows + tiles - 1) / tiles));
   for (std::int64_t panel = 0; panel < args.panels; panel += width) {
     const std::int64_t left = args.panels - panel;
     multiply_panels(args, panel, left < width ? static_cast<int>(left) : width);
   }
+  end_tiny_to_zero(mode);
 }
 
 // A block of at most kBlock inputs to bf16, nearest even; NaN stays NaN, what is below 2^-126
