@@ -20,18 +20,23 @@ void write_f32(std::span<const float> inputs, std::int64_t first, int column, vo
   }
 }
 
+// From input `first` of a panel of numbers of 16 bits on.
+std::uint16_t* short_numbers(void* panel, std::int64_t first) {
+  return static_cast<std::uint16_t*>(panel) + first * kLanes;
+}
+
 void write_bf16(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  std::uint16_t* out = static_cast<std::uint16_t*>(panel) + first * kLanes + panel_slot(column);
+  std::uint16_t* out = short_numbers(panel, first) + panel_slot(column);
   for (const float value : inputs) {
     *out = float_to_bf16(value);
     out += kLanes;
   }
 }
 
-// Two inputs of a column next to each other; one that is left over at a row's end stands among those
-// of the other columns. Numbers below 2^-126 become zeros, as products would take them.
+// Two inputs of a column next to each other; one that is left over at a row's end is among those of
+// the other columns. Numbers below 2^-126 become zeros, as products would take them.
 void write_pairs(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  auto* const out = static_cast<std::uint16_t*>(panel) + first * kLanes;
+  std::uint16_t* const out = short_numbers(panel, first);
   const auto count = std::ssize(inputs);
   for (std::int64_t i = 0; i < count; ++i) {
     const bool alone = i % 2 == 0 && i + 1 == count;
@@ -43,7 +48,7 @@ void write_pairs(std::span<const float> inputs, std::int64_t first, int column, 
 }
 
 void write_f16(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  std::uint16_t* out = static_cast<std::uint16_t*>(panel) + first * kLanes + column;
+  std::uint16_t* out = short_numbers(panel, first) + column;
   for (const float value : inputs) {
     *out = float_to_f16(value);
     out += kLanes;
