@@ -158,6 +158,10 @@ struct CpuOptions {
   int threads = 0;  // 0 = one per core
   // All give the same bits; kReference runs everywhere and is slow.
   enum class Isa : std::uint8_t { kAuto, kReference, kAvx2, kAvx512 } isa = Isa::kAuto;
+  // What matrix products make of their inputs. kByWeights: f32, or 8 bits where weights are in
+  // blocks. kBF16: products with weights of bf16 round theirs to bf16, which changes results
+  // slightly and is up to twice as fast with many rows; the others are as before.
+  enum class Inputs : std::uint8_t { kByWeights, kBF16 } inputs = Inputs::kByWeights;
 };
 
 struct CudaOptions {

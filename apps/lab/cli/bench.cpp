@@ -30,7 +30,7 @@ namespace {
 struct BenchFlags {
   std::string what;
   std::int64_t threads = 0;
-  std::string isa = "auto";
+  std::string isa = "auto", inputs = "default";
   std::string device = "cpu";
   bool deterministic = false, tf32 = false;
   std::int64_t reps = 5;
@@ -282,6 +282,13 @@ CpuOptions::Isa isa_of(const std::string& name) {
   return CpuOptions::Isa::kAuto;
 }
 
+CpuOptions cpu_options(const BenchFlags& flags) {
+  return {.threads = narrow<int>(flags.threads),
+          .isa = isa_of(flags.isa),
+          .inputs = flags.inputs == "bf16" ? CpuOptions::Inputs::kBF16
+                                           : CpuOptions::Inputs::kByWeights};
+}
+
 // Shares of a rate that the host's memory reaches say nothing of another device.
 void check_device(const BenchFlags& flags) {
   const bool ceilings = flags.what == "ops" || flags.what == "image" || flags.what == "text";
@@ -301,8 +308,7 @@ int run_bench(const BenchFlags& flags) {
   options.min_reps = narrow<int>(flags.reps);
   options.only = flags.only;
   check_device(flags);
-  const auto backend =
-      make_backend(flags.device, {.threads = options.threads, .isa = options.isa}, flags.cuda());
+  const auto backend = make_backend(flags.device, cpu_options(flags), flags.cuda());
   BenchReport report(options, *backend,
                      [](const nlohmann::ordered_json& object) { print_json_line(object); });
   if (flags.what == "ops") {
@@ -355,6 +361,8 @@ void add_bench(CLI::App& root, Session& session) {
                 "cuda: products, convolutions and attention of f32 may round to tf32");
   choice_flag(*app, "--isa", flags.isa, {"auto", "reference", "avx2", "avx512"},
               "instruction set of the kernels");
+  choice_flag(*app, "--inputs", flags.inputs, {"default", "bf16"},
+              "ops, text, quality of a text: inputs of products with bf16 weights on the CPU");
   integer_flag(*app, "--reps", flags.reps, 1, 100000, "ops: repetitions at least")->group("Ops");
   app->add_option("--only", flags.only, "ops: these measurements, by name")
       ->delimiter(',')

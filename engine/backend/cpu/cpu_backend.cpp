@@ -21,9 +21,9 @@ Buffer allocate_scratch(std::size_t floats_per_worker, int workers) {
 }
 }  // namespace
 
-CpuBackend::CpuBackend(const Kernels& kernels, const IntegerKernels& integers, int threads)
-    : kernels_(kernels),
-      integers_(integers),
+CpuBackend::CpuBackend(const Tables& tables, int threads, CpuOptions::Inputs inputs)
+    : tables_(tables),
+      inputs_(inputs),
       pool_(threads),
       scratch_(allocate_scratch(kInitialScratchFloats, pool_.threads())),
       scratch_floats_(kInitialScratchFloats) {
@@ -33,7 +33,7 @@ CpuBackend::CpuBackend(const Kernels& kernels, const IntegerKernels& integers, i
   }
 }
 
-std::string CpuBackend::name() const { return std::string("cpu-") + kernels_.name; }
+std::string CpuBackend::name() const { return std::string("cpu-") + kernels().name; }
 
 Tensor CpuBackend::allocate(DType dtype, Shape shape) { return Tensor::host(dtype, shape); }
 
@@ -84,21 +84,22 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl") != 0;
 }
 
-struct KernelChoice {
-  const Kernels& kernels;
-  const IntegerKernels& integers;
-};
-
-KernelChoice choose_kernels(CpuOptions::Isa isa) {
+CpuBackend::Tables choose_tables(CpuOptions::Isa isa) {
   using Isa = CpuOptions::Isa;
   if (isa == Isa::kAuto)
     isa = has_avx512() ? Isa::kAvx512 : has_avx2() ? Isa::kAvx2 : Isa::kReference;
   if (isa == Isa::kAvx512 && has_avx512()) {
     const bool vnni = __builtin_cpu_supports("avx512vnni") != 0;
-    return {avx512_kernels(), vnni ? vnni_integer_kernels() : avx2_integer_kernels()};
+    const bool bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+    return {avx512_kernels(), vnni ? vnni_integer_kernels() : avx2_integer_kernels(),
+            bf16 ? bf16_pair_kernels() : avx512_pair_kernels()};
   }
-  if (isa == Isa::kAvx2 && has_avx2()) return {avx2_kernels(), avx2_integer_kernels()};
-  if (isa == Isa::kReference) return {portable_kernels(), portable_integer_kernels()};
+  if (isa == Isa::kAvx2 && has_avx2()) {
+    return {avx2_kernels(), avx2_integer_kernels(), avx2_pair_kernels()};
+  }
+  if (isa == Isa::kReference) {
+    return {portable_kernels(), portable_integer_kernels(), portable_pair_kernels()};
+  }
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_ISA",
                .where = "instruction set",
@@ -110,8 +111,8 @@ KernelChoice choose_kernels(CpuOptions::Isa isa) {
 }  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
-  const cpu::KernelChoice choice = cpu::choose_kernels(options.isa);
-  return std::make_unique<cpu::CpuBackend>(choice.kernels, choice.integers, options.threads);
+  return std::make_unique<cpu::CpuBackend>(cpu::choose_tables(options.isa), options.threads,
+                                           options.inputs);
 }
 
 std::string describe_cpu() {

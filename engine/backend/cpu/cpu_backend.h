@@ -16,7 +16,13 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const Kernels& kernels, const IntegerKernels& integers, int threads);
+  // The tables of one instruction set.
+  struct Tables {
+    const Kernels& kernels;
+    const IntegerKernels& integers;
+    const PairKernels& pairs;
+  };
+  CpuBackend(const Tables& tables, int threads, CpuOptions::Inputs inputs);
 
   std::string name() const override;
   Device device() const override { return {}; }
@@ -40,8 +46,10 @@ class CpuBackend final : public Backend {
                                       std::int64_t head_dim) const override;
 
   // For the files of the ops.
-  const Kernels& kernels() const { return kernels_; }
-  const IntegerKernels& integer_kernels() const { return integers_; }
+  const Kernels& kernels() const { return tables_.kernels; }
+  const IntegerKernels& integer_kernels() const { return tables_.integers; }
+  const PairKernels& pair_kernels() const { return tables_.pairs; }
+  CpuOptions::Inputs inputs() const { return inputs_; }
   // A worker's part of the scratch, grown to at least so many floats a worker before an op runs.
   void ensure_scratch(std::size_t floats_per_worker);
   float* scratch(int worker);
@@ -49,8 +57,8 @@ class CpuBackend final : public Backend {
   std::byte* shared_scratch(std::size_t bytes);
 
  private:
-  const Kernels& kernels_;
-  const IntegerKernels& integers_;
+  const Tables tables_;
+  const CpuOptions::Inputs inputs_;
   ThreadPool pool_;
   PanelMemory panel_memory_;
   Buffer scratch_;

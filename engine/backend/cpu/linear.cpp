@@ -6,6 +6,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/linear_integers.h"
+#include "engine/backend/cpu/linear_pairs.h"
 #include "engine/backend/cpu/panel_storage.h"
 #include "engine/backend/cpu/streaming.h"
 #include "engine/core/index.h"
@@ -157,15 +158,14 @@ void multiply_part(CpuBackend& cpu, const LinearArgs& op, const PanelPart& part)
 
 void linear(CpuBackend& cpu, const LinearArgs& op) {
   if (op.x.shape[0] == 0 || op.weight->n == 0) return;
-  bool integers = false;
-  for_each_part(*op.weight, [&](const PanelPart& part) {
-    if (part.storage.integer_tile != nullptr) {
-      integers = true;
-    } else {
-      multiply_part(cpu, op, part);
-    }
+  bool integers = false, pairs = false;
+  for_each_part(*op.weight, cpu.inputs(), [&](const PanelPart& part) {
+    integers = integers || part.storage.integer_tile != nullptr;
+    pairs = pairs || part.storage.pair_tile != nullptr;
+    if (part.storage.tile != nullptr) multiply_part(cpu, op, part);
   });
   if (integers) linear_integers(cpu, op);
+  if (pairs) linear_pairs(cpu, op);
 }
 
 }  // namespace

@@ -14,7 +14,6 @@ namespace tessera::cpu {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 256;                       // rounded together
-constexpr std::int64_t kSerialInputs = std::int64_t{16} << 10;  // fewer are rounded by one thread
 
 // Rows of rounded inputs in the scratch that all workers see, cut into tiles of nearly the same
 // number of rows; a tile's rows stand side by side.
@@ -125,7 +124,7 @@ void linear_integers(CpuBackend& cpu, const LinearArgs& op) {
     const std::int64_t rows = std::min(kRowsAtOnce, op.x.shape[0] - first);
     const IntegerTile* rounded_for = nullptr;
     Rounded inputs{};
-    for_each_part(w, [&](const PanelPart& part) {
+    for_each_part(w, cpu.inputs(), [&](const PanelPart& part) {
       if (part.storage.integer_tile == nullptr) return;
       const IntegerTile& tile_of = cpu.integer_kernels().*part.storage.integer_tile;
       const std::int64_t blocks = part.storage.blocks_of_32(w.k);

@@ -20,16 +20,35 @@ void write_f32(std::span<const float> inputs, std::int64_t first, int column, vo
   }
 }
 
+// From input `first` of a panel of numbers of 16 bits on.
+std::uint16_t* short_numbers(void* panel, std::int64_t first) {
+  return static_cast<std::uint16_t*>(panel) + first * kLanes;
+}
+
 void write_bf16(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  std::uint16_t* out = static_cast<std::uint16_t*>(panel) + first * kLanes + panel_slot(column);
+  std::uint16_t* out = short_numbers(panel, first) + panel_slot(column);
   for (const float value : inputs) {
     *out = float_to_bf16(value);
     out += kLanes;
   }
 }
 
+// Two inputs of a column next to each other; one that is left over at a row's end is among those of
+// the other columns. Numbers below 2^-126 become zeros, as products would take them.
+void write_pairs(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
+  std::uint16_t* const out = short_numbers(panel, first);
+  const auto count = std::ssize(inputs);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bool alone = i % 2 == 0 && i + 1 == count;
+    const std::uint16_t bits = float_to_bf16(nth(inputs, i));
+    const bool tiny = (bits & 0x7f80u) == 0;
+    out[i / 2 * 2 * kLanes + (alone ? column : 2 * column + i % 2)] =
+        tiny ? low_bits<std::uint16_t>(bits & 0x8000u) : bits;
+  }
+}
+
 void write_f16(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  std::uint16_t* out = static_cast<std::uint16_t*>(panel) + first * kLanes + column;
+  std::uint16_t* out = short_numbers(panel, first) + column;
   for (const float value : inputs) {
     *out = float_to_f16(value);
     out += kLanes;
@@ -83,12 +102,12 @@ void pack_column(const PanelStorage& storage, const ConstTensorView* source, std
 PanelStorage of_numbers(DType type, decltype(PanelStorage::write) write,
                      decltype(PanelStorage::tile) tile, decltype(PanelStorage::expand) expand) {
   const StorageType& kept = storage_of(type);
-  return {&kept, kept.block_bytes, write, nullptr, tile, nullptr, expand};
+  return {&kept, kept.block_bytes, write, nullptr, tile, nullptr, nullptr, expand};
 }
 
 PanelStorage of_blocks(DType type, const BlockPlace& place,
                     decltype(PanelStorage::integer_tile) tile) {
-  return {&storage_of(type), place.block_bytes, nullptr, place.place, nullptr, tile, nullptr};
+  return {&storage_of(type), place.block_bytes, nullptr, place.place, nullptr, tile, nullptr, nullptr};
 }
 
 }  // namespace
@@ -115,6 +134,13 @@ const PanelStorage& panel_storage(DType storage) {
                                          [&](const PanelStorage& t) { return t.type == &wanted; });
   expects(found != std::end(kTypes), "the CPU has panels of this storage type");
   return *found;
+}
+
+const PanelStorage& matrix_storage(DType storage, CpuOptions::Inputs inputs) {
+  static const PanelStorage kPairs{&storage_of(DType::kBF16), sizeof(std::uint16_t), write_pairs,
+                                   nullptr, nullptr, nullptr, &PairKernels::multiply, nullptr};
+  const bool pairs = inputs == CpuOptions::Inputs::kBF16 && storage == DType::kBF16;
+  return pairs ? kPairs : panel_storage(storage);
 }
 
 namespace {
@@ -170,7 +196,7 @@ LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, D
   for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
     const LinearPart& part = weight.parts[i];
     pack_rows(pool_, stacked.subspan(begin, ends[i] - begin), part.n, weight.k,
-              panel_storage(part.storage), memory);
+              matrix_storage(part.storage, inputs_), memory);
     memory += packed_linear_bytes(part.n, weight.k, part.storage);
   }
   weight.storage = ends.size() == 1 ? weight.parts[0].storage : DType::kFile;

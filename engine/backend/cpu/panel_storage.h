@@ -22,8 +22,10 @@ struct PanelStorage {
   void (*place)(std::span<const std::byte> blocks, std::int64_t first, int column, void* panel);
   // The product right from what is stored; panels lie b_stride numbers apart.
   void (*Kernels::*tile)(const TileArgs& args, int rows, int panels);
-  // The same of blocks, whole rows at a time; exactly one of the two is there.
+  // The same of blocks, and of bf16 with inputs of bf16, whole rows at a time; exactly one of the three
+  // is there.
   IntegerTile IntegerKernels::*integer_tile;
+  void (*PairKernels::*pair_tile)(const PairArgs& args);
   // `count` inputs of a panel as f32 [count][16]; null where they are that already.
   void (*expand)(const Kernels& kernels, const void* panel, float* out, std::int64_t count);
 
@@ -38,6 +40,8 @@ struct PanelStorage {
 };
 
 const PanelStorage& panel_storage(DType storage);
+// The same of matrices, whose panels follow what products make of their inputs.
+const PanelStorage& matrix_storage(DType storage, CpuOptions::Inputs inputs);
 
 // Outputs of a weight that are kept alike.
 struct PanelPart {
@@ -46,16 +50,16 @@ struct PanelPart {
   std::int64_t column, n;  // the first of the weight's outputs, and how many
 };
 
-// part(PanelPart) for all of a weight, in order. Each part begins with a panel of its own.
+// part(PanelPart) for all of a weight that was packed for such inputs, in order. Each part begins with a panel of its own.
 template <typename F>
-void for_each_part(const LinearWeight& weight, F part) {
+void for_each_part(const LinearWeight& weight, CpuOptions::Inputs inputs, F part) {
   const auto* panels = weight.packed.view().raw();
   if (weight.parts.empty()) {
-    return part(PanelPart{panel_storage(weight.storage), panels, 0, weight.n});
+    return part(PanelPart{matrix_storage(weight.storage, inputs), panels, 0, weight.n});
   }
   std::int64_t column = 0;
   for (const LinearPart& own : weight.parts) {
-    const PanelStorage& storage = panel_storage(own.storage);
+    const PanelStorage& storage = matrix_storage(own.storage, inputs);
     part(PanelPart{storage, panels, column, own.n});
     panels += to_size(divide_up(own.n, kLanes)) * storage.bytes(weight.k);
     column += own.n;

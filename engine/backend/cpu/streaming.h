@@ -1,4 +1,4 @@
-// How weights that stream from memory are cut into tasks.
+// How weights that stream from memory, and inputs, are cut into tasks.
 #pragma once
 
 #include <algorithm>
@@ -13,5 +13,8 @@ constexpr std::int64_t streaming_task_bytes(std::int64_t weight_bytes, int threa
   constexpr std::int64_t kMin = std::int64_t{128} << 10, kMax = std::int64_t{512} << 10;
   return std::clamp(weight_bytes / (4 * threads), kMin, kMax);
 }
+
+// Inputs of a product that are rounded before it: fewer are rounded by one thread.
+inline constexpr std::int64_t kSerialInputs = std::int64_t{16} << 10;
 
 }  // namespace tessera::cpu

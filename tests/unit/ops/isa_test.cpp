@@ -1,4 +1,4 @@
-// Instructions that not every x86-64 machine has stay inside the three object files that are compiled
+// Instructions that not every x86-64 machine has stay inside the four object files that are compiled
 // for them, and those files define no shared inline function: the linker could pick such a copy for
 // the whole program, which would then end with SIGILL on an older machine.
 #include <gtest/gtest.h>
@@ -32,7 +32,8 @@ bool for_each_line(const std::string& command, Body body) {
 }
 
 bool is_special(const std::string& member) {
-  return member == "kernels_avx2" || member == "kernels_avx512" || member == "kernels_vnni";
+  return member == "kernels_avx2" || member == "kernels_avx512" || member == "kernels_vnni" ||
+         member == "kernels_bf16";
 }
 
 TEST(InstructionSets, WideRegistersStayWhereTheyBelong) {
@@ -46,6 +47,7 @@ TEST(InstructionSets, WideRegistersStayWhereTheyBelong) {
   EXPECT_GT(wide["kernels_avx2"], 1000) << "the check sees wide registers where they are";
   EXPECT_GT(wide["kernels_avx512"], 1000);
   EXPECT_GT(wide["kernels_vnni"], 1000);
+  EXPECT_GT(wide["kernels_bf16"], 1000);
   EXPECT_GE(wide.size(), 5u) << "kernels, and what calls them";
   for (const auto& [member, count] : wide) {
     if (!is_special(member)) {
@@ -68,7 +70,8 @@ TEST(InstructionSets, SpecialFilesShareNoInlineFunction) {
                                      ++weak_elsewhere;
                                  });
   if (!ran) GTEST_SKIP() << "nm is not installed";
-  EXPECT_TRUE(weak.empty()) << weak["kernels_avx2"] << weak["kernels_avx512"] << weak["kernels_vnni"];
+  EXPECT_TRUE(weak.empty()) << weak["kernels_avx2"] << weak["kernels_avx512"] << weak["kernels_vnni"]
+                            << weak["kernels_bf16"];
   EXPECT_GT(weak_elsewhere, 0) << "the check sees shared functions where they are";
 }
 

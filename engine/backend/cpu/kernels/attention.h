@@ -145,35 +145,41 @@ inline void block_scores(const AttentionTask& task, const float* turned, Attenti
 // The largest of `peak` and a block of scores; NaN among the scores is passed over.
 inline float largest_score(const float* score, float peak) {
   const V16 low = max(load(score + kLanes), max(load(score), broadcast(peak)));
-  alignas(64) float lane[kLanes];
-  store(lane, max(load(score + 3 * kLanes), max(load(score + 2 * kLanes), low)));
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] = lane[i + half] > lane[i] ? lane[i + half] : lane[i];
-  }
-  return lane[0];
+  return reduce_max(max(load(score + 3 * kLanes), max(load(score + 2 * kLanes), low)));
 }
 
-// Turns one row of scores into exp(score - peak) and updates peak, total and rescale.
-inline void block_softmax(AttentionState& state, int row, bool first) {
-  float* score = state.score[row];
-  for (std::int64_t key = state.seen[row]; key < kKeyBlock; ++key) score[key] = -__builtin_inff();
-  const float peak = largest_score(score, first ? score[0] : state.peak[row]);
-  V16 part[4];
-  for (int i = 0; i < 4; ++i) {
-    part[i] = exp(sub(load(score + i * kLanes), broadcast(peak)));
-    store(score + i * kLanes, part[i]);
+// Turns scores of all entries into exp(score - peak) and updates peak, total and rescale. Each step is
+// taken for all of them before the next one, so that none waits for a chain of another.
+inline void block_softmax(AttentionState& state, int entries, bool first) {
+  float peak[kTaskRows];
+  for (int row = 0; row < entries; ++row) {
+    float* score = state.score[row];
+    for (std::int64_t key = state.seen[row]; key < kKeyBlock; ++key) {
+      score[key] = -__builtin_inff();
+    }
+    peak[row] = largest_score(score, first ? score[0] : state.peak[row]);
   }
-  const float sum = reduce_add(add(add(part[0], part[1]), add(part[2], part[3])));
-  if (first) {
-    state.rescale[row] = 0.0f;
-    state.total[row] = sum;
-  } else {
-    alignas(64) float change[kLanes];
-    store(change, exp(broadcast(state.peak[row] - peak)));
-    state.rescale[row] = change[0];
-    state.total[row] = state.total[row] * change[0] + sum;
+  for (int row = 0; row < entries; row += kLanes) {
+    const std::int64_t rows = entries - row;
+    const V16 change =
+        first ? zero() : exp(sub(load_some(state.peak + row, rows), load_some(peak + row, rows)));
+    store_some(state.rescale + row, change, rows);
   }
-  state.peak[row] = peak;
+  for (int row = 0; row < entries; ++row) {
+    if (state.seen[row] == 0) {
+      state.rescale[row] = 1.0f;
+      continue;
+    }
+    float* score = state.score[row];
+    V16 part[4];
+    for (int i = 0; i < 4; ++i) {
+      part[i] = exp<false>(sub(load(score + i * kLanes), broadcast(peak[row])));
+      store(score + i * kLanes, part[i]);
+    }
+    const float sum = reduce_add(add(add(part[0], part[1]), add(part[2], part[3])));
+    state.total[row] = first ? sum : state.total[row] * state.rescale[row] + sum;
+    state.peak[row] = peak[row];
+  }
 }
 
 // out[row + r] += sum over keys [begin, end) of weight * value, C chunks of 16 lanes from `d`;
@@ -319,7 +325,7 @@ inline void add_key_bias(const AttentionTask& task, std::int64_t block, std::int
 }
 
 // One block: scores, softmax, sums. Keys and values start at the block's first key; `turned` are
-// the same keys turned, or null.
+// the same keys turned, or null; then only scales are read from `keys`.
 template <bool kScaled, typename T>
 void attend_block(const AttentionTask& task, const T* keys, const T* values, const float* turned,
                   std::int64_t block, std::int64_t count, AttentionState& state) {
@@ -334,13 +340,7 @@ void attend_block(const AttentionTask& task, const T* keys, const T* values, con
     block_scores<kScaled>(task, keys, count, state);
   }
   if (task.key_bias != nullptr) add_key_bias(task, block, count, state);
-  for (int row = 0; row < task.heads * task.rows; ++row) {
-    if (state.seen[row] > 0) {
-      block_softmax(state, row, block == 0);
-    } else {
-      state.rescale[row] = 1.0f;
-    }
-  }
+  block_softmax(state, task.heads * task.rows, block == 0);
   block_values<kScaled>(task, values, count, block == 0, state);
 }
 
@@ -407,9 +407,16 @@ void attend(const AttentionTask& given) {
     const bool copies = listed || task.rows > kFewRows;
     task.kv_stride = copies ? pitch : given.kv_stride;
     if (copies) {
-      copy_keys<T>(given, given.keys, block, count, copied_keys, pitch);
       copy_keys<T>(given, given.values, block, count, copied_values, pitch);
-      if (turned != nullptr) turn_keys(copied_keys, pitch, task.head_dim, count, turned);
+      bool in_place = false;  // keys are turned where they are
+      if constexpr (!kScaled) {
+        in_place = turned != nullptr && !listed;
+        if (in_place) turn_keys(keys, given.kv_stride, task.head_dim, count, turned);
+      }
+      if (!in_place) {
+        copy_keys<T>(given, given.keys, block, count, copied_keys, pitch);
+        if (turned != nullptr) turn_keys(copied_keys, pitch, task.head_dim, count, turned);
+      }
       attend_block<kScaled>(task, copied_keys, copied_values, turned, block, count, state);
     } else {
       attend_block<kScaled>(task, keys, values, nullptr, block, count, state);

@@ -9,14 +9,23 @@
 namespace tessera::cpu {
 namespace {
 
+inline float number(float x) { return x; }
+inline float number(std::uint16_t bf16) { return float_of(std::uint32_t{bf16} << 16); }
+
 #if defined(__AVX2__)
 
+inline __m256 load_eight(const float* p) { return _mm256_loadu_ps(p); }
+inline __m256 load_eight(const std::uint16_t* p) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
 // out[i][j] = in[j][i] for 8 x 8 numbers.
-inline void turn_eight(const float* in, std::int64_t in_stride, float* out,
-                       std::int64_t out_stride) {
+template <typename T>
+void turn_eight(const T* in, std::int64_t in_stride, float* out, std::int64_t out_stride) {
   __m256 row[8], pair[8], four[8];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) row[i] = _mm256_loadu_ps(in + i * in_stride);
+  for (int i = 0; i < 8; ++i) row[i] = load_eight(in + i * in_stride);
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {
     pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
@@ -40,18 +49,19 @@ inline void turn_eight(const float* in, std::int64_t in_stride, float* out,
 
 #else
 
-inline void turn_eight(const float* in, std::int64_t in_stride, float* out,
-                       std::int64_t out_stride) {
+template <typename T>
+void turn_eight(const T* in, std::int64_t in_stride, float* out, std::int64_t out_stride) {
   for (int i = 0; i < 8; ++i) {
-    for (int j = 0; j < 8; ++j) out[i * out_stride + j] = in[j * in_stride + i];
+    for (int j = 0; j < 8; ++j) out[i * out_stride + j] = number(in[j * in_stride + i]);
   }
 }
 
 #endif
 
 // Keys [count][pitch] to [dimensions][kKeyBlock]: zeros up to a multiple of 16 dimensions and keys.
-inline void turn_keys(const float* keys, std::int64_t pitch, std::int64_t dim, std::int64_t count,
-                      float* out) {
+template <typename T>
+void turn_keys(const T* keys, std::int64_t pitch, std::int64_t dim, std::int64_t count,
+               float* out) {
   for (std::int64_t key = 0; key < count; key += 8) {
     for (std::int64_t d = 0; d < dim; d += 8) {
       if (key + 8 <= count && d + 8 <= dim) {
@@ -60,7 +70,7 @@ inline void turn_keys(const float* keys, std::int64_t pitch, std::int64_t dim, s
       }
       for (int i = 0; i < 64; ++i) {
         const std::int64_t k = key + i % 8, at = d + i / 8;
-        out[at * kKeyBlock + k] = k < count && at < dim ? keys[k * pitch + at] : 0.0f;
+        out[at * kKeyBlock + k] = k < count && at < dim ? number(keys[k * pitch + at]) : 0.0f;
       }
     }
   }

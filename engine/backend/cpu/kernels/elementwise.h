@@ -11,10 +11,11 @@ namespace {
 
 // e^x within 2 ulp. Below -126 ln 2 the result is 0 (denormals are not made), above 128 ln 2 it is
 // infinite, NaN stays NaN. x = n ln 2 + r, |r| <= ln 2 / 2; e^r by its Taylor sum to r^7 (rest
-// 5e-9); ln 2 in two parts (Cody & Waite 1980).
+// 5e-9); ln 2 in two parts (Cody & Waite 1980). kAny false: x is below 128 ln 2 or NaN.
+template <bool kAny = true>
 inline V16 exp(V16 x) {
   const V16 lowest = broadcast(-87.3365f);
-  const V16 highest = broadcast(88.7228f);
+  [[maybe_unused]] const V16 highest = broadcast(88.7228f);
   const V16 magic = broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const V16 shifted = fma(x, broadcast(1.44269504f), magic);
   const V16 n = sub(shifted, magic);
@@ -29,7 +30,7 @@ inline V16 exp(V16 x) {
   sum = fma(sum, r, broadcast(1.0f));
   sum = fma(sum, r, broadcast(1.0f));
   V16 out = add_exponent(sum, shifted);
-  out = select_less(highest, x, broadcast(__builtin_inff()), out);
+  if constexpr (kAny) out = select_less(highest, x, broadcast(__builtin_inff()), out);
   out = select_less(x, lowest, zero(), out);
   return keep_nan(x, out);
 }

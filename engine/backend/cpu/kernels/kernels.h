@@ -82,6 +82,34 @@ struct IntegerKernels {
   void (*round_inputs)(const float* x, std::int64_t blocks, const RoundedRow& out);
 };
 
+// Products with inputs and weights of bf16, two inputs at a time (pair_tile.h).
+struct PairArgs {
+  // Rounded inputs, two in a word, the first one in its low half; a last one that is alone has a
+  // zero next to it. Blocks of kBlock inputs one after the other, in each the tiles, in each its
+  // pairs, in each its rows: [blocks][tiles][pairs][rows of the tile].
+  const std::uint32_t* a = nullptr;
+  std::int64_t rows = 0;  // cut evenly into pair_tiles() tiles
+  std::int64_t k = 0;     // inputs
+  // Panels one after the other, each [pairs][16][2] and a last input that is alone as [16].
+  const std::uint16_t* b = nullptr;
+  std::int64_t panels = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  std::int64_t columns = 0;     // columns to write, at most 16 * panels
+  const float* bias = nullptr;  // [columns], added last; may be null
+};
+constexpr std::int64_t pair_tiles(std::int64_t rows, int tile_rows) {
+  return (rows + tile_rows - 1) / tile_rows;
+}
+
+// For one instruction set; the same bits in all of them.
+struct PairKernels {
+  int tile_rows;  // rows of the largest register tile
+  void (*multiply)(const PairArgs& args);
+  // At most kBlock inputs of a row to bf16, `stride` words from pair to pair.
+  void (*round)(const float* x, std::int64_t count, std::int64_t stride, std::uint32_t* out);
+};
+
 // Where column c of a panel stands among the 16 stored bf16 values of one input: columns c and
 // c + 8 are neighbours, so that a shift and a mask expand a 32-byte load.
 constexpr int panel_slot(int column) { return column < 8 ? 2 * column : 2 * (column - 8) + 1; }
@@ -155,5 +183,9 @@ const Kernels& avx512_kernels();  // AVX-512 F, BW, DQ and VL
 const IntegerKernels& portable_integer_kernels();
 const IntegerKernels& avx2_integer_kernels();
 const IntegerKernels& vnni_integer_kernels();  // those of avx512_kernels() and AVX-512 VNNI
+const PairKernels& portable_pair_kernels();
+const PairKernels& avx2_pair_kernels();
+const PairKernels& avx512_pair_kernels();
+const PairKernels& bf16_pair_kernels();  // those of avx512_kernels() and AVX-512 BF16
 
 }  // namespace tessera::cpu

@@ -1,5 +1,6 @@
 // Compiled with -mavx2 -mfma -mf16c; called only where the processor has all of them.
 #include "engine/backend/cpu/kernels/affine_tile.h"
+#include "engine/backend/cpu/kernels/pair_tile.h"
 #include "engine/backend/cpu/kernels/table.h"
 
 namespace tessera::cpu {
@@ -11,6 +12,11 @@ const Kernels& avx2_kernels() {
 
 const IntegerKernels& avx2_integer_kernels() {
   static constexpr IntegerKernels kTable = with_affine(make_integer_table());
+  return kTable;
+}
+
+const PairKernels& avx2_pair_kernels() {
+  static constexpr PairKernels kTable = make_pair_table();
   return kTable;
 }
 

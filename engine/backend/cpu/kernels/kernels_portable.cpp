@@ -1,5 +1,6 @@
 // What every machine can run, and what the others are held to, bit for bit.
 #include "engine/backend/cpu/kernels/affine_tile.h"
+#include "engine/backend/cpu/kernels/pair_tile.h"
 #include "engine/backend/cpu/kernels/table.h"
 
 namespace tessera::cpu {
@@ -11,6 +12,11 @@ const Kernels& portable_kernels() {
 
 const IntegerKernels& portable_integer_kernels() {
   static constexpr IntegerKernels kTable = with_affine(make_integer_table());
+  return kTable;
+}
+
+const PairKernels& portable_pair_kernels() {
+  static constexpr PairKernels kTable = make_pair_table();
   return kTable;
 }
 

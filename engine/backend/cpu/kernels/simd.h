@@ -99,6 +99,13 @@ inline V16 add_exponent(V16 x, V16 shifted) {
   return {_mm512_castsi512_ps(_mm512_add_epi32(
       _mm512_castps_si512(x.v), _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23)))};
 }
+// The largest lane as max() has it, upper halves against lower ones.
+inline float reduce_max(V16 x) {
+  const __m256 eight = _mm256_max_ps(_mm512_extractf32x8_ps(x.v, 1), _mm512_castps512_ps256(x.v));
+  const __m128 four = _mm_max_ps(_mm256_extractf128_ps(eight, 1), _mm256_castps256_ps128(eight));
+  const __m128 two = _mm_max_ps(_mm_movehl_ps(four, four), four);
+  return _mm_cvtss_f32(_mm_max_ss(_mm_movehdup_ps(two), two));
+}
 inline float reduce_add(V16 x) {
   const __m256 low = _mm512_castps512_ps256(x.v);
   const __m256 high = _mm512_extractf32x8_ps(x.v, 1);
@@ -199,6 +206,13 @@ inline __m256 add_exponent(__m256 x, __m256 shifted) {
 inline V16 add_exponent(V16 x, V16 shifted) {
   return {add_exponent(x.lo, shifted.lo), add_exponent(x.hi, shifted.hi)};
 }
+// The largest lane as max() has it, upper halves against lower ones.
+inline float reduce_max(V16 x) {
+  const __m256 eight = _mm256_max_ps(x.hi, x.lo);
+  const __m128 four = _mm_max_ps(_mm256_extractf128_ps(eight, 1), _mm256_castps256_ps128(eight));
+  const __m128 two = _mm_max_ps(_mm_movehl_ps(four, four), four);
+  return _mm_cvtss_f32(_mm_max_ss(_mm_movehdup_ps(two), two));
+}
 inline float reduce_add(V16 x) {
   const __m256 eight = _mm256_add_ps(x.lo, x.hi);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -292,6 +306,13 @@ inline V16 absolute(V16 x) {
 inline V16 add_exponent(V16 x, V16 shifted) {
   return each_lane(
       [&](int i) { return float_of(bits_of(x.v[i]) + (bits_of(shifted.v[i]) << 23)); });
+}
+// The largest lane as max() has it, upper halves against lower ones.
+inline float reduce_max(V16 x) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) x.v[i] = x.v[i + half] > x.v[i] ? x.v[i + half] : x.v[i];
+  }
+  return x.v[0];
 }
 inline float reduce_add(V16 x) {
   for (int half = 8; half > 0; half /= 2) {
