@@ -8,10 +8,12 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/folder_keys.h"
 #include "apps/cli/inspect_captioner.h"
+#include "apps/cli/inspect_gguf.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/memory.h"
+#include "apps/runtime/model_stores.h"
 #include "apps/runtime/output_settings.h"
 #include "engine/core/index.h"
 #include "engine/families/registry.h"
@@ -23,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct InspectFlags {
-  std::optional<std::string> model;
+  std::optional<std::string> model, projector;
   bool memory = false, tensors = false, folder = false;
   std::int64_t batch_size = 1;
   SettingValues sampling;
@@ -179,19 +181,65 @@ bool inspect_generator(const InspectFlags& flags, Json& out,
   }
 }
 
+CaptionerQuestion question_of(const InspectFlags& flags) {
+  return {.model = flags.model.value_or(std::string(kDefaultModel)),
+          .projector = flags.projector.value_or(""),
+          .batch_size = flags.batch_size,
+          .width = flags.size.width.value_or(0),
+          .height = flags.size.height.value_or(0),
+          .prompt = flags.prompt,
+          .memory = flags.memory,
+          .device = flags.device};
+}
+
+// The image encoder that belongs to a file: given, of its store, or the one next to it.
+std::string projector_of(const InspectFlags& flags, const ModelReference& model) {
+  if (flags.projector) return *flags.projector;
+  if (!model.projector.empty()) return model.projector;
+  const auto found = projectors_next_to(model.open_name);
+  const std::string name = std::filesystem::path(model.open_name).filename().string();
+  const bool itself = found.size() == 1 && found.front().filename() == name;
+  return found.size() == 1 && !itself ? found.front().string() : "";
+}
+
+// A file that writes texts, with its image encoder if there is one, or one that cannot be run here.
+int inspect_file(const Session& session, const InspectFlags& flags, const ModelReference& model) {
+  Json out = gguf_json(model, flags.memory);
+  CaptionerQuestion question = question_of(flags);
+  question.projector = projector_of(flags, model);
+  const bool pair = !question.projector.empty();
+  if (pair) {
+    out["projector"] = std::filesystem::path(question.projector).filename().string();
+    out["describes"] = captioner_json(question);
+    out["commands"].push_back("caption");
+  }
+  if (session.json) {
+    print_json_line(out);
+  } else {
+    print_fields(out, "", false);
+  }
+  if (flags.tensors) print_gguf_tensors(session, model);
+  if (flags.folder && pair) print_captioner_keys(session, question);
+  if (flags.folder && !pair) print_gguf_keys(session, model);
+  return 0;
+}
+
 int run_inspect(const Session& session, InspectFlags flags) {
   settle_size(flags.size);
+  const ModelReference model = resolve_model(flags.model.value_or(""));
+  if (is_gguf_model(model)) return inspect_file(session, flags, model);
+  if (flags.projector) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_CONFLICT",
+                 .where = "--mmproj",
+                 .expected = "a model in a .gguf file: others have their image encoder",
+                 .found = model.shown_name});
+  }
   Json out;
   std::vector<std::vector<TensorSpec>> tensors;
   std::shared_ptr<const FolderAccount> account;
   const bool generates = inspect_generator(flags, out, tensors, account);
-  const CaptionerQuestion question{.model = flags.model.value_or(std::string(kDefaultModel)),
-                                   .batch_size = flags.batch_size,
-                                   .width = flags.size.width.value_or(0),
-                                   .height = flags.size.height.value_or(0),
-                                   .prompt = flags.prompt,
-                                   .memory = flags.memory,
-                                   .device = flags.device};
+  const CaptionerQuestion question = question_of(flags);
   if (!generates) {
     out = captioner_json(question);
     tensors = {captioner_tensors(question)};
@@ -218,6 +266,7 @@ void add_inspect(CLI::App& root, Session& session) {
       root.add_subcommand("inspect", "show a model's configuration, tensors and memory");
   const auto flags = std::make_shared<InspectFlags>();
   text_flag(*app, "-m,--model,model", flags->model, "as for generate");
+  text_flag(*app, "--mmproj", flags->projector, "as for caption");
   app->add_flag("--memory", flags->memory,
                 "what generating or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");

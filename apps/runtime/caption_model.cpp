@@ -4,16 +4,21 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/runtime/gguf_tokenizer.h"
+#include "apps/runtime/model_stores.h"
 #include "apps/runtime/split_prompt.h"
 #include "apps/runtime/text_stops.h"
+#include "apps/runtime/text_storage.h"
 #include "apps/runtime/tokenizer_account.h"
 #include "apps/runtime/video_prompt.h"
+#include "engine/checkpoint/gguf_weights.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
 #include "engine/families/describe.h"
 #include "engine/families/folder_files.h"
 #include "engine/families/generation_defaults.h"
+#include "engine/families/gguf_pair.h"
 #include "engine/families/linked_models.h"
 
 namespace tessera {
@@ -56,6 +61,22 @@ std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what
   refuse_file(spec.folder / "config.json", what,
               "an id below the vocabulary of " + std::to_string(spec.model.vocab),
               std::to_string(id));
+}
+
+// The one that is given, or stands next to the model.
+fs::path the_projector(const fs::path& model, const fs::path& given) {
+  if (!given.empty()) return given;
+  const std::vector<fs::path> found = projectors_next_to(model);
+  if (found.size() == 1) return found.front();
+  std::string names;
+  for (const fs::path& path : found) names += ": " + path.filename().string();
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_GGUF_PAIR",
+               .file = model.string(),
+               .where = "image encoder",
+               .expected = "one file mmproj*.gguf next to the language model",
+               .found = std::to_string(found.size()) + names,
+               .hint = "--mmproj FILE names it"});
 }
 
 }  // namespace
@@ -112,43 +133,81 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   return ids;
 }
 
-std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
-                                                 const fs::path& chat_template) {
-  std::unique_ptr<CaptionModel> out(new CaptionModel());
+void CaptionModel::read_folder(const fs::path& folder) {
   if (const LinkedModels* made_up = source_with(folder.string())) {
-    out->opened_ = made_up->open(folder.string(), {.use = ModelUse::kDescribe});
-    out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
+    opened_ = made_up->open(folder.string(), {.use = ModelUse::kDescribe});
+    tokenizer_.emplace(TextTokenizer::from_json(opened_.tokenizer_json, folder.string()));
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
-    out->tokenizer_.emplace(TextTokenizer::from_folder(folder, spec.describe->tokens_again));
-    out->opened_ = open_model(std::move(spec));
+    tokenizer_.emplace(TextTokenizer::from_folder(folder, spec.describe->tokens_again));
+    opened_ = open_model(std::move(spec));
   }
-  const ModelSpec& spec = out->spec();
-  const TextTokenizer& tokenizer = *out->tokenizer_;
-  DescribeSpec& describe = *out->opened_.spec.describe;
-  describe.account = with_notes(describe.account, tokenizer);
+  DescribeSpec& describe = *opened_.spec.describe;
+  describe.account = with_notes(describe.account, *tokenizer_);
+  const fs::path generation_file = generation_path(spec().folder);
+  generation_ = std::make_shared<const Json>(read_generation(spec().folder));
+  describe.stops = read_stops(spec().folder, *generation_, *describe.config, *tokenizer_);
+  if (generation_->is_object()) {
+    describe.sampling =
+        read_processors(JsonReader(*generation_, generation_file.string()), spec().model.vocab);
+  }
+}
+
+std::optional<FolderTemplate> CaptionModel::read_pair(const fs::path& model,
+                                                      const fs::path& projector) {
+  FolderAccount account;
+  opened_ = open_gguf_pair(model, the_projector(model, projector), account);
+  DescribeSpec& describe = *opened_.spec.describe;
+  GgufTexts texts =
+      read_gguf_texts(*opened_.weights->gguf(), gguf_parts(model).front().string(), &account);
+  tokenizer_.emplace(std::move(texts.tokenizer));
+  describe.account = std::make_shared<const FolderAccount>(std::move(account));
+  describe.stops = std::move(texts.stops);
+  generation_ = std::make_shared<const Json>();
+  if (!texts.chat_template) return std::nullopt;
+  return read_template_text(std::move(*texts.chat_template), model.string(),
+                            std::move(texts.special_tokens));
+}
+
+void CaptionModel::settle_image_token(const fs::path& path) {
+  DescribeSpec& describe = *opened_.spec.describe;
+  const fs::path file = is_gguf_file(path) ? path : path / "tokenizer.json";
   if (describe.image_id < 0) {
-    const auto id = tokenizer.id_of(describe.image_token);
-    if (!id) refuse_file(folder / "tokenizer.json", describe.image_token, "this token", "none");
+    const auto id = tokenizer_->id_of(describe.image_token);
+    if (!id) refuse_file(file, describe.image_token, "this token", "none");
     describe.image_id = *id;
   }
-  const bool no_token = describe.image_id == spec.model.vocab;
-  if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
-  const fs::path generation_file = generation_path(spec.folder);
-  out->generation_ = std::make_shared<const Json>(read_generation(spec.folder));
-  const Json& generation = *out->generation_;
-  describe.stops = read_stops(spec.folder, generation, *describe.config, tokenizer);
-  if (generation.is_object()) {
-    describe.sampling =
-        read_processors(JsonReader(generation, generation_file.string()), spec.model.vocab);
-  }
-  const ChatForm& form = form_of(describe, tokenizer);
-  const std::string_view placeholder = form.image;
-  if (!no_token && tokenizer.id_of(placeholder) != describe.image_id) {
-    refuse_file(folder / "tokenizer.json", std::string(placeholder),
+  if (describe.image_id == spec().model.vocab) return;  // there is no token
+  checked_id(spec(), describe.image_id, "image_token_id");
+  const std::string_view placeholder = form_of(describe, *tokenizer_).image;
+  if (tokenizer_->id_of(placeholder) != describe.image_id) {
+    refuse_file(file, std::string(placeholder),
                 "this token at id " + std::to_string(describe.image_id), "another id or none");
   }
-  out->chat_.emplace(form, tokenizer, spec.folder, chat_template);
+}
+
+std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& path,
+                                                 const fs::path& chat_template,
+                                                 const fs::path& projector) {
+  std::unique_ptr<CaptionModel> out(new CaptionModel());
+  const bool pair = source_with(path.string()) == nullptr && is_gguf_file(path);
+  if (!pair && !projector.empty()) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_CONFLICT",
+                 .where = "--mmproj",
+                 .expected = "a model in a .gguf file: others have their image encoder",
+                 .found = path.string()});
+  }
+  std::optional<FolderTemplate> own;
+  if (pair) {
+    own = out->read_pair(path, projector);
+  } else {
+    out->read_folder(path);
+  }
+  out->settle_image_token(path);
+  const fs::path& folder = out->spec().folder;
+  if (!own || !chat_template.empty()) own = ChatPrompter::template_of(folder, chat_template);
+  out->chat_.emplace(form_of(out->describe(), *out->tokenizer_), *out->tokenizer_, std::move(own));
   return out;
 }
 
@@ -158,6 +217,7 @@ SettingValues CaptionModel::cuts() const {
 }
 
 DType CaptionModel::stored() const {
+  if (weights().gguf() != nullptr) return text_storage(opened_);
   const auto exact = [&](const TensorSpec& tensor) {
     const ConstTensorView* view = weights().find(tensor.name);
     return tensor.shape.rank() < 2 || view == nullptr || view->dtype == DType::kBF16;

@@ -1,15 +1,11 @@
 #include "apps/runtime/completion_model.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/text_stops.h"
 #include "engine/checkpoint/gguf_weights.h"
-#include "engine/core/block_types.h"
-#include "engine/core/storage.h"
 #include "engine/families/generation_defaults.h"
-#include "engine/families/language.h"
 
 namespace tessera {
 
@@ -27,7 +23,11 @@ void CompletionModel::read_folder(const fs::path& folder) {
 }
 
 void CompletionModel::read_file(const fs::path& path, bool own_template) {
-  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), gguf_parts(path).front().string());
+  const GgufFile& gguf = *opened_.weights->gguf();
+  const std::string file = gguf_parts(path).front().string();
+  FolderAccount account = *text_.account;
+  GgufTexts texts = read_gguf_texts(gguf, file, &account);
+  text_.account = std::make_shared<const FolderAccount>(std::move(account));
   tokenizer_.emplace(std::move(texts.tokenizer));
   stops_ = std::move(texts.stops);
   if (own_template && texts.chat_template) {
@@ -51,24 +51,6 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
   }
   if (out->template_) out->special_.emplace(*out->tokenizer_);
   return out;
-}
-
-DType CompletionModel::stored() const {
-  const WeightNames& names = spec().names;
-  const StorageType& four = storage_of(DType::kQ4);
-  bool blocks = false, all_four = true, all_bf16 = true;
-  for (const TensorSpec& tensor : spec().tensors) {
-    if (tensor.shape.rank() != 2) continue;
-    const auto found = opened_.weights->tensors().find(tensor.name);
-    all_bf16 = all_bf16 && found->second.dtype == DType::kBF16;
-    if (tensor.name == names.prompt_table || tensor.name == names.text_head) continue;
-    const BlockType* const type = opened_.weights->blocks_of(tensor.name);
-    blocks = blocks || type != nullptr;
-    all_four = all_four && type != nullptr && type->numbers == four.block &&
-               type->bytes == four.block_bytes;
-  }
-  if (blocks) return all_four ? DType::kQ4 : DType::kQ8;
-  return all_bf16 ? DType::kBF16 : DType::kF32;
 }
 
 StreamModel CompletionModel::load(Backend& backend, DType storage) const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/runtime/text_storage.h"
 #include "engine/families/text_model.h"
 #include "tokenizers/template/folder_template.h"
 #include "tokenizers/template/template_prompt.h"
@@ -30,9 +31,7 @@ class CompletionModel {
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
   const std::vector<std::int32_t>& stops() const { return stops_; }
   const SettingValues& sampling() const { return sampling_; }  // of generation_config.json
-  // The type that the layers' matrices have in the files: bf16 or f32; of matrices in blocks q4 where
-  // all are Q4_0, else q8, which changes less than their own rounding did.
-  DType stored() const;
+  DType stored() const { return text_storage(opened_); }
 
   // Ids of a text that is to be continued, in what the tokenizer puts around texts; with `chat` as
   // the first turn of a conversation, by the model's template. Error kUsage: E_TEXT_PROMPT for no

@@ -25,14 +25,18 @@ ModelReference reference_of(const DescribeOptions& options) {
 DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : options_(given) {
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
-  model_ = CaptionModel::open(reference.open_name, options_.chat_template);
-  storage_ = options_.storage.value_or(model_->stored());
+  notes_ = reference.notes;
+  model_ =
+      CaptionModel::open(reference.open_name, options_.chat_template,
+                         options_.projector.empty() ? reference.projector : options_.projector);
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
-                                   .storage = storage_},
+                                   .storage = options_.storage.value_or(model_->stored()),
+                                   .fallback = !options_.storage},
                                   TokenSpace::kText);
+  storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   aids_.texts = true;
   aids_.grammar =
@@ -53,7 +57,8 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
   pruning(options_.prune);
   check_processors(settle_dist({}, options_.sampling), model_->spec().model.vocab);
   dist_ = settle_dist({.guidance = 1, .temperature = 0}, model_->describe().sampling);
-  if (options_.sampling.number(setting::kTemperature) > 0) dist_ = settle_dist(dist_, model_->cuts());
+  if (options_.sampling.number(setting::kTemperature) > 0)
+    dist_ = settle_dist(dist_, model_->cuts());
   dist_ = settle_dist(dist_, options_.sampling);
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }

@@ -97,7 +97,7 @@ void settle_describing(ModelSpec& spec, const Checkpoint& weights) {
   locate_text(spec.layouts, weights);
   const TextLayout& layout = spec.layouts.front();
   // A file with a head of its own has it, whatever its configuration says.
-  spec.model.tied_head = weights.find(layout.head) == nullptr;
+  spec.model.tied_head = !weights.tensors().contains(layout.head);
   if (spec.model.tied_head && spec.describe->config != nullptr) {
     refuse_missing_head(*spec.describe->config, spec.describe->head_tie,
                         (spec.folder / "config.json").string(), layout.head, weights);

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/gguf_weights.h"
-#include "engine/core/index.h"
+#include "engine/families/gguf_keys.h"
 #include "engine/families/language.h"
 
 namespace tessera {
@@ -22,6 +22,7 @@ struct Architecture {
 constexpr std::array kArchitectures = {
     Architecture{"llama", ""},
     Architecture{"qwen2", ""},
+    Architecture{"qwen2vl", ""},
     Architecture{"gemma", "GELU in the feed-forward part, scaled embeddings"},
     Architecture{"gemma2",
                  "GELU in the feed-forward part, norms after attention, scaled embeddings, capped "
@@ -31,110 +32,30 @@ constexpr std::array kArchitectures = {
                  "rotary bases, windows of most layers"},
     Architecture{"qwen3", "norms of queries and keys in a text model"},
     Architecture{"phi3", "fused matrices"},
+    Architecture{
+        "clip", "a language model: this is an image encoder, for `caption -m MODEL --mmproj FILE`"},
 };
 
 // Keys of an architecture that change nothing here.
-constexpr std::array kWithoutEffect = {
-    std::string_view("vocab_size"), std::string_view("tensor_data_layout"),
-    std::string_view("rope.scaling.finetuned"), std::string_view("expert_used_count")};
-
-class KeyReader {
- public:
-  KeyReader(const GgufFile& head, std::string architecture, const std::string& file)
-      : head_(head), architecture_(std::move(architecture)), file_(file) {}
-
-  [[noreturn]] void fail(std::string_view key, std::string expected, std::string found) const {
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_GGUF_MODEL",
-                 .file = file_,
-                 .where = "key \"" + name_of(key) + "\"",
-                 .expected = std::move(expected),
-                 .found = std::move(found)});
-  }
-
-  const GgufValue* find(std::string_view key) {
-    read_.push_back(name_of(key));
-    return head_.find(read_.back());
-  }
-
-  std::optional<std::int64_t> integer(std::string_view key, std::int64_t low, std::int64_t high) {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    const std::optional<std::int64_t> found = value->integer();
-    if (found && *found >= low && *found <= high) return found;
-    const std::string range =
-        "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-    if (found) fail(key, range, std::to_string(*found));
-    const bool list = value->kind() == GgufKind::kArray;
-    fail(key, range + (list ? ", the same for all layers" : ""),
-         std::string(gguf_kind_name(value->kind())));
-  }
-  std::int64_t wanted(std::string_view key, std::int64_t low, std::int64_t high) {
-    const std::optional<std::int64_t> found = integer(key, low, high);
-    if (!found) {
-      fail(key, "a whole number from " + std::to_string(low) + " to " + std::to_string(high),
-           "no such key");
-    }
-    return *found;
-  }
-
-  std::optional<double> number(std::string_view key, double low, double high) {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    const std::optional<double> found = value->number();
-    if (found && *found >= low && *found <= high) return found;
-    fail(key, "a number from " + Json(low).dump() + " to " + Json(high).dump(),
-         found ? Json(*found).dump() : std::string(gguf_kind_name(value->kind())));
-  }
-
-  std::string text_or(std::string_view key, std::string_view fallback) {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::string(fallback);
-    if (!value->text()) fail(key, "a text", std::string(gguf_kind_name(value->kind())));
-    return std::string(*value->text());
-  }
-
-  // Every key of the architecture was read or changes nothing.
-  void check_all() const {
-    const std::string prefix = architecture_ + ".";
-    for (const auto& [name, value] : head_.keys) {
-      if (!name.starts_with(prefix)) continue;
-      const std::string_view key = std::string_view(name).substr(prefix.size());
-      const bool known =
-          std::find(read_.begin(), read_.end(), name) != read_.end() ||
-          std::find(kWithoutEffect.begin(), kWithoutEffect.end(), key) != kWithoutEffect.end();
-      if (!known) fail(key, "keys that are known to change nothing or are computed", "this key");
-    }
-  }
-
-  const std::string& file() const { return file_; }
-
- private:
-  std::string name_of(std::string_view key) const { return architecture_ + "." + std::string(key); }
-
-  const GgufFile& head_;
-  std::string architecture_;
-  const std::string& file_;
-  std::vector<std::string> read_;
-};
+constexpr std::array kIdleOfText = {
+    IdleGgufKey{"vocab_size", "the table of tokens has it"},
+    IdleGgufKey{"tensor_data_layout", "describes the file"},
+    IdleGgufKey{"rope.scaling.finetuned", "describes the model's training"},
+    IdleGgufKey{"expert_used_count", "there are no experts"}};
 
 void check_architecture(const std::string& name, const std::string& file) {
+  const std::string missing = missing_of_architecture(name);
+  if (missing.empty()) return;
   std::string known;
-  std::string_view missing = "an architecture that nobody here knows";
   for (const Architecture& row : kArchitectures) {
-    if (row.missing.empty()) {
-      if (row.name == name) return;
-      known += (known.empty() ? "" : " or ") + std::string(row.name);
-    } else if (row.name == name) {
-      missing = row.missing;
-    }
+    if (row.missing.empty()) known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_GGUF_ARCHITECTURE",
                .file = file,
                .where = "key \"general.architecture\"",
                .expected = known,
-               .found = name + ", for which is missing: " + std::string(missing)});
+               .found = name + ", for which is missing: " + missing});
 }
 
 // Divisors of a Llama 3.1 model: one a pair of a head.
@@ -171,9 +92,9 @@ Json divided(const Checkpoint& weights, std::int64_t pairs, std::int64_t positio
           {"original_max_position_embeddings", positions}};
 }
 
-Json rope_of(KeyReader& keys, const Checkpoint& weights, std::int64_t head_dim,
+Json rope_of(GgufKeys& keys, const Checkpoint& weights, std::int64_t head_dim,
              std::int64_t positions) {
-  const std::string type = keys.text_or("rope.scaling.type", "none");
+  const std::string type = keys.text("rope.scaling.type").value_or("none");
   const std::optional<double> factor = keys.number("rope.scaling.factor", 1e-6, 1e6);
   const std::optional<std::int64_t> original =
       keys.integer("rope.scaling.original_context_length", 1, std::int64_t{1} << 30);
@@ -207,8 +128,25 @@ Json rope_of(KeyReader& keys, const Checkpoint& weights, std::int64_t head_dim,
   return out;
 }
 
+// The pairs of a head that turn by time, row and column. A fourth entry of files is nobody's.
+Json three_axes(GgufKeys& keys, const Json& rope, std::int64_t pairs) {
+  constexpr std::string_view kKey = "rope.dimension_sections";
+  if (!rope.is_null())
+    keys.fail("rope.scaling.type", "none next to " + std::string(kKey), "another");
+  std::vector<std::int64_t> parts =
+      keys.integers(kKey, 0, pairs, 4).value_or(std::vector<std::int64_t>{});
+  if (parts.size() == 4 && parts.back() == 0) parts.pop_back();
+  std::int64_t sum = 0;
+  for (const std::int64_t part : parts) sum += part;
+  if (parts.size() != 3 || sum != pairs) {
+    keys.fail(kKey, "three numbers that add up to " + std::to_string(pairs),
+              std::to_string(parts.size()) + " of " + std::to_string(sum));
+  }
+  return {{"type", "mrope"}, {"mrope_section", parts}};
+}
+
 // Heads, and that they are as wide as this runtime has them.
-std::int64_t read_heads(KeyReader& keys, std::int64_t width, Json& out) {
+std::int64_t read_heads(GgufKeys& keys, std::int64_t width, Json& out) {
   const std::int64_t heads = keys.wanted("attention.head_count", 1, kMaxHeads);
   const std::int64_t kv = keys.integer("attention.head_count_kv", 1, kMaxHeads).value_or(heads);
   if (heads % kv != 0) {
@@ -235,10 +173,18 @@ std::int64_t read_heads(KeyReader& keys, std::int64_t width, Json& out) {
 
 }  // namespace
 
-Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::string& file) {
+std::string missing_of_architecture(std::string_view name) {
+  for (const Architecture& row : kArchitectures) {
+    if (row.name == name) return std::string(row.missing);
+  }
+  return "an architecture that nobody here knows";
+}
+
+Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::string& file,
+                 FolderAccount* account) {
   const std::string architecture = gguf_architecture(head, file);
   check_architecture(architecture, file);
-  KeyReader keys(head, architecture, file);
+  GgufKeys keys(head, architecture, file, "E_GGUF_MODEL");
   if (keys.integer("expert_count", 0, 1 << 20).value_or(0) > 0) {
     keys.fail("expert_count", "0: mixtures of experts are not computed here", "more");
   }
@@ -249,11 +195,10 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
               {"num_hidden_layers", keys.wanted("block_count", 1, kMaxLayers)},
               {"intermediate_size", keys.wanted("feed_forward_length", 1, kMaxFfn)}};
   const std::int64_t head_dim = read_heads(keys, width, out);
-  const auto eps = keys.number("attention.layer_norm_rms_epsilon", 1e-12, 0.1);
-  if (!eps) keys.fail("attention.layer_norm_rms_epsilon", "a number", "no such key");
-  out["rms_norm_eps"] = *eps;
+  out["rms_norm_eps"] = keys.wanted_number("attention.layer_norm_rms_epsilon", 1e-12, 0.1);
   out["rope_theta"] = keys.number("rope.freq_base", 1.0, 1e9).value_or(10000.0);
-  const Json rope = rope_of(keys, weights, head_dim, positions);
+  Json rope = rope_of(keys, weights, head_dim, positions);
+  if (architecture == "qwen2vl") rope = three_axes(keys, rope, head_dim / 2);
   if (!rope.is_null()) out["rope_scaling"] = rope;
   const auto table = weights.tensors().find("model.embed_tokens.weight");
   if (table == weights.tensors().end() || table->second.shape.rank() != 2) {
@@ -267,7 +212,7 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
   }
   out["vocab_size"] = table->second.shape[0];
   out["tie_word_embeddings"] = !weights.tensors().contains("lm_head.weight");
-  out["model_type"] = architecture;
+  out["model_type"] = architecture == "qwen2vl" ? "qwen2_vl_text" : architecture;
   const bool biases = weights.tensors().contains("model.layers.0.self_attn.o_proj.bias");
   if (architecture == "llama") {
     out["attention_bias"] = biases;
@@ -279,7 +224,8 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
     // Texts end where the window begins to matter: further on it is not computed.
     out["max_position_embeddings"] = std::max<std::int64_t>(window, 2);
   }
-  keys.check_all();
+  keys.check_all(kIdleOfText);
+  if (account != nullptr) keys.account(kIdleOfText, *account);
   return out;
 }
 

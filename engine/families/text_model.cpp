@@ -67,7 +67,15 @@ void read_folder(const fs::path& folder, TextSpec& spec) {
 
 void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) {
   const std::string name = gguf_parts(path).front().string();
-  spec.config = std::make_shared<const Json>(gguf_config(*weights.gguf(), weights, name));
+  FolderAccount account;
+  Json config = gguf_config(*weights.gguf(), weights, name, &account);
+  if (config["model_type"] == "qwen2_vl_text") {
+    // Without images all three axes of a place are alike, as if there was one.
+    config["model_type"] = "qwen2";
+    config.erase("rope_scaling");
+  }
+  spec.config = std::make_shared<const Json>(std::move(config));
+  spec.account = std::make_shared<const FolderAccount>(std::move(account));
   read_config(JsonReader(*spec.config, name), spec);
   const GgufValue* const licence = weights.gguf()->find("general.license");
   if (licence != nullptr && licence->text()) spec.model.licence = std::string(*licence->text());

@@ -57,17 +57,19 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
   };
   for (const TensorSpec& tensor : expected) {
     known.insert(tensor.name);
-    const ConstTensorView* found = checkpoint.find(tensor.name);
-    if (found == nullptr) {
+    // Not find(), which would read tensors in blocks.
+    const auto found = checkpoint.tensors().find(tensor.name);
+    if (found == checkpoint.tensors().end()) {
       note(missing, tensor.name, tensor.name);
-    } else if (found->shape != tensor.shape) {
-      note(
-          wrong, tensor.name,
-          tensor.name + " " + found->shape.to_string() + " instead of " + tensor.shape.to_string());
-    } else if (!is_weight(found->dtype)) {
+      continue;
+    }
+    const ConstTensorView& view = found->second;
+    if (view.shape != tensor.shape) {
       note(wrong, tensor.name,
-           tensor.name + " " + std::string(dtype_name(found->dtype)) +
-               " instead of " + kWeightTypes);
+           tensor.name + " " + view.shape.to_string() + " instead of " + tensor.shape.to_string());
+    } else if (!is_weight(view.dtype)) {
+      note(wrong, tensor.name,
+           tensor.name + " " + std::string(dtype_name(view.dtype)) + " instead of " + kWeightTypes);
     }
   }
   for (const auto& [name, unused] : checkpoint.tensors()) {

@@ -23,7 +23,7 @@ std::string patch_name(const TowerLayout& layout) {
 
 bool has_tower(const VisionTower& tower, const Checkpoint& checkpoint) {
   return std::any_of(tower.layouts.begin(), tower.layouts.end(), [&](const TowerLayout& layout) {
-    return checkpoint.find(patch_name(layout)) != nullptr;
+    return checkpoint.tensors().contains(patch_name(layout));
   });
 }
 
@@ -39,7 +39,7 @@ void locate_tower(VisionTower& tower, const Checkpoint& checkpoint) {
   for (const TowerLayout& layout : tower.layouts) {
     const std::string patch = patch_name(layout);
     wanted += (wanted.empty() ? "" : " or ") + patch;
-    if (checkpoint.find(patch) == nullptr) continue;
+    if (!checkpoint.tensors().contains(patch)) continue;
     use_layout(tower, layout);
     return;
   }
