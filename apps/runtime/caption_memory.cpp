@@ -74,7 +74,7 @@ CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
     plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width,
                                                  head_storage(storage));
   }
-  plan.language += floats(text_places(text) * text.transformer.head_dim);
+  plan.language += floats(text.transformer.rope_numbers());
   plan.texts = text_loop_bytes(text, backend, limits);
   if (spec.describe) add_images(spec, backend, storage, limits, image, plan);
   plan.process = kCaptionProgramBytes;

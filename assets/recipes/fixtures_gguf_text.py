@@ -5,10 +5,12 @@ Llama's query and key rows as pairs, as the converters of published files do. tr
 (its own reader turns the rows back and dequantises) and gives logits and greedy tokens; for files of f32 the
 folder must give the same. Tokenizers are those of tests/golden/text_folders.
 
-  python assets/recipes/fixtures_gguf_text.py      # under transformers 4.57, whose tokenizers it compares with
+  python assets/recipes/fixtures_gguf_text.py            # under transformers 4.57, whose tokenizers it compares with
+  python assets/recipes/fixtures_gguf_text.py qwen3_f32  # some of them; the others stay
 """
 import json
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -28,8 +30,13 @@ PROMPTS = ["The cat sat on", "Hello, world! 12345", "a", "  two spaces\nand a li
 NEW_TOKENS, LEAST_GAP = 24, 1e-3
 TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n' }}"
             "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+GEMMA_LAYERS = dict(LAYERS, post_attention_norm="post_attention_layernorm", ffn_norm="pre_feedforward_layernorm",
+                    post_ffw_norm="post_feedforward_layernorm")
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=512, initializer_range=0.3)
+GEMMA = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=7, num_attention_heads=2, num_key_value_heads=1,
+             head_dim=8, query_pre_attn_scalar=8, sliding_window=6, rope_theta=1000000.0, tie_word_embeddings=True,
+             rms_norm_eps=1e-6, pad_token_id=0)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
 
@@ -47,9 +54,18 @@ def write_keys(writer, kind, keys):
     writer.add_head_count_kv(keys["num_key_value_heads"])
     writer.add_layer_norm_rms_eps(keys["rms_norm_eps"])
     writer.add_rope_freq_base(keys["rope_theta"])
+    if keys.get("head_dim"):
+        writer.add_key_length(keys["head_dim"])
+        writer.add_value_length(keys["head_dim"])
+    if kind == "gemma3":
+        writer.add_sliding_window(keys["sliding_window"])
     if kind == "llama":
         writer.add_rope_dimension_count(keys["hidden_size"] // keys["num_attention_heads"])
         writer.add_vocab_size(keys["vocab_size"])
+
+
+def of_pieces(kind):
+    return kind in ("llama", "gemma3")
 
 
 def write_pieces(writer, vocab):
@@ -95,10 +111,12 @@ def write_bytes(writer, vocab):
 def write_gguf(path, kind, keys, weights, type_name, split=0):
     writer = gguf.GGUFWriter(path, kind, split_max_tensors=split)
     write_keys(writer, kind, keys)
-    (write_pieces if kind == "llama" else write_bytes)(writer, keys["vocab_size"])
+    (write_pieces if of_pieces(kind) else write_bytes)(writer, keys["vocab_size"])
 
     def put(name, tensor):
         values = tensor.to(torch.float32).numpy()
+        if kind == "gemma3" and "norm" in name:  # as it is multiplied
+            values = 1 + values
         if values.ndim < 2 or type_name == "F32":
             return writer.add_tensor(name, values)
         quant = gguf.GGMLQuantizationType[type_name]
@@ -109,7 +127,7 @@ def write_gguf(path, kind, keys, weights, type_name, split=0):
     if not keys["tie_word_embeddings"]:
         put("output.weight", weights["lm_head.weight"])
     for i in range(keys["num_hidden_layers"]):
-        for own, name in LAYERS.items():
+        for own, name in (GEMMA_LAYERS if kind == "gemma3" else LAYERS).items():
             for leaf in ("weight", "bias"):
                 tensor = weights.get(f"model.layers.{i}.{name}.{leaf}")
                 if tensor is None:
@@ -162,14 +180,14 @@ def answer(model, tokenizer, prompt, ids, chat):
 
 def make(name, kind, type_name, seed, folder_too, split=0, **more):
     torch.manual_seed(seed)
-    keys = dict(SIZES, vocab_size=380 if kind == "llama" else 1024, rms_norm_eps=1e-5, rope_theta=10000.0,
-                tie_word_embeddings=False, bos_token_id=1 if kind == "llama" else None,
-                eos_token_id=2 if kind == "llama" else 1002)
+    keys = dict(SIZES, vocab_size=380 if of_pieces(kind) else 1024, rms_norm_eps=1e-5, rope_theta=10000.0,
+                tie_word_embeddings=False, bos_token_id=1 if of_pieces(kind) else None,
+                eos_token_id=2 if of_pieces(kind) else 1002)
     keys.update(more)
-    if kind == "llama":
+    if of_pieces(kind):
         model_file = SentencePieceProcessor(model_file=str(ROOT / "text_folders/llama_legacy/tokenizer.model"))
         keys["vocab_size"] = model_file.vocab_size()
-    config = transformers.AutoConfig.for_model(kind, **keys)
+    config = transformers.AutoConfig.for_model("gemma3_text" if kind == "gemma3" else kind, **keys)
     model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float32).eval()
     with torch.no_grad():
         for at, parameter in model.named_parameters():
@@ -182,14 +200,17 @@ def make(name, kind, type_name, seed, folder_too, split=0, **more):
     with tempfile.TemporaryDirectory() as scratch:
         whole = Path(scratch) / path.name
         write_gguf(whole, kind, keys, weights, type_name)
-        loaded = transformers.AutoModelForCausalLM.from_pretrained(scratch, gguf_file=path.name, dtype=torch.float32).eval()
+        # Its reader of keys takes the class's own width for heads whose width a file names: there the folder's keys.
+        stated = {"config": model.config} if keys.get("head_dim") else {}
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(scratch, gguf_file=path.name, dtype=torch.float32,
+                                                                   **stated).eval()
         if not split:
             shutil.copy(whole, path)
     if split:
         write_gguf(path, kind, keys, weights, type_name, split)
         path = sorted(OUT.glob(f"{name}-00001-of-*.gguf"))[0]
     tokenizer_files = Path(tempfile.mkdtemp())
-    if kind == "llama":
+    if of_pieces(kind):
         shutil.copy(ROOT / "text_folders/llama_legacy/tokenizer.model", tokenizer_files)
         (tokenizer_files / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer"}))
     else:
@@ -198,9 +219,9 @@ def make(name, kind, type_name, seed, folder_too, split=0, **more):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_files)
     if keys.get("rope_scaling"):  # its reader leaves the divisors out: the folder's weights, with them
         loaded.model.rotary_emb = model.model.rotary_emb
-    rows = run(loaded, tokenizer, kind == "qwen2")
+    rows = run(loaded, tokenizer, not of_pieces(kind))
     if type_name == "F32":
-        own = run(model, tokenizer, kind == "qwen2")
+        own = run(model, tokenizer, not of_pieces(kind))
         for (row, first), (other, others) in zip(rows, own):
             assert row == other, (row, other)
             assert torch.allclose(first, others, rtol=1e-5, atol=1e-5)
@@ -229,12 +250,26 @@ def settled(name, kind, type_name, seed, folder_too, **more):
     raise SystemExit(f"{name}: near ties with every seed")
 
 
+MODELS = {"llama_f32": ("llama", "F32", 1, True, {}),
+          "llama3_q8": ("llama", "Q8_0", 2, False, dict(split=9, rope_scaling=LLAMA3, rope_theta=500000.0)),
+          "qwen2_f16": ("qwen2", "F16", 3, False, {}),
+          "qwen2_tied_bf16": ("qwen2", "BF16", 4, False, dict(tie_word_embeddings=True)),
+          # Heads wider than a share of the hidden size, as in Qwen3-0.6B.
+          "qwen3_f32": ("qwen3", "F32", 5, True, dict(head_dim=16, tie_word_embeddings=True)),
+          "qwen3_q8": ("qwen3", "Q8_0", 6, False, dict(head_dim=16, rope_theta=1000000.0, rms_norm_eps=1e-6)),
+          # Texts go beyond the window, which all layers but the sixth have.
+          "gemma3_f32": ("gemma3", "F32", 7, True, GEMMA)}
+
+
 def main():
     OUT.mkdir(exist_ok=True)
-    models = [settled("llama_f32", "llama", "F32", 1, True),
-              settled("llama3_q8", "llama", "Q8_0", 2, False, split=9, rope_scaling=LLAMA3, rope_theta=500000.0),
-              settled("qwen2_f16", "qwen2", "F16", 3, False),
-              settled("qwen2_tied_bf16", "qwen2", "BF16", 4, False, tie_word_embeddings=True)]
+    names = sys.argv[1:] or list(MODELS)
+    kept = {} if not sys.argv[1:] else {
+        row["file"].split(".")[0].split("-0")[0]: row for row in json.loads((OUT / "texts.json").read_text())}
+    for name in names:
+        kind, type_name, seed, folder_too, more = MODELS[name]
+        kept[name] = settled(name, kind, type_name, seed, folder_too, **more)
+    models = [kept[name] for name in MODELS]
     (OUT / "texts.json").write_text(json.dumps(models, ensure_ascii=False) + "\n")
     print(sum(file.stat().st_size for file in OUT.rglob("*") if file.is_file()), "bytes")
 

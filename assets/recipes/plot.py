@@ -1,10 +1,11 @@
-"""Draw what `tessera-lab bench decode` or `bench prune` measured, from its JSON lines, as SVG.
+"""Draw what `tessera-lab bench decode`, `prune` or `quality` measured, from its JSON lines, as SVG.
 
     tessera-lab bench decode ... > decode.jsonl
     python plot.py decode.jsonl --out ../../docs/images/decoding.svg --csv decode.csv
 
 Points of one name are one series: of one colour, joined in their order, named once. Marks of methods
-that write another distribution than plain decoding are empty. `--csv` writes the figures that are drawn.
+that write another distribution than plain decoding are empty. Types of weights are a series a file, named
+by it, without f32, which the others are compared with. `--csv` writes the figures that are drawn.
 """
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ FIELDS = ("name", "x", "x_low", "x_high", "y", "y_low", "y_high", "filled")
 TITLES = {
     "decode": ("tokens a pass", "kind right, %", "Decoding methods"),
     "prune": ("visual tokens kept", "whole scene right, %", "Accuracy against tokens kept"),
+    "quality": ("bits a weight", "KL divergence from f32, nats a token", "What types of weights cost"),
 }
+LOGARITHMIC = {"quality"}
 
 
 class Point(NamedTuple):
@@ -30,14 +33,15 @@ class Point(NamedTuple):
     y_low: float
     y_high: float
     filled: bool
+    label: str = ""  # next to the mark
 
 
 def bounds(interval: dict, scale: float = 1) -> tuple[float, float, float]:
     return tuple(scale * interval[key] for key in ("mean", "low", "high"))
 
 
-def point_of(line: dict) -> tuple[str, Point] | None:
-    """kind of the measurement and its point; None for lines that are neither"""
+def point_of(line: dict, file: Path, whole: float) -> tuple[str, Point] | None:
+    """kind of the measurement and its point; None for lines that have none. whole: bytes of f32 weights"""
     kind, _, name = line.get("name", "").partition(".")
     if kind == "decode" and "tokens_per_pass" in line:
         method = line["method"]
@@ -48,6 +52,10 @@ def point_of(line: dict) -> tuple[str, Point] | None:
                       line["promise"] != "none")
     elif kind == "prune" and "kept_tokens" in line:
         point = Point(name, *bounds(line["kept_tokens"]), *bounds(line["quality"]["scene"], 100), True)
+    elif kind == "quality" and line["kl"]["mean"] > 0:
+        bits = 32 * line["weight_bytes"] / whole
+        kl = line["kl"]["mean"]
+        point = Point(file.stem, bits, bits, bits, kl, kl, kl, True, name)
     else:
         return None
     return kind, point
@@ -56,13 +64,14 @@ def point_of(line: dict) -> tuple[str, Point] | None:
 def read(files: list[Path]) -> tuple[str, list[Point]]:
     kinds, points = set(), []
     for file in files:
-        for text in file.read_text().splitlines():
-            found = point_of(json.loads(text)) if text.startswith("{") else None
-            if found:
+        lines = [json.loads(text) for text in file.read_text().splitlines() if text.startswith("{")]
+        whole = next((line["weight_bytes"] for line in lines if line.get("name") == "quality.f32"), 0)
+        for line in lines:
+            if found := point_of(line, file, whole):
                 kinds.add(found[0])
                 points.append(found[1])
     if len(kinds) != 1:
-        raise SystemExit(f"expected lines of one benchmark, decode or prune; found {sorted(kinds) or 'none'}")
+        raise SystemExit(f"expected lines of one benchmark, decode, prune or quality; found {sorted(kinds) or 'none'}")
     return kinds.pop(), points
 
 
@@ -86,7 +95,11 @@ def draw(kind: str, points: list[Point], out: Path) -> None:
                           yerr=[[p.y - p.y_low], [p.y_high - p.y]], fmt="o", color=colour,
                           markerfacecolor=colour if p.filled else "white",
                           label=name if at == 0 else None)
+            if p.label:
+                axes.annotate(p.label, (p.x, p.y), xytext=(5, 4), textcoords="offset points", fontsize="small")
     axes.set(xlabel=x_title, ylabel=y_title, title=title)
+    if kind in LOGARITHMIC:
+        axes.set_yscale("log")
     axes.grid(color="#dddddd")
     figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     figure.savefig(out, metadata={"Date": None})

@@ -23,15 +23,23 @@
 
 namespace tessera {
 
-// A matrix [n, k] in the device's own layout. `storage` is one of storage_types() (storage.h).
+// Neighbouring outputs of a matrix that are kept alike.
+struct LinearPart {
+  std::int64_t n = 0;  // outputs
+  DType storage = DType::kF32;
+};
+
+// A matrix [n, k] in the device's own layout. `storage` is one of storage_types() (storage.h), or
+// kFile where its outputs are of several types: `parts` has them in order.
 struct LinearWeight {
   Tensor packed;
   std::int64_t n = 0;  // outputs
   std::int64_t k = 0;  // inputs
   DType storage = DType::kF32;
+  std::vector<LinearPart> parts;
 
   // The same matrix in other memory.
-  LinearWeight in(Tensor memory) const { return {std::move(memory), n, k, storage}; }
+  LinearWeight in(Tensor memory) const { return {std::move(memory), n, k, storage, parts}; }
 };
 
 // A convolution kernel [c_out, c_in, kh, kw] in the device's own layout.
@@ -80,11 +88,12 @@ class Backend {
   virtual RowVerifierMaker* row_verifiers() { return nullptr; }
 
   // Rows of several matrices [n_i, k] stacked into one packed weight (QKV, gate and up), or a range
-  // of rows of one (an image-only head). Sources in host memory, of any type of storage_types().
+  // of rows of one (an image-only head). Sources in host memory, of any type of storage_types(); ones
+  // in blocks of the storage type itself are taken as they are. kFile: see kept_as().
   virtual LinearWeight pack_linear(std::span<const ConstTensorView> stacked, DType storage) = 0;
   virtual ConvWeight pack_conv(ConstTensorView kernel, DType storage) = 0;
-  // Whether pack_linear takes this storage type.
-  virtual bool keeps(DType storage) const { return !kept_storage(storage).integers; }
+  // Whether pack_linear takes this storage type: here, those that tables are kept as too.
+  virtual bool keeps(DType storage) const { return beside(storage) == storage; }
   // Bytes that pack_linear of [n, k] / pack_conv will hold, for the memory plan.
   virtual std::size_t packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const = 0;
   virtual std::size_t packed_conv_bytes(const Shape& kernel, DType storage) const = 0;

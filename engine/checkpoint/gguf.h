@@ -52,6 +52,8 @@ class GgufValue {
   std::optional<bool> boolean() const;
   std::optional<std::string_view> text() const;  // UTF-8
   std::optional<GgufArray> array() const;
+  // As the file has it; of a text without its length, of an array the elements.
+  std::span<const std::byte> body() const { return body_; }
 
  private:
   friend class GgufArray;

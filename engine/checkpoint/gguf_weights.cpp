@@ -26,9 +26,15 @@ constexpr std::array kModelNames = {NamePair{"token_embd", "model.embed_tokens"}
 constexpr std::array kLayerNames = {
     NamePair{"attn_norm", "input_layernorm"},    NamePair{"attn_q", "self_attn.q_proj"},
     NamePair{"attn_k", "self_attn.k_proj"},      NamePair{"attn_v", "self_attn.v_proj"},
+    NamePair{"attn_q_norm", "self_attn.q_norm"}, NamePair{"attn_k_norm", "self_attn.k_norm"},
     NamePair{"attn_output", "self_attn.o_proj"}, NamePair{"ffn_norm", "post_attention_layernorm"},
     NamePair{"ffn_gate", "mlp.gate_proj"},       NamePair{"ffn_up", "mlp.up_proj"},
     NamePair{"ffn_down", "mlp.down_proj"}};
+
+// Those of Gemma 3, which has norms on both sides of a part; the others are as above.
+constexpr std::array kGemmaNames = {NamePair{"post_attention_norm", "post_attention_layernorm"},
+                                    NamePair{"ffn_norm", "pre_feedforward_layernorm"},
+                                    NamePair{"post_ffw_norm", "post_feedforward_layernorm"}};
 
 [[noreturn]] void refuse(const char* code, const std::string& file, std::string where,
                          std::string expected, std::string found, std::string hint = {}) {
@@ -49,7 +55,7 @@ std::string_view wanted_of(std::span<const NamePair> names, std::string_view own
 }
 
 // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; other names stay.
-std::string wanted_name(const std::string& own) {
+std::string wanted_name(const std::string& architecture, const std::string& own) {
   const std::size_t dot = own.rfind('.');
   if (dot == std::string::npos) return own;
   const std::string_view stem = std::string_view(own).substr(0, dot);
@@ -64,7 +70,10 @@ std::string wanted_name(const std::string& own) {
   if (end == std::string_view::npos || end == 0 || rest.find_first_not_of("0123456789") != end) {
     return own;
   }
-  const std::string_view wanted = wanted_of(kLayerNames, rest.substr(end + 1));
+  const std::string_view part = rest.substr(end + 1);
+  std::string_view wanted;
+  if (architecture == "gemma3") wanted = wanted_of(kGemmaNames, part);
+  if (wanted.empty()) wanted = wanted_of(kLayerNames, part);
   if (wanted.empty()) return own;
   return "model.layers." + std::string(rest.substr(0, end)) + "." + std::string(wanted) + leaf;
 }
@@ -163,7 +172,7 @@ std::vector<GgufWeight> gguf_weights(const GgufFile& head, const GgufFile& part,
   const std::string architecture = gguf_architecture(head, file);
   std::vector<GgufWeight> out;
   for (const GgufTensor& tensor : part.tensors) {
-    out.push_back({.name = wanted_name(tensor.name),
+    out.push_back({.name = wanted_name(architecture, tensor.name),
                    .tensor = tensor,
                    .file = number,
                    .paired_heads = paired_heads(head, architecture, tensor, file)});

@@ -35,8 +35,7 @@ std::string_view stored_name(DType dtype) {
       return "I64";
     case DType::kBool:
       return "BOOL";
-    case DType::kQ8:  // the format has no blocks
-    case DType::kQ4:
+    default:  // the format has no blocks
       break;
   }
   expects(false, "safetensors has a name for the type");

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/core/block_parts.h"
 #include "engine/core/dtype.h"
 
 namespace tessera {
@@ -14,10 +15,6 @@ namespace {
 
 constexpr std::int64_t kSmall = 32;   // numbers of a plain block
 constexpr std::int64_t kSuper = 256;  // numbers of a block of blocks, the K formats
-
-unsigned byte_at(const std::byte* from, std::int64_t at) {
-  return std::to_integer<unsigned>(from[at]);
-}
 
 float half_at(const std::byte* from) {
   std::uint16_t bits = 0;
@@ -28,10 +25,6 @@ float half_at(const std::byte* from) {
 float signed_at(const std::byte* from, std::int64_t at) {
   return static_cast<float>(std::bit_cast<std::int8_t>(from[at]));
 }
-
-// Small integers are f32 without rounding.
-float whole(unsigned value) { return static_cast<float>(value); }
-float whole(int value) { return static_cast<float>(value); }
 
 template <typename Number, float (*kWiden)(Number)>
 void read_plain(const std::byte* from, std::int64_t blocks, float* out) {
@@ -44,45 +37,10 @@ void read_plain(const std::byte* from, std::int64_t blocks, float* out) {
 float same(float value) { return value; }
 float narrowed(double value) { return static_cast<float>(value); }
 
-// Four or five bits a number: 16 bytes hold numbers j and j + 16, `fifth` their highest bits.
-template <typename Value>
-void read_nibbles(const std::byte* from, unsigned fifth, float* out, Value value) {
-  for (int j = 0; j < 16; ++j) {
-    const unsigned both = byte_at(from, j);
-    out[j] = value((both & 15u) | ((fifth >> j) & 1u) << 4);
-    out[j + 16] = value((both >> 4) | ((fifth >> (j + 16)) & 1u) << 4);
-  }
-}
-
-unsigned word_at(const std::byte* from) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, from, sizeof bits);
-  return bits;
-}
-
-// d, [m,] [fifth bits,] nibbles. Without m: d * (q - middle); with it: d * q + m.
-template <bool kFive, bool kOffset>
-void read_small(const std::byte* from, std::int64_t blocks, float* out) {
-  constexpr int kMiddle = kFive ? 16 : 8;
-  for (std::int64_t b = 0; b < blocks; ++b, out += kSmall) {
-    const float d = half_at(from);
-    from += 2;
-    float m = 0;
-    if constexpr (kOffset) {
-      m = half_at(from);
-      from += 2;
-    }
-    unsigned fifth = 0;
-    if constexpr (kFive) {
-      fifth = word_at(from);
-      from += 4;
-    }
-    read_nibbles(from, fifth, out, [&](unsigned q) {
-      if constexpr (kOffset) return d * whole(q) + m;
-      return d * whole(static_cast<int>(q) - kMiddle);
-    });
-    from += 16;
-  }
+template <std::uint32_t kId, std::size_t kBytes>
+void read_form(const std::byte* from, std::int64_t blocks, float* out) {
+  static const BlockForm& form = *find_block_form(kId);
+  read_block_form(form, kBytes, from, blocks, out);
 }
 
 void read_q8_0(const std::byte* from, std::int64_t blocks, float* out) {
@@ -148,111 +106,19 @@ void write_q4_0(const float* from, std::int64_t blocks, std::byte* out) {
   }
 }
 
-// Number n of a super block: which of the bytes of two-bit fields holds it, and where in the byte.
-// Halves of 128 numbers have 32 bytes each; a quarter of a half is one field of them.
-struct TwoBits {
-  std::int64_t byte;
-  unsigned shift;
-};
-constexpr TwoBits two_bits(std::int64_t n) {
-  return {n / 128 * 32 + n % 32, static_cast<unsigned>(n % 128 / 32 * 2)};
-}
-
-// scales[16] (scale | minimum << 4), two bits each, d, dmin.
-void read_q2_k(const std::byte* from, std::int64_t blocks, float* out) {
-  for (std::int64_t b = 0; b < blocks; ++b, from += 84, out += kSuper) {
-    const std::byte* bits = from + 16;
-    const float d = half_at(from + 80), dmin = half_at(from + 82);
-    for (std::int64_t n = 0; n < kSuper; ++n) {
-      const unsigned both = byte_at(from, n / 16);
-      const auto [byte, shift] = two_bits(n);
-      const unsigned q = byte_at(bits, byte) >> shift & 3u;
-      out[n] = d * whole(both & 15u) * whole(q) - dmin * whole(both >> 4);
-    }
-  }
-}
-
-// Scale i of the sixteen of Q3_K: four bits and two more further on, less 32.
-int q3_scale(const std::byte* scales, std::int64_t i) {
-  const unsigned low = i < 8 ? byte_at(scales, i) & 15u : byte_at(scales, i - 8) >> 4;
-  const unsigned high = byte_at(scales, 8 + i % 4) >> (i / 4 * 2) & 3u;
-  return static_cast<int>(low | high << 4) - 32;
-}
-
-// third bits[32] (0 = four less), two bits each, scales[12], d.
-void read_q3_k(const std::byte* from, std::int64_t blocks, float* out) {
-  for (std::int64_t b = 0; b < blocks; ++b, from += 110, out += kSuper) {
-    const std::byte* bits = from + 32;
-    const std::byte* scales = from + 96;
-    const float d = half_at(from + 108);
-    for (std::int64_t n = 0; n < kSuper; ++n) {
-      const auto [byte, shift] = two_bits(n);
-      const bool third = (byte_at(from, n % 32) >> (n / 32) & 1u) != 0;
-      const int q = static_cast<int>(byte_at(bits, byte) >> shift & 3u) - (third ? 0 : 4);
-      out[n] = d * whole(q3_scale(scales, n / 16)) * whole(q);
-    }
-  }
-}
-
-struct ScaleAndMinimum {
-  unsigned scale, minimum;
-};
-// Pair i of the eight of Q4_K and Q5_K: six bits each, the last four pairs in parts.
-ScaleAndMinimum pair_of(const std::byte* scales, std::int64_t i) {
-  if (i < 4) return {byte_at(scales, i) & 63u, byte_at(scales, i + 4) & 63u};
-  return {(byte_at(scales, i + 4) & 15u) | (byte_at(scales, i - 4) >> 6) << 4,
-          (byte_at(scales, i + 4) >> 4) | (byte_at(scales, i) >> 6) << 4};
-}
-
-// d, dmin, scales[12], [fifth bits[32],] four bits each: a group of 64 numbers has 32 bytes, the
-// first half of it the low nibbles.
-template <bool kFive>
-void read_q45_k(const std::byte* from, std::int64_t blocks, float* out) {
-  constexpr std::int64_t kBytes = kFive ? 176 : 144;
-  for (std::int64_t b = 0; b < blocks; ++b, from += kBytes, out += kSuper) {
-    const float d = half_at(from), dmin = half_at(from + 2);
-    const std::byte* fifths = from + 16;
-    const std::byte* nibbles = from + (kFive ? 48 : 16);
-    for (std::int64_t group = 0; group < 8; ++group) {
-      const auto [scale, minimum] = pair_of(from + 4, group);
-      const float own = d * whole(scale), less = dmin * whole(minimum);
-      for (std::int64_t j = 0; j < 32; ++j) {
-        unsigned q = byte_at(nibbles, group / 2 * 32 + j) >> (group % 2 * 4) & 15u;
-        if constexpr (kFive) q |= (byte_at(fifths, j) >> group & 1u) << 4;
-        out[group * 32 + j] = own * whole(q) - less;
-      }
-    }
-  }
-}
-
-// four bits[128], two more[64], scales[16] signed, d: six bits less 32.
-void read_q6_k(const std::byte* from, std::int64_t blocks, float* out) {
-  for (std::int64_t b = 0; b < blocks; ++b, from += 210, out += kSuper) {
-    const float d = half_at(from + 208);
-    for (std::int64_t n = 0; n < kSuper; ++n) {
-      const std::int64_t half = n / 128, in = n % 128;
-      const unsigned low = byte_at(from, half * 64 + in % 64) >> (in / 64 * 4) & 15u;
-      const auto [byte, shift] = two_bits(n);
-      const unsigned high = byte_at(from + 128, byte) >> shift & 3u;
-      const float scale = d * signed_at(from + 192, n / 16);
-      out[n] = scale * whole(static_cast<int>(low | high << 4) - 32);
-    }
-  }
-}
-
 constexpr BlockType kTypes[] = {
     {0, "F32", 1, 4, read_plain<float, same>, nullptr},
     {1, "F16", 1, 2, read_plain<std::uint16_t, f16_to_float>, nullptr},
-    {2, "Q4_0", kSmall, 18, read_small<false, false>, write_q4_0},
-    {3, "Q4_1", kSmall, 20, read_small<false, true>, nullptr},
-    {6, "Q5_0", kSmall, 22, read_small<true, false>, nullptr},
-    {7, "Q5_1", kSmall, 24, read_small<true, true>, nullptr},
+    {2, "Q4_0", kSmall, 18, read_form<2, 18>, write_q4_0},
+    {3, "Q4_1", kSmall, 20, read_form<3, 20>, nullptr},
+    {6, "Q5_0", kSmall, 22, read_form<6, 22>, nullptr},
+    {7, "Q5_1", kSmall, 24, read_form<7, 24>, nullptr},
     {8, "Q8_0", kSmall, 34, read_q8_0, write_q8_0},
-    {10, "Q2_K", kSuper, 84, read_q2_k, nullptr},
-    {11, "Q3_K", kSuper, 110, read_q3_k, nullptr},
-    {12, "Q4_K", kSuper, 144, read_q45_k<false>, nullptr},
-    {13, "Q5_K", kSuper, 176, read_q45_k<true>, nullptr},
-    {14, "Q6_K", kSuper, 210, read_q6_k, nullptr},
+    {10, "Q2_K", kSuper, 84, read_form<10, 84>, nullptr},
+    {11, "Q3_K", kSuper, 110, read_form<11, 110>, nullptr},
+    {12, "Q4_K", kSuper, 144, read_form<12, 144>, nullptr},
+    {13, "Q5_K", kSuper, 176, read_form<13, 176>, nullptr},
+    {14, "Q6_K", kSuper, 210, read_form<14, 210>, nullptr},
     {28, "F64", 1, 8, read_plain<double, narrowed>, nullptr},
     {30, "BF16", 1, 2, read_plain<std::uint16_t, bf16_to_float>, nullptr},
 };

@@ -22,26 +22,60 @@ enum class DType : std::uint8_t {
   kI64,
   kBool,
   kQ8,  // Q8_0 of GGUF: blocks of 32 numbers, 8 bits each and a scale
-  kQ4   // Q4_0 of GGUF: 4 bits each
+  kQ4,  // Q4_0 of GGUF: 4 bits each
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2K,  // Q2_K and so on of GGUF: blocks of 256 numbers
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kFile  // of no number: each tensor as its file has it
 };
 
-// Bytes of a number; 0 where numbers stand in blocks (storage.h has those).
-constexpr std::size_t dtype_size(DType dtype) {
+// What is kept together: a number, or a block of several with their scales.
+struct DTypeBlock {
+  std::int64_t numbers;
+  std::size_t bytes;
+};
+constexpr DTypeBlock dtype_block(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64: return 8;
+    case DType::kI64: return {1, 8};
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32: return {1, 4};
     case DType::kBF16:
     case DType::kF16:
-    case DType::kI16: return 2;
+    case DType::kI16: return {1, 2};
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool: return 1;
-    case DType::kQ8:
-    case DType::kQ4: break;
+    case DType::kBool: return {1, 1};
+    case DType::kQ8: return {32, 34};
+    case DType::kQ4: return {32, 18};
+    case DType::kQ4_1: return {32, 20};
+    case DType::kQ5_0: return {32, 22};
+    case DType::kQ5_1: return {32, 24};
+    case DType::kQ2K: return {256, 84};
+    case DType::kQ3K: return {256, 110};
+    case DType::kQ4K: return {256, 144};
+    case DType::kQ5K: return {256, 176};
+    case DType::kQ6K: return {256, 210};
+    case DType::kFile: break;
   }
-  return 0;
+  return {1, 0};
+}
+
+// Bytes of a number; 0 where numbers stand in blocks.
+constexpr std::size_t dtype_size(DType dtype) {
+  const DTypeBlock block = dtype_block(dtype);
+  return block.numbers == 1 ? block.bytes : 0;
+}
+
+// Bytes of so many numbers; of whole blocks, the last one filled up.
+constexpr std::size_t dtype_bytes(DType dtype, std::int64_t count) {
+  const DTypeBlock block = dtype_block(dtype);
+  return to_size((count + block.numbers - 1) / block.numbers) * block.bytes;
 }
 
 constexpr std::string_view dtype_name(DType dtype) {
@@ -58,6 +92,15 @@ constexpr std::string_view dtype_name(DType dtype) {
     case DType::kBool: return "bool";
     case DType::kQ8: return "q8";
     case DType::kQ4: return "q4";
+    case DType::kQ4_1: return "q4_1";
+    case DType::kQ5_0: return "q5_0";
+    case DType::kQ5_1: return "q5_1";
+    case DType::kQ2K: return "q2_k";
+    case DType::kQ3K: return "q3_k";
+    case DType::kQ4K: return "q4_k";
+    case DType::kQ5K: return "q5_k";
+    case DType::kQ6K: return "q6_k";
+    case DType::kFile: return "file";
   }
   return "?";
 }

@@ -19,6 +19,7 @@
 #include <memory>
 #include <utility>
 
+#include "engine/core/atomic_file.h"
 #include "engine/core/index.h"
 #include "engine/core/io_layer.h"
 #include "engine/core/publish.h"
@@ -40,6 +41,10 @@ bool all_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+}  // namespace
+
+namespace io_layer {
+
 // The temporary file of one atomic write; removed unless it was renamed into place.
 class TemporaryFile {
  public:
@@ -60,7 +65,7 @@ class TemporaryFile {
   bool armed_ = false;
 };
 
-}  // namespace
+}  // namespace io_layer
 
 fs::path io_layer::temporary_next_to(const fs::path& path) {
   static std::atomic<std::uint64_t> counter{0};
@@ -150,6 +155,50 @@ std::string read_file(const fs::path& path, std::size_t max_bytes, ErrorKind kin
   }
 }
 
+struct AtomicFile::State {
+  explicit State(const fs::path& path)
+      : temporary(temporary_next_to(path)),
+        file(layer_open(temporary.path(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666)) {
+    if (file) temporary.arm();
+  }
+  TemporaryFile temporary;
+  FileHandle file;
+};
+
+AtomicFile::AtomicFile(fs::path path, std::uint64_t needed)
+    : path_(std::move(path)), needed_(needed) {
+  if (!path_.has_filename()) {
+    errno = EISDIR;
+    fail("name");
+  }
+  state_ = std::make_unique<State>(path_);
+  if (!state_->file) fail("create");
+}
+
+AtomicFile::~AtomicFile() = default;
+
+void AtomicFile::fail(const char* step) const {
+  fail_storage(path_, step, errno, std::max(needed_, size_));
+}
+
+void AtomicFile::append(std::span<const std::byte> data) {
+  size_ += data.size();
+  if (!write_all(state_->file.get(), data)) fail("write");
+}
+
+bool AtomicFile::publish(Publish publish, Sync sync) {
+  if (sync == Sync::kOn && layer_sync(state_->file.get()) != 0) fail("sync");
+  if (state_->file.close() != 0) fail("close");
+  const bool replace = publish == Publish::kReplace;
+  if ((replace ? layer_rename : layer_rename_new)(state_->temporary.path(), path_) != 0) {
+    if (!replace && errno == EEXIST) return false;
+    fail("rename");
+  }
+  state_->temporary.disarm();
+  if (sync == Sync::kOn && !sync_folder(parent_or_dot(path_))) fail("sync of the folder");
+  return true;
+}
+
 namespace {
 
 // False if the name is taken and must not be replaced.
@@ -157,28 +206,9 @@ bool write_and_rename(const fs::path& path, std::span<const std::span<const std:
                       Publish publish, Sync sync = Sync::kOn) {
   std::uint64_t total = 0;
   for (const auto& piece : pieces) total += piece.size();
-  const auto fail = [&](const char* step) { fail_storage(path, step, errno, total); };
-  if (!path.has_filename()) {
-    errno = EISDIR;
-    fail("name");
-  }
-  TemporaryFile temporary(temporary_next_to(path));
-  FileHandle file(layer_open(temporary.path(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
-  if (!file) fail("create");
-  temporary.arm();
-  for (const auto& piece : pieces) {
-    if (!write_all(file.get(), piece)) fail("write");
-  }
-  if (sync == Sync::kOn && layer_sync(file.get()) != 0) fail("sync");
-  if (file.close() != 0) fail("close");
-  const bool replace = publish == Publish::kReplace;
-  if ((replace ? layer_rename : layer_rename_new)(temporary.path(), path) != 0) {
-    if (!replace && errno == EEXIST) return false;
-    fail("rename");
-  }
-  temporary.disarm();
-  if (sync == Sync::kOn && !sync_folder(parent_or_dot(path))) fail("sync of the folder");
-  return true;
+  AtomicFile file(path, total);
+  for (const auto& piece : pieces) file.append(piece);
+  return file.publish(publish, sync);
 }
 
 }  // namespace

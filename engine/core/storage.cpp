@@ -44,14 +44,13 @@ void write_f32(const float* from, std::int64_t count, void* out) {
   if (count > 0) std::memcpy(out, from, static_cast<std::size_t>(count) * sizeof(float));
 }
 
-void write_bf16(const float* from, std::int64_t count, void* out) {
+template <std::uint16_t (*kNarrow)(float)>
+void write_each(const float* from, std::int64_t count, void* out) {
   auto* to = static_cast<std::uint16_t*>(out);
-  for (std::int64_t i = 0; i < count; ++i) to[i] = float_to_bf16(from[i]);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = kNarrow(from[i]);
 }
 
-// Formats of GGUF files, by their numbers there.
-constexpr std::uint32_t kQ4Id = 2, kQ8Id = 8;
-constexpr std::size_t kMostNumbers = 32;  // of their blocks
+constexpr std::size_t kMostNumbers = 256;  // of a block
 
 template <std::uint32_t kId>
 void read_blocks(const void* from, std::int64_t first, std::int64_t step, std::int64_t count,
@@ -81,19 +80,34 @@ void write_blocks(const float* from, std::int64_t count, void* out) {
   }
 }
 
+constexpr StorageType of_numbers(DType dtype, std::uint32_t gguf, decltype(StorageType::read) read,
+                             decltype(StorageType::write) write, DType beside) {
+  return {dtype, write != nullptr, false, gguf, read, write, beside, write == nullptr ? beside : dtype};
+}
+
+template <std::uint32_t kId>
+constexpr StorageType of_blocks(DType dtype, bool written, DType heads) {
+  return {dtype, true, true, kId, read_blocks<kId>, written ? write_blocks<kId> : nullptr,
+          DType::kBF16, heads};
+}
+
 constexpr StorageType kTypes[] = {
-    {DType::kF32, true, false, 1, 4, read_f32, write_f32, DType::kF32,
-     DType::kF32},
-    {DType::kBF16, true, false, 1, 2, read_each<std::uint16_t, bf16_to_float>, write_bf16,
-     DType::kBF16, DType::kBF16},
-    {DType::kF16, false, false, 1, 2, read_each<std::uint16_t, f16_to_float>, nullptr, DType::kF32,
-     DType::kF32},
-    {DType::kF64, false, false, 1, 8, read_each<double, narrowed>, nullptr, DType::kF32,
-     DType::kF32},
-    {DType::kQ8, true, true, 32, 34, read_blocks<kQ8Id>, write_blocks<kQ8Id>, DType::kBF16,
-     DType::kQ8},
-    {DType::kQ4, true, true, 32, 18, read_blocks<kQ4Id>, write_blocks<kQ4Id>, DType::kBF16,
-     DType::kQ8},
+    of_numbers(DType::kF32, 0, read_f32, write_f32, DType::kF32),
+    of_numbers(DType::kBF16, 30, read_each<std::uint16_t, bf16_to_float>, write_each<float_to_bf16>,
+           DType::kBF16),
+    of_numbers(DType::kF16, 1, read_each<std::uint16_t, f16_to_float>, write_each<float_to_f16>,
+           DType::kF32),
+    of_numbers(DType::kF64, 28, read_each<double, narrowed>, nullptr, DType::kF32),
+    of_blocks<8>(DType::kQ8, true, DType::kQ8),
+    of_blocks<2>(DType::kQ4, true, DType::kQ8),
+    of_blocks<3>(DType::kQ4_1, false, DType::kQ4_1),
+    of_blocks<6>(DType::kQ5_0, false, DType::kQ5_0),
+    of_blocks<7>(DType::kQ5_1, false, DType::kQ5_1),
+    of_blocks<10>(DType::kQ2K, false, DType::kQ2K),
+    of_blocks<11>(DType::kQ3K, false, DType::kQ3K),
+    of_blocks<12>(DType::kQ4K, false, DType::kQ4K),
+    of_blocks<13>(DType::kQ5K, false, DType::kQ5K),
+    of_blocks<14>(DType::kQ6K, false, DType::kQ6K),
 };
 
 const StorageType* find(DType dtype) {
@@ -121,17 +135,33 @@ bool is_storage(DType dtype) {
 }
 
 const StorageType& kept_storage(DType dtype) {
-  expects(is_storage(dtype), "weights are kept as f32, bf16, q8 or q4");
+  expects(is_storage(dtype), "weights are kept as f32, bf16, f16 or blocks");
   return storage_of(dtype);
 }
 
-DType beside(DType storage) { return kept_storage(storage).beside; }
+std::optional<DType> storage_in_gguf(std::uint32_t number) {
+  for (const StorageType& type : kTypes) {
+    if (type.gguf == number) return type.dtype;
+  }
+  return std::nullopt;
+}
 
-DType head_storage(DType storage) { return kept_storage(storage).heads; }
+DType kept_as(DType own, DType storage) {
+  if (storage != DType::kFile) return kept_storage(storage).dtype;
+  return is_storage(own) ? own : DType::kF32;
+}
+
+DType beside(DType storage) {
+  return storage == DType::kFile ? DType::kBF16 : kept_storage(storage).beside;
+}
+
+DType head_storage(DType storage) {
+  return storage == DType::kFile ? storage : kept_storage(storage).heads;
+}
 
 std::optional<DType> storage_named(std::string_view name) {
   for (const StorageType& type : kTypes) {
-    if (type.kept && dtype_name(type.dtype) == name) return type.dtype;
+    if (type.write != nullptr && dtype_name(type.dtype) == name) return type.dtype;
   }
   return std::nullopt;
 }

@@ -16,24 +16,27 @@ namespace tessera {
 
 struct StorageType {
   DType dtype;
-  // Weights, tables and caches can be kept so. The other types are read from files alone.
+  // Weights can be kept so. The other types are read from files alone.
   bool kept;
   // Products with it are sums of integers, scaled once a block; else of floats, which a vendor's
   // library may take.
   bool integers;
-  // A row of numbers is kept in whole blocks.
-  std::int64_t block;       // numbers
-  std::size_t block_bytes;  // with their scales
+  // Its number in GGUF files.
+  std::uint32_t gguf;
   // Numbers first, first + step, ... of a row at `from`; steps over 1 where a block is one number.
   void (*read)(const void* from, std::int64_t first, std::int64_t step, std::int64_t count,
                float* out);
-  // A row, or whole blocks of one. A last block that is not full is filled up with zeros.
+  // A row, or whole blocks of one. A last block that is not full is filled up with zeros. Null for
+  // types that only files make.
   void (*write)(const float* from, std::int64_t count, void* out);
   // What stands beside such weights, one number at a time: tables, caches, kernels of convolutions.
   DType beside;
   // What layers with an output a token or code are kept as next to such weights: their errors reach
   // distributions undamped.
   DType heads;
+  // A row of numbers is kept in whole blocks.
+  std::int64_t block = dtype_block(dtype).numbers;
+  std::size_t block_bytes = dtype_block(dtype).bytes;  // with their scales
 
   constexpr std::int64_t blocks(std::int64_t count) const { return (count + block - 1) / block; }
   constexpr std::size_t bytes(std::int64_t count) const {
@@ -53,14 +56,20 @@ inline constexpr const char* kWeightTypes = "f32, f16, bf16 or f64";
 // Those that weights can be kept as.
 bool is_storage(DType dtype);
 const StorageType& kept_storage(DType dtype);
+// The type with that number in GGUF files; nothing for numbers that no weight has.
+std::optional<DType> storage_in_gguf(std::uint32_t number);
+// The type that a tensor of a file is kept as in a model of `storage`: that, but with kFile its own
+// one; f32 for one that is never kept.
+DType kept_as(DType own, DType storage);
 // The type of tables, caches and convolutions in a model whose matrices are kept as `storage`.
 DType beside(DType storage);
 // The type of its output layers.
 DType head_storage(DType storage);
-// The kept type of that name ("q8"); nothing for others. kKeptNames lists them.
+// The type of that name ("q8") that any weights can be kept as; nothing for others. kKeptNames lists
+// them.
 std::optional<DType> storage_named(std::string_view name);
-inline constexpr std::array<std::string_view, 4> kKeptNames = {"f32", "bf16", "q8", "q4"};
-inline constexpr const char* kKeptText = "f32, bf16, q8 or q4";
+inline constexpr std::array<std::string_view, 5> kKeptNames = {"f32", "bf16", "f16", "q8", "q4"};
+inline constexpr const char* kKeptText = "f32, bf16, f16, q8 or q4";
 
 // Numbers first, first + step, ... of a host tensor of any type of the table, as f32.
 void read_numbers(const ConstTensorView& from, std::int64_t first, std::int64_t step,

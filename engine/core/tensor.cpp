@@ -82,7 +82,7 @@ Buffer allocate_host(std::size_t bytes) {
 }
 
 Tensor Tensor::host(DType dtype, Shape shape) {
-  const std::size_t bytes = to_size(shape.elements()) * dtype_size(dtype);
+  const std::size_t bytes = dtype_bytes(dtype, shape.elements());
   return Tensor(dtype, shape, allocate_host(bytes));
 }
 
@@ -102,7 +102,7 @@ std::size_t Arena::advance(std::size_t bytes) {
 }
 
 TensorView Arena::take(DType dtype, Shape shape) {
-  const std::size_t bytes = to_size(shape.elements()) * dtype_size(dtype);
+  const std::size_t bytes = dtype_bytes(dtype, shape.elements());
   return {dtype, shape, static_cast<std::byte*>(base_) + advance(bytes), device_};
 }
 

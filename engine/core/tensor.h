@@ -60,7 +60,7 @@ struct ConstTensorView {
   Device device;
 
   bool empty() const { return data == nullptr; }
-  std::size_t bytes() const { return to_size(shape.elements()) * dtype_size(dtype); }
+  std::size_t bytes() const { return dtype_bytes(dtype, shape.elements()); }
   template <typename T>
   const T* as() const {
     expects(sizeof(T) == dtype_size(dtype), "element size matches the view");
@@ -81,7 +81,7 @@ struct TensorView {
 
   operator ConstTensorView() const { return {dtype, shape, data, device}; }
   bool empty() const { return data == nullptr; }
-  std::size_t bytes() const { return to_size(shape.elements()) * dtype_size(dtype); }
+  std::size_t bytes() const { return dtype_bytes(dtype, shape.elements()); }
   template <typename T>
   T* as() const {
     expects(sizeof(T) == dtype_size(dtype), "element size matches the view");

@@ -23,14 +23,12 @@ constexpr std::array kArchitectures = {
     Architecture{"llama", ""},
     Architecture{"qwen2", ""},
     Architecture{"qwen2vl", ""},
+    Architecture{"qwen3", ""},
     Architecture{"gemma", "GELU in the feed-forward part, scaled embeddings"},
     Architecture{"gemma2",
                  "GELU in the feed-forward part, norms after attention, scaled embeddings, capped "
                  "logits, windows of every second layer"},
-    Architecture{"gemma3",
-                 "GELU in the feed-forward part, norms after attention, scaled embeddings, two "
-                 "rotary bases, windows of most layers"},
-    Architecture{"qwen3", "norms of queries and keys in a text model"},
+    Architecture{"gemma3", ""},
     Architecture{"phi3", "fused matrices"},
     Architecture{
         "clip", "a language model: this is an image encoder, for `caption -m MODEL --mmproj FILE`"},
@@ -171,6 +169,30 @@ std::int64_t read_heads(GgufKeys& keys, std::int64_t width, Json& out) {
   return head_dim;
 }
 
+// What the format's reference reader knows of Gemma 3 without keys: a window in five layers of six,
+// 10000 as their base, and logits scaled by the width of a head, or of the one size of 62 layers by
+// a share of the width.
+void read_gemma(GgufKeys& keys, Json& out) {
+  constexpr std::int64_t kEvery = 6, kLargest = 62;
+  out["sliding_window"] = keys.wanted("attention.sliding_window", 2, std::int64_t{1} << 30);
+  out["sliding_window_pattern"] =
+      keys.integer("attention.sliding_window_pattern", 1, kMaxLayers).value_or(kEvery);
+  out["rope_local_base_freq"] = keys.number("rope.freq_base_swa", 1.0, 1e9).value_or(10000.0);
+  const bool largest = out["num_hidden_layers"] == kLargest;
+  out["query_pre_attn_scalar"] = largest ? out["hidden_size"].get<std::int64_t>() /
+                                               out["num_attention_heads"].get<std::int64_t>()
+                                         : out["head_dim"].get<std::int64_t>();
+}
+
+// Texts end where the window begins to matter: further on it is not computed.
+void end_at_window(GgufKeys& keys, std::int64_t positions, Json& out) {
+  const std::int64_t window =
+      keys.integer("attention.sliding_window", 0, std::int64_t{1} << 30).value_or(0);
+  if (window > 0 && window < positions) {
+    out["max_position_embeddings"] = std::max<std::int64_t>(window, 2);
+  }
+}
+
 }  // namespace
 
 std::string missing_of_architecture(std::string_view name) {
@@ -212,17 +234,18 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
   }
   out["vocab_size"] = table->second.shape[0];
   out["tie_word_embeddings"] = !weights.tensors().contains("lm_head.weight");
-  out["model_type"] = architecture == "qwen2vl" ? "qwen2_vl_text" : architecture;
+  out["model_type"] = architecture == "gemma3"    ? "gemma3_text"
+                      : architecture == "qwen2vl" ? "qwen2_vl_text"
+                                                  : architecture;
   const bool biases = weights.tensors().contains("model.layers.0.self_attn.o_proj.bias");
+  if (architecture != "qwen2" && architecture != "qwen2vl") out["attention_bias"] = biases;
   if (architecture == "llama") {
-    out["attention_bias"] = biases;
     out["mlp_bias"] = weights.tensors().contains("model.layers.0.mlp.down_proj.bias");
   }
-  const std::int64_t window =
-      keys.integer("attention.sliding_window", 0, std::int64_t{1} << 30).value_or(0);
-  if (window > 0 && window < positions) {
-    // Texts end where the window begins to matter: further on it is not computed.
-    out["max_position_embeddings"] = std::max<std::int64_t>(window, 2);
+  if (architecture == "gemma3") {
+    read_gemma(keys, out);
+  } else {
+    end_at_window(keys, positions, out);
   }
   keys.check_all(kIdleOfText);
   if (account != nullptr) keys.account(kIdleOfText, *account);

@@ -1,9 +1,10 @@
-// Llama (Touvron et al. 2023), Mistral, Qwen2 and Emu3 as one thing: pre-norm blocks that differ in
-// sizes, biases and rotary frequencies.
+// Llama (Touvron et al. 2023), Mistral, Qwen2, Qwen3, Gemma 3 (Gemma Team 2025) and Emu3 as one
+// thing: pre-norm blocks that differ in sizes, biases, norms, gates, windows and rotary frequencies.
 #include "engine/families/language.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/tensor_kinds.h"
@@ -18,21 +19,38 @@ enum class WindowRule : std::uint8_t {
   kUnread,    // the key is not read
   kAlways,    // all, 4096 rows where the key is absent
   kAskedFor,  // from max_window_layers on, or by layer_types, if use_sliding_window is set
+  kPattern,   // by layer_types, or all but every sliding_window_pattern-th; computed as they are
 };
 constexpr std::int64_t kWindowRows = 4096;  // class default of all of them
+
+// Which matrices have biases.
+enum class BiasRule : std::uint8_t {
+  kNever,
+  kInputs,          // queries, keys and values, always
+  kAskedAttention,  // those of attention, by attention_bias
+  kAsked,           // the same, and the feed-forward part by mlp_bias
+};
 
 // What absent keys mean to the reference's class of a model_type.
 struct LanguageDefaults {
   std::string_view type;
   std::int64_t hidden = 4096, layers = 32, heads = 32, kv_heads = 0, ffn = 11008, vocab = 32000;
   std::int64_t positions = 2048;
-  bool qkv_bias = false;  // always
-  bool biases = false;    // attention_bias and mlp_bias are read
+  std::int64_t head_dim = 0;  // 0 = hidden / heads
+  BiasRule bias = BiasRule::kNever;
+  bool head_norms = false;  // queries and keys are normalised, each head by itself
+  // GELU in the gate, norms of what a part gives, which files keep less by 1, scaled rows of the
+  // table, and logits of attention scaled by a key.
+  bool gemma = false;
   double theta = 10000.0, eps = 1e-6;
   WindowRule window = WindowRule::kUnread;
   std::int64_t max_window_layers = 28;  // kAskedFor
   bool three_axes = false;
+  bool tied = false;
 };
+constexpr double kWindowTheta = 10000.0;   // kPattern: class default of layers with a window
+constexpr std::int64_t kWindowEvery = 6;   // kPattern: of the layers without one
+constexpr double kQueryScalar = 256.0;     // gemma
 // The configurations of Qwen2-VL and Qwen2.5-VL, whole or their text halves, have the same
 // defaults.
 constexpr LanguageDefaults qwen_vl(std::string_view type) {
@@ -44,7 +62,7 @@ constexpr LanguageDefaults qwen_vl(std::string_view type) {
           .ffn = 29568,
           .vocab = 152064,
           .positions = 32768,
-          .qkv_bias = true,
+          .bias = BiasRule::kInputs,
           .theta = 1e6,
           .eps = 1e-5,
           .window = WindowRule::kAskedFor,
@@ -52,8 +70,8 @@ constexpr LanguageDefaults qwen_vl(std::string_view type) {
           .three_axes = true};
 }
 
-constexpr std::array<LanguageDefaults, 9> kDefaults = {{
-    {.type = "llama", .biases = true},
+constexpr std::array<LanguageDefaults, 11> kDefaults = {{
+    {.type = "llama", .bias = BiasRule::kAsked},
     {.type = "mistral",
      .kv_heads = 8,
      .ffn = 14336,
@@ -64,7 +82,7 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 14336,
      .vocab = 184622,
      .positions = 9216,
-     .biases = true,
+     .bias = BiasRule::kAsked,
      .theta = 1e6,
      .eps = 1e-5},
     {.type = "Emu3",
@@ -79,8 +97,32 @@ constexpr std::array<LanguageDefaults, 9> kDefaults = {{
      .ffn = 22016,
      .vocab = 151936,
      .positions = 32768,
-     .qkv_bias = true,
+     .bias = BiasRule::kInputs,
      .window = WindowRule::kAskedFor},
+    {.type = "qwen3",
+     .kv_heads = 32,
+     .ffn = 22016,
+     .vocab = 151936,
+     .positions = 32768,
+     .head_dim = 128,
+     .bias = BiasRule::kAskedAttention,
+     .head_norms = true,
+     .window = WindowRule::kAskedFor},
+    {.type = "gemma3_text",
+     .hidden = 2304,
+     .layers = 26,
+     .heads = 8,
+     .kv_heads = 4,
+     .ffn = 9216,
+     .vocab = 262208,
+     .positions = 131072,
+     .head_dim = 256,
+     .bias = BiasRule::kAskedAttention,
+     .head_norms = true,
+     .gemma = true,
+     .theta = 1e6,
+     .window = WindowRule::kPattern,
+     .tied = true},
     qwen_vl("qwen2_vl"),
     qwen_vl("qwen2_vl_text"),
     qwen_vl("qwen2_5_vl"),
@@ -112,25 +154,77 @@ void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelC
     text.fail("num_key_value_heads", "a divisor of " + std::to_string(model.heads),
               std::to_string(model.kv_heads));
   }
-  if (!text.has("head_dim") && model.width % model.heads != 0) {
+  const bool stated = text.has("head_dim") || defaults.head_dim > 0;
+  if (!stated && model.width % model.heads != 0) {
     text.fail("hidden_size", "a multiple of " + std::to_string(model.heads) + " heads",
               std::to_string(model.width));
   }
   // All heads together stay below 2^18, so that no derived size can leave 64 bits.
   const std::int64_t widest = std::min<std::int64_t>(4096, (std::int64_t{1} << 18) / model.heads);
-  model.head_dim = text.integer_or("head_dim", model.width / model.heads, 2, widest);
+  model.head_dim = text.integer_or(
+      "head_dim", defaults.head_dim > 0 ? defaults.head_dim : model.width / model.heads, 2, widest);
   if (model.head_dim > widest) {
-    text.fail("hidden_size", "heads of at most " + std::to_string(widest) + " elements",
+    text.fail(stated ? "head_dim" : "hidden_size",
+              "heads of at most " + std::to_string(widest) + " elements",
               std::to_string(model.head_dim));
   }
   if (model.head_dim % 2 != 0) {
-    text.fail(text.has("head_dim") ? "head_dim" : "hidden_size", "an even head width",
+    text.fail(stated ? "head_dim" : "hidden_size", "an even head width",
               std::to_string(model.head_dim));
   }
 }
 
-// Whether any layer has a window.
+// The layers with a window, each to its number.
+std::vector<bool> pattern_of(const JsonReader& text, std::int64_t layers) {
+  std::vector<bool> out;
+  if (text.has("layer_types")) {
+    const std::vector<std::string> types = text.strings("layer_types", 1024);
+    if (std::ssize(types) != layers) {
+      text.fail("layer_types", "as many as layers, " + std::to_string(layers),
+                std::to_string(types.size()));
+    }
+    for (const std::string& type : types) {
+      if (type != "sliding_attention" && type != "full_attention") {
+        text.fail("layer_types", "sliding_attention or full_attention", type);
+      }
+      out.push_back(type == "sliding_attention");
+    }
+    return out;
+  }
+  const char* key = text.has("_sliding_window_pattern") ? "_sliding_window_pattern"
+                                                        : "sliding_window_pattern";
+  const std::int64_t every = text.integer_or(key, kWindowEvery, 1, kMaxLayers);
+  for (std::int64_t i = 0; i < layers; ++i) out.push_back((i + 1) % every != 0);
+  return out;
+}
+
+void read_windows(const JsonReader& text, ModelConfig& model) {
+  const std::vector<bool> windowed = pattern_of(text, model.layers);
+  if (std::find(windowed.begin(), windowed.end(), true) == windowed.end()) return;
+  model.windowed = windowed;
+  model.window = text.integer_or("sliding_window", kWindowRows, 2, std::int64_t{1} << 30);
+}
+
+// What Gemma 3 does otherwise.
+void read_gemma(const JsonReader& text, ModelConfig& model) {
+  const std::string act = text.string_or("hidden_activation", "gelu_pytorch_tanh");
+  if (act != "gelu_pytorch_tanh") text.fail("hidden_activation", "\"gelu_pytorch_tanh\"", act);
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (text.has(key)) text.fail(key, "null: caps of logits are not computed here", "a number");
+  }
+  if (text.boolean_or("use_bidirectional_attention", false)) {
+    text.fail("use_bidirectional_attention", "false", "true");
+  }
+  model.gate = GateKind::kGeluTanh;
+  model.result_norms = true;
+  model.row_scale = to_float(std::sqrt(to_double(model.width)));
+  model.query_scale =
+      1.0 / std::sqrt(text.number_or("query_pre_attn_scalar", kQueryScalar, 1e-3, 1e6));
+}
+
+// Whether any layer has a window that is not computed.
 bool has_window(const JsonReader& text, const LanguageDefaults& defaults, std::int64_t layers) {
+  if (defaults.window == WindowRule::kPattern) return false;
   if (defaults.window != WindowRule::kAskedFor) return defaults.window == WindowRule::kAlways;
   const bool asked = text.boolean_or("use_sliding_window", false);
   if (text.has("layer_types")) {
@@ -154,10 +248,11 @@ void end_at_window(const JsonReader& text, const LanguageDefaults& defaults, Lan
 }
 
 void read_biases(const JsonReader& text, const LanguageDefaults& defaults, ModelConfig& model) {
-  model.qkv_bias = defaults.qkv_bias;
-  if (!defaults.biases) return;
+  const BiasRule rule = defaults.bias;
+  model.qkv_bias = rule == BiasRule::kInputs;
+  if (rule != BiasRule::kAskedAttention && rule != BiasRule::kAsked) return;
   model.qkv_bias = model.out_bias = text.boolean_or("attention_bias", false);
-  model.ffn_bias = text.boolean_or("mlp_bias", false);
+  if (rule == BiasRule::kAsked) model.ffn_bias = text.boolean_or("mlp_bias", false);
 }
 
 }  // namespace
@@ -173,21 +268,34 @@ LanguageConfig parse_language(const JsonReader& text, std::span<const std::strin
   const LanguageDefaults& defaults = defaults_of(text, types, type);
   LanguageConfig out;
   ModelConfig& model = out.model;
-  const std::string act = text.string_or("hidden_act", "silu");
-  if (act != "silu" && act != "swish") text.fail("hidden_act", "\"silu\"", act);
+  if (!defaults.gemma) {
+    const std::string act = text.string_or("hidden_act", "silu");
+    if (act != "silu" && act != "swish") text.fail("hidden_act", "\"silu\"", act);
+  }
   model.width = text.integer_or("hidden_size", defaults.hidden, 1, kMaxHidden);
   model.layers = text.integer_or("num_hidden_layers", defaults.layers, 1, kMaxLayers);
   read_heads(text, defaults, model);
   model.ffn_width = text.integer_or("intermediate_size", defaults.ffn, 1, kMaxFfn);
   model.norm_eps = to_float(text.number_or("rms_norm_eps", defaults.eps, 1e-12, 0.1));
   read_biases(text, defaults, model);
+  model.qk_norm = defaults.head_norms;
+  if (defaults.gemma) {
+    read_gemma(text, model);
+    out.norm_offset = 1.0f;
+  }
+  if (defaults.window == WindowRule::kPattern) read_windows(text, model);
   out.vocab = text.integer_or("vocab_size", defaults.vocab, 1, kMaxVocab);
   const std::int64_t positions =
       text.integer_or("max_position_embeddings", defaults.positions, 2, std::int64_t{1} << 24);
   out.max_positions = positions;
   end_at_window(text, defaults, out);
-  read_rope(text, {defaults.theta, positions, defaults.three_axes}, out);
-  out.tied = text.boolean_or("tie_word_embeddings", false);
+  read_rope(text,
+            {.theta = defaults.theta,
+             .window_theta = defaults.window == WindowRule::kPattern ? kWindowTheta : 0.0,
+             .max_positions = positions,
+             .three_axes = defaults.three_axes},
+            out);
+  out.tied = text.boolean_or("tie_word_embeddings", defaults.tied);
   return out;
 }
 
@@ -204,6 +312,10 @@ void list_language(const ModelConfig& model, std::int64_t vocab, const std::stri
       list.add(layer + "self_attn.k_proj.bias", {model.kv_width()});
       list.add(layer + "self_attn.v_proj.bias", {model.kv_width()});
     }
+    if (model.qk_norm) {
+      list.add(layer + "self_attn.q_norm.weight", {model.head_dim});
+      list.add(layer + "self_attn.k_norm.weight", {model.head_dim});
+    }
     list.add(layer + "self_attn.o_proj.weight", {model.width, model.q_width()});
     if (model.out_bias) list.add(layer + "self_attn.o_proj.bias", {model.width});
     list.add(layer + "mlp.gate_proj.weight", {model.ffn_width, model.width});
@@ -216,6 +328,10 @@ void list_language(const ModelConfig& model, std::int64_t vocab, const std::stri
     }
     list.add(layer + "input_layernorm.weight", {model.width});
     list.add(layer + "post_attention_layernorm.weight", {model.width});
+    if (model.result_norms) {
+      list.add(layer + "pre_feedforward_layernorm.weight", {model.width});
+      list.add(layer + "post_feedforward_layernorm.weight", {model.width});
+    }
   }
   list.add(root + "norm.weight", {model.width});
 }
@@ -225,9 +341,18 @@ WeightNames language_names(const ModelConfig& model, const std::string& root) {
   names.layer_prefix = root + "layers.{}.";
   names.attention_norm = "input_layernorm.weight";
   names.ffn_norm = "post_attention_layernorm.weight";
+  if (model.result_norms) {
+    names.attention_result_norm = "post_attention_layernorm.weight";
+    names.ffn_norm = "pre_feedforward_layernorm.weight";
+    names.ffn_result_norm = "post_feedforward_layernorm.weight";
+  }
   names.qkv = {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"};
   if (model.qkv_bias) {
     names.qkv_bias = {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"};
+  }
+  if (model.qk_norm) {
+    names.q_norm = "self_attn.q_norm.weight";
+    names.k_norm = "self_attn.k_norm.weight";
   }
   names.out = "self_attn.o_proj.weight";
   names.gate_up = {"mlp.gate_proj.weight", "mlp.up_proj.weight"};

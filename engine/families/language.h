@@ -1,5 +1,5 @@
-// The language half of published checkpoints: Llama, Mistral, Qwen2 and Emu3 configurations, and
-// the names and shapes of their tensors.
+// The language half of published checkpoints: Llama, Mistral, Qwen2, Qwen3, Gemma 3 and Emu3
+// configurations, and the names and shapes of their tensors.
 #pragma once
 
 #include <span>
@@ -22,24 +22,27 @@ inline constexpr std::int64_t kMaxFfn = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 22;
 
 struct LanguageConfig {
-  ModelConfig model;  // rope.positions is for the caller to set
+  ModelConfig model;  // rope.positions, of both tables, is for the caller to set
   std::int64_t vocab = 0;
   // Of a text with its prompt: as trained, or fewer, up to which this runtime computes what the
   // reference does (`limit` names the key: a window of attention, short factors of LongRoPE).
   std::int64_t max_positions = 0;
   std::string limit;
   bool tied = false;
+  float norm_offset = 0;  // norms in files are less by this
 };
 
 // What keys of a rotary embedding mean where they are absent.
 struct RopeDefaults {
   double theta = 10000.0;
+  double window_theta = 0.0;  // of layers with a window, which have their own; 0 = they do not
   std::int64_t max_positions = 2048;
   bool three_axes = false;  // mrope_section is read
 };
 
 // rope_theta with rope_scaling, or all of it in rope_parameters, into model.rope; model.head_dim is
-// set. Lowers max_positions, and names the key in `limit`, where longer texts turn otherwise. Error
+// set. With a window_theta, rope_local_base_freq or rope_parameters' own object for layers with a
+// window into model.window_rope. Lowers max_positions, and names the key in `limit`, where longer texts turn otherwise. Error
 // kModel naming the key: an unknown kind, or numbers that make no sense.
 void read_rope(const JsonReader& text, const RopeDefaults& defaults, LanguageConfig& out);
 

@@ -108,34 +108,40 @@ void read_sections(const JsonReader& part, const ModelConfig& model, RopeSpec& r
   std::copy(sections.begin(), sections.end(), rope.sections.begin());
 }
 
-// The one object that the reference reads; an empty one counts as absent.
-JsonReader rope_object(const JsonReader& text) {
-  static const Json kNone = Json::object();
+constexpr const char* kFull = "full_attention";
+constexpr const char* kSliding = "sliding_attention";
+
+// The one object that the reference reads, or of one that has them the object of such layers; an
+// empty one counts as absent.
+JsonReader rope_object(const JsonReader& text, const char* layers) {
+  static const Json kAbsent = Json::object();
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!text.has(key)) continue;
     const JsonReader part = text.object(key);
     if (text.raw(key).empty()) continue;
-    for (const char* layers : {"full_attention", "sliding_attention"}) {
-      if (part.has(layers)) part.fail(layers, "one rotary embedding for all layers", "its own");
+    const bool split = part.has(kFull) || part.has(kSliding);
+    if (layers == nullptr) {
+      const char* own = part.has(kFull) ? kFull : kSliding;
+      if (split) part.fail(own, "one rotary embedding for all layers", "its own");
+      return part;
     }
-    return part;
+    if (split && part.has(layers)) return part.object(layers);
+    // One object alone is that of layers without a window.
+    if (!split && layers == std::string_view(kFull)) return part;
   }
-  return {kNone, text.file(), text.path_of("rope_parameters")};
+  return {kAbsent, text.file(), text.path_of("rope_parameters")};
 }
 
-}  // namespace
-
-void read_rope(const JsonReader& text, const RopeDefaults& defaults, LanguageConfig& out) {
-  const JsonReader part = rope_object(text);
-  RopeSpec& rope = out.model.rope;
+// One table: `theta_key` is what older files have next to the object.
+void read_table(const JsonReader& text, const JsonReader& part, const char* theta_key, double theta,
+                const RopeDefaults& defaults, RopeSpec& rope, LanguageConfig& out) {
   rope.layout = RopeLayout::kOneD;
   rope.pairing = RopePairing::kHalfSplit;
   // The reference has no default for null, and stops.
-  for (const JsonReader* keys : {&part, &text}) {
-    if (keys->is_null("rope_theta")) keys->fail("rope_theta", "a number, or no such key", "null");
-  }
-  rope.theta = part.number_or("rope_theta", text.number_or("rope_theta", defaults.theta, 1.0, 1e9),
-                              1.0, 1e9);
+  if (part.is_null("rope_theta")) part.fail("rope_theta", "a number, or no such key", "null");
+  if (text.is_null(theta_key)) text.fail(theta_key, "a number, or no such key", "null");
+  rope.theta =
+      part.number_or("rope_theta", text.number_or(theta_key, theta, 1.0, 1e9), 1.0, 1e9);
   for (const JsonReader* keys : {&part, &text}) {
     const double share = keys->number_or("partial_rotary_factor", 1.0, 0.0, 1.0);
     if (share != 1.0) keys->fail("partial_rotary_factor", "1", std::to_string(share));
@@ -158,6 +164,18 @@ void read_rope(const JsonReader& text, const RopeDefaults& defaults, LanguageCon
   } else if (kind != "default" && !(kind == "mrope" && defaults.three_axes)) {
     part.fail(key, "default, linear, dynamic, llama3, yarn, longrope, or mrope of Qwen2-VL", kind);
   }
+}
+
+}  // namespace
+
+void read_rope(const JsonReader& text, const RopeDefaults& defaults, LanguageConfig& out) {
+  ModelConfig& model = out.model;
+  const bool two = defaults.window_theta > 0;
+  read_table(text, rope_object(text, two ? kFull : nullptr), "rope_theta", defaults.theta, defaults,
+             model.rope, out);
+  if (!two) return;
+  read_table(text, rope_object(text, kSliding), "rope_local_base_freq", defaults.window_theta,
+             defaults, model.window_rope, out);
 }
 
 }  // namespace tessera

@@ -25,6 +25,10 @@ StreamModel load_stream_model(const StreamModelConfig& config, const WeightNames
   StreamModelWeights weights;
   if (!names.prompt_table.empty()) {
     weights.text.table = loader.table(names.prompt_table, names.prompt_rows);
+    if (const float scale = config.transformer.row_scale; scale != 1.0f) {
+      weights.text.row_scale = loader.filled(scale, config.transformer.width);
+      weights.text.row_shift = loader.filled(0.0f, config.transformer.width);
+    }
   }
   if (config.codes > 0) weights.image = image_space(loader, names);
   if (config.vocab > 0) {

@@ -36,7 +36,7 @@ std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType st
       linear(model.width, model.ffn_width);
   std::size_t sum = to_size(model.layers) * layer + norm;
   sum += matrix_bytes(spec.model.prompt_vocab, model.width, beside(storage));
-  sum += 2 * matrix_bytes(model.rope.rows(), model.head_dim / 2, DType::kF32);
+  sum += matrix_bytes(1, model.rope_numbers(), DType::kF32);
   if (model.added_places) sum += matrix_bytes(model.rope.rows(), model.width, DType::kBF16);
   if (spec.context) sum += CrossContext::bytes(model, spec.context->rows, beside(storage));
   const bool narrow = spec.model.code_width > 0;

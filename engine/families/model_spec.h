@@ -43,6 +43,9 @@ struct WeightNames {
   std::vector<std::string> gate_up_bias;  // of the same parts; empty = no biases
   std::string q_norm, k_norm;             // empty = none
   std::optional<CrossNames> cross;        // empty = no attention to other rows
+  // Norms of what attention and the feed-forward part add; empty = none.
+  std::string attention_result_norm, ffn_result_norm;
+  float norm_offset = 0;  // norms in files are less by this
   std::string final_norm;
   std::string prompt_table;
   std::string code_table;

@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kTypes = {std::string_view("llama"), std::string_view("mistral"),
-                               std::string_view("qwen2")};
+                               std::string_view("qwen2"), std::string_view("qwen3"),
+                               std::string_view("gemma3_text")};
 
 void read_config(const JsonReader& reader, TextSpec& spec) {
   const LanguageConfig language = parse_language(reader, kTypes);
@@ -31,6 +32,8 @@ void read_config(const JsonReader& reader, TextSpec& spec) {
   model.max_positions = language.max_positions;
   model.tied_head = language.tied;
   model.transformer.rope.positions = text_places(model);
+  model.transformer.window_rope.positions = text_places(model);
+  spec.model.names.norm_offset = language.norm_offset;
   spec.limit = language.limit;
   spec.model.layouts = {{"model.", "lm_head.weight"}};
   spec.model.size = size_label(language.model);
@@ -77,6 +80,7 @@ void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) 
   spec.config = std::make_shared<const Json>(std::move(config));
   spec.account = std::make_shared<const FolderAccount>(std::move(account));
   read_config(JsonReader(*spec.config, name), spec);
+  spec.model.names.norm_offset = 0;  // files of this format have norms as they are multiplied
   const GgufValue* const licence = weights.gguf()->find("general.license");
   if (licence != nullptr && licence->text()) spec.model.licence = std::string(*licence->text());
 }
@@ -90,7 +94,9 @@ void settle_tensors(const Json& config, const Checkpoint& weights, ModelSpec& sp
                         layout.head, weights);
   }
   spec.model.tied_head = spec.model.tied_head || !head;
+  const float norm_offset = spec.names.norm_offset;
   spec.names = text_names(spec.model, layout);
+  spec.names.norm_offset = norm_offset;
   spec.tensors = text_tensors(spec.model, layout);
   spec.ignored = {"rope_freqs.weight"};  // read with the configuration
   if (head && spec.model.tied_head) spec.ignored.push_back(layout.head);

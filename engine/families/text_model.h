@@ -1,5 +1,6 @@
 // Models that write text and nothing else: a folder with the config.json of LlamaForCausalLM,
-// MistralForCausalLM or Qwen2ForCausalLM, or a GGUF file of these.
+// MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM or Gemma3ForCausalLM, or a GGUF file of
+// these.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +22,7 @@ struct TextSpec {
   std::shared_ptr<const FolderAccount> account;
 };
 
-// "llama, mistral, qwen2": the model_types of folders.
+// "llama, mistral, qwen2 ...": the model_types of folders.
 std::string text_model_types();
 
 // The model at `path`, a folder or a .gguf file, opened and checked tensor by tensor; no weights

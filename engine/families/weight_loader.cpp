@@ -92,6 +92,27 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
 
 Tensor WeightLoader::vector(const std::string& name) { return converted(name, DType::kF32); }
 
+Tensor WeightLoader::norm(const std::string& name, float offset) {
+  if (offset == 0) return vector(name);
+  Tensor numbers = widened(get(name));
+  for (std::int64_t i = 0; i < numbers.shape().elements(); ++i) numbers.f32()[i] += offset;
+  source_.done(name);
+  return uploaded(numbers.view());
+}
+
+Tensor WeightLoader::filled(float value, std::int64_t count) {
+  Tensor numbers = Tensor::host(DType::kF32, Shape{count});
+  std::fill_n(numbers.f32(), count, value);
+  return uploaded(numbers.view());
+}
+
+Tensor WeightLoader::uploaded(ConstTensorView numbers) {
+  Tensor out = backend_.allocate(DType::kF32, numbers.shape);
+  backend_.upload(numbers, out.view());
+  backend_.synchronize();
+  return out;
+}
+
 Tensor WeightLoader::table(const std::string& name, const std::vector<RowRange>& rows) {
   return converted(name, beside(storage_), rows);
 }
@@ -158,11 +179,7 @@ Tensor WeightLoader::joined(const std::vector<std::string>& names) {
     read_numbers(view, 0, 1, view.shape.elements(), all.data() + begin);
     source_.done(name);
   }
-  const Shape shape{std::ssize(all)};
-  Tensor out = backend_.allocate(DType::kF32, shape);
-  backend_.upload({DType::kF32, shape, all.data(), Device{}}, out.view());
-  backend_.synchronize();
-  return out;
+  return uploaded({DType::kF32, Shape{std::ssize(all)}, all.data(), Device{}});
 }
 
 CrossWeights WeightLoader::cross(const CrossNames& names, const std::string& prefix) {
@@ -183,15 +200,20 @@ LayerWeights WeightLoader::layer(const WeightNames& names, const std::string& pr
     return out;
   };
   LayerWeights out;
-  out.attention_norm = vector(prefix + names.attention_norm);
+  const auto norm_of = [&](const std::string& name) {
+    return name.empty() ? Tensor() : norm(prefix + name, names.norm_offset);
+  };
+  out.attention_norm = norm_of(names.attention_norm);
+  out.attention_result_norm = norm_of(names.attention_result_norm);
+  out.ffn_norm = norm_of(names.ffn_norm);
+  out.ffn_result_norm = norm_of(names.ffn_result_norm);
+  out.q_norm = norm_of(names.q_norm);
+  out.k_norm = norm_of(names.k_norm);
   out.qkv = pack(full(names.qkv));
   out.qkv_bias = joined(full(names.qkv_bias));
-  if (!names.q_norm.empty()) out.q_norm = vector(prefix + names.q_norm);
-  if (!names.k_norm.empty()) out.k_norm = vector(prefix + names.k_norm);
   if (names.cross) out.cross = cross(*names.cross, prefix);
   out.out = pack({prefix + names.out});
   if (!names.out_bias.empty()) out.out_bias = vector(prefix + names.out_bias);
-  out.ffn_norm = vector(prefix + names.ffn_norm);
   out.gate_up = pack(full(names.gate_up));
   out.gate_up_bias = joined(full(names.gate_up_bias));
   out.down = pack({prefix + names.down});
@@ -204,7 +226,7 @@ TransformerWeights WeightLoader::transformer(const WeightNames& names, std::int6
   for (std::int64_t i = 0; i < layers; ++i) {
     out.layers.push_back(layer(names, layer_name(names.layer_prefix, i)));
   }
-  out.final_norm = vector(names.final_norm);
+  out.final_norm = norm(names.final_norm, names.norm_offset);
   return out;
 }
 

@@ -21,6 +21,9 @@ class WeightLoader {
   // All of them: Error kModel (E_WEIGHT_NOT_FINITE) naming the tensor, the first NaN or infinity in
   // it and how many there are.
   Tensor vector(const std::string& name);  // f32
+  // `offset` added to every number, one rounding to f32.
+  Tensor norm(const std::string& name, float offset);
+  Tensor filled(float value, std::int64_t count);
   // As it is kept beside the matrices; of `rows`, one range after the other, if there are any.
   Tensor table(const std::string& name, const std::vector<RowRange>& rows = {});
   // Vectors one after the other, f32; empty for no names.
@@ -36,6 +39,7 @@ class WeightLoader {
  private:
   [[noreturn]] void refuse(const std::string& name, const NonFinite& bad) const;
   ConstTensorView get(const std::string& name);
+  Tensor uploaded(ConstTensorView numbers);  // f32, from the host
   Tensor converted(const std::string& name, DType dtype, const std::vector<RowRange>& rows = {});
   LinearWeight packed(const std::vector<std::string>& names, DType storage);
   LinearWeight packed_rows(const std::string& name, const std::vector<RowRange>& rows,

@@ -24,12 +24,12 @@ std::size_t head_bytes(const SpaceWeights& space) {
 class Space final : public TokenModel {
  public:
   Space(TokenSpace kind, const StreamModelConfig& config, const Transformer& transformer,
-        const SpaceWeights& weights, const Tensor& prompt_table)
+        const SpaceWeights& weights, const SpaceWeights& text)
       : kind_(kind),
         config_(config),
         transformer_(transformer),
         weights_(weights),
-        prompt_table_(prompt_table) {}
+        text_(text) {}
 
   const SpaceWeights& weights() const { return weights_; }
   const Transformer& transformer() const override { return transformer_; }
@@ -37,13 +37,13 @@ class Space final : public TokenModel {
 
   void embed_prompt(std::span<const std::int32_t> ids, TensorView out) const override {
     expects(kind_ == TokenSpace::kText || std::ssize(ids) <= config_.max_prompt, "the prompt fits");
-    ops::embedding(backend(), prompt_table_.view(), ids, out);
+    look_up(text_, ids, out);
   }
 
   void embed_tokens(std::span<const std::int32_t> ids, Arena& arena,
                     TensorView out) const override {
     if (weights_.align_in.weight.n == 0) {
-      ops::embedding(backend(), weights_.table.view(), ids, out);
+      look_up(weights_, ids, out);
       return;
     }
     const std::size_t mark = arena.used();
@@ -78,11 +78,17 @@ class Space final : public TokenModel {
   }
 
  private:
+  void look_up(const SpaceWeights& space, std::span<const std::int32_t> ids, TensorView out) const {
+    ops::embedding(backend(), space.table.view(), ids, out);
+    if (space.row_scale.empty()) return;
+    ops::affine_channels(backend(), out, space.row_scale.view(), space.row_shift.view(), out);
+  }
+
   TokenSpace kind_;
   const StreamModelConfig& config_;
   const Transformer& transformer_;
   const SpaceWeights& weights_;
-  const Tensor& prompt_table_;
+  const SpaceWeights& text_;
 };
 
 }  // namespace
@@ -93,8 +99,8 @@ struct StreamModel::State {
         transformer(backend, model_config.transformer, std::move(weights.transformer)),
         text_weights(std::move(weights.text)),
         image_weights(std::move(weights.image)),
-        text(TokenSpace::kText, config, transformer, text_weights, text_weights.table),
-        image(TokenSpace::kImage, config, transformer, image_weights, text_weights.table) {}
+        text(TokenSpace::kText, config, transformer, text_weights, text_weights),
+        image(TokenSpace::kImage, config, transformer, image_weights, text_weights) {}
 
   StreamModelConfig config;
   Transformer transformer;
@@ -192,7 +198,7 @@ std::size_t StreamModel::weight_bytes() const {
 
 std::size_t StreamModel::step_weight_bytes() const {
   const ModelConfig& sizes = config().transformer;
-  const std::size_t rope = to_size(sizes.rope.rows() * sizes.head_dim) * sizeof(float);
+  const std::size_t rope = to_size(sizes.rope_numbers()) * sizeof(float);
   const Space& own = writes(TokenSpace::kImage) ? state_->image : state_->text;
   return transformer().weight_bytes() - rope + head_bytes(own.weights());
 }

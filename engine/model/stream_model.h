@@ -85,6 +85,8 @@ enum class TokenSpace : std::uint8_t { kText, kImage };
 
 struct SpaceWeights {
   Tensor table;      // [ids, D], or [ids, code_width] before an aligner; f32 or bf16
+  // [D], one number and zeros: what its rows are multiplied by; empty for 1
+  Tensor row_scale, row_shift;
   Linear align_in;   // [D, code_width], empty without an aligner
   Linear align_out;  // [D, D], empty without an aligner
   Linear head_in;    // [D, D], gelu after it; empty for a plain head

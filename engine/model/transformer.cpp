@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 #include "engine/nn/pass_views.h"
 
 namespace tessera {
@@ -26,6 +27,14 @@ TensorView rows_of(TensorView matrix, std::int64_t first, std::int64_t rows) {
   return {view.dtype, view.shape, const_cast<void*>(view.data), view.device};
 }
 
+// Rows of a cache from `first` on.
+ConstTensorView cache_rows_from(const ConstTensorView& cache, std::int64_t first) {
+  const std::int64_t row = cache.shape[1] * cache.shape[2];
+  return {cache.dtype, Shape{cache.shape[0] - first, cache.shape[1], cache.shape[2]},
+          static_cast<const std::byte*>(cache.data) + storage_of(cache.dtype).bytes(first, row),
+          cache.device};
+}
+
 // A bias, or none.
 ConstTensorView bias_view(const Tensor& bias) {
   return bias.empty() ? ConstTensorView{} : bias.view();
@@ -40,8 +49,9 @@ std::size_t TransformerWeights::bytes() const {
            layer.qkv_bias.bytes() + layer.out.packed.bytes() + layer.gate_up.packed.bytes() +
            layer.down.packed.bytes() + layer.q_norm.bytes() + layer.k_norm.bytes() +
            layer.cross.bytes();
-    for (const Tensor* bias : {&layer.out_bias, &layer.gate_up_bias, &layer.down_bias}) {
-      sum += bias->empty() ? 0 : bias->bytes();
+    for (const Tensor* other : {&layer.out_bias, &layer.gate_up_bias, &layer.down_bias,
+                                &layer.attention_result_norm, &layer.ffn_result_norm}) {
+      sum += other->empty() ? 0 : other->bytes();
     }
   }
   return sum;
@@ -57,6 +67,7 @@ struct Transformer::Chunk {
   std::span<const std::int64_t> cached;           // row of its sequence in the cache, of each row
   std::span<const std::int64_t> identity;         // 0..rows-1
   ConstTensorView cos, sin;                       // [rows, hd / 2]
+  ConstTensorView window_cos, window_sin;         // the same of layers with a window
   ConstTensorView places;                         // [rows, D], with config.added_places
   std::span<const CrossContext* const> contexts;  // by sequence
   Arena* arena = nullptr;
@@ -68,6 +79,12 @@ Transformer::Transformer(Backend& backend, const ModelConfig& config, Transforme
       weights_(std::move(weights)),
       rope_(make_rope_table(backend, config.rope, config.head_dim)) {
   if (config.added_places) places_ = make_place_table(backend, config.rope, config.width);
+  if (!config.windowed.empty()) {
+    expects(config.window > 0 && std::ssize(config.windowed) == config.layers &&
+                config.window_rope.pairing == config.rope.pairing && !config.rope.three_axes(),
+            "every layer has a window or none");
+    window_rope_ = make_rope_table(backend, config.window_rope, config.head_dim);
+  }
   expects(std::ssize(weights_.layers) == config.layers, "weights for every layer");
   expects(config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads == 0,
           "query heads are shared out evenly");
@@ -85,13 +102,15 @@ std::size_t Transformer::scratch_bytes(const ModelConfig& config, std::int64_t r
       2 * matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 4) +
       (config.rope.three_axes() ? matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 8)
                                 : 0) +
+      (config.windowed.empty() ? 0 : 2 * matrix_bytes(m, config.head_dim / 2)) +
       (config.added_places ? matrix_bytes(m, config.width) : 0);
   const std::size_t shared = 3 * matrix_bytes(m, 1, 8) + matrix_bytes(m, segment_bytes, 1) +
                              tables + 2 * matrix_bytes(m, config.width);  // x and its norm
   const std::size_t attention = matrix_bytes(m, config.q_width() + 2 * config.kv_width()) +
                                 2 * matrix_bytes(m, config.q_width()) +
                                 matrix_bytes(m, config.kv_width()) + matrix_bytes(m, 1, 8) +
-                                matrix_bytes(m, segment_bytes, 1);
+                                (config.windowed.empty() ? 1 : 2) *
+                                    matrix_bytes(m, segment_bytes, 1);
   const std::size_t ffn = matrix_bytes(m, 2 * config.ffn_width) + matrix_bytes(m, config.ffn_width);
   return shared + std::max(attention, ffn);
 }
@@ -168,6 +187,13 @@ void Transformer::look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const 
     for (std::size_t i = 0; i < count; ++i) look_up(i, batch.positions[first + i]);
     ops::embedding(*backend_, rope_.cos.view(), {table_rows, count}, cos);
     ops::embedding(*backend_, rope_.sin.view(), {table_rows, count}, sin);
+    if (config_.windowed.empty()) return;
+    const TensorView window_cos = arena.take(DType::kF32, Shape{chunk.rows, half});
+    const TensorView window_sin = arena.take(DType::kF32, Shape{chunk.rows, half});
+    ops::embedding(*backend_, window_rope_.cos.view(), {table_rows, count}, window_cos);
+    ops::embedding(*backend_, window_rope_.sin.view(), {table_rows, count}, window_sin);
+    chunk.window_cos = window_cos;
+    chunk.window_sin = window_sin;
     return;
   }
   // Whole rows of each axis, then its columns of them, in pieces that divide all three sections.
@@ -293,12 +319,13 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
       bias_view(weights.qkv_bias), normed, qkv);
   const TensorView q_heads = heads_of(q, config_.heads);
   const std::span<const std::int64_t> slots = slots_of(chunk, layer, cache);
+  const bool windowed = config_.is_windowed(layer);
   ops::qkv_rope(*backend_, {.qkv = qkv,
                             .q_norm = config_.qk_norm ? weights.q_norm.view() : ConstTensorView{},
                             .k_norm = config_.qk_norm ? weights.k_norm.view() : ConstTensorView{},
                             .eps = config_.norm_eps,
-                            .cos = chunk.cos,
-                            .sin = chunk.sin,
+                            .cos = windowed ? chunk.window_cos : chunk.cos,
+                            .sin = windowed ? chunk.window_sin : chunk.sin,
                             .pairing = rope_.pairing,
                             .slots = slots,
                             .identity = chunk.identity,
@@ -309,10 +336,22 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   if (taps.observer != nullptr) taps.observer->queries(layer, chunk.first, q_heads);
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
-                             .segments = segments_of(chunk, layer, cache),
-                             .scale = 1.0f / std::sqrt(to_float(config_.head_dim))});
-  ops::linear_add(*backend_, mixed, weights.out, bias_view(weights.out_bias), x, normed);
+                             .segments = windowed ? windowed_segments(chunk, layer, cache)
+                                                  : segments_of(chunk, layer, cache),
+                             .scale = config_.attention_scale()});
+  add_result(mixed, weights.out, weights.out_bias, weights.attention_result_norm, x, normed);
   arena.rewind(mark);
+}
+
+void Transformer::add_result(ConstTensorView rows, const LinearWeight& weight, const Tensor& bias,
+                             const Tensor& norm, TensorView x, TensorView scratch) const {
+  if (!config_.result_norms) {
+    ops::linear_add(*backend_, rows, weight, bias_view(bias), x, scratch);
+    return;
+  }
+  ops::linear(*backend_, rows, weight, bias_view(bias), scratch);
+  ops::rms_norm(*backend_, scratch, norm.view(), config_.norm_eps, scratch);
+  ops::add(*backend_, x, scratch, x);
 }
 
 // Each head of each row by itself, in place.
@@ -372,7 +411,7 @@ void Transformer::cross_block(const Chunk& chunk, const CrossWeights& weights, s
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
                              .segments = {segments, chunk.segments.size()},
-                             .scale = 1.0f / std::sqrt(to_float(config_.head_dim))});
+                             .scale = config_.attention_scale()});
   ops::linear_add(*backend_, mixed, weights.out, {}, x, normed);
   arena.rewind(mark);
 }
@@ -405,6 +444,37 @@ std::span<const AttentionSegment> Transformer::segments_of(const Chunk& chunk, s
   return {out, count};
 }
 
+std::span<const AttentionSegment> Transformer::windowed_segments(const Chunk& chunk,
+                                                                 std::int64_t layer,
+                                                                 const KvCache& cache) const {
+  const std::span<const AttentionSegment> whole = segments_of(chunk, layer, cache);
+  auto* out = chunk.arena->take_host<AttentionSegment>(chunk.rows).data();
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const AttentionSegment& segment = whole[i];
+    expects(cache.missing(layer, chunk.sequence_of_segment[i]) == 0,
+            "sequences with a window are not cut");
+    const std::int64_t all = std::clamp<std::int64_t>(config_.window - segment.first_visible, 0,
+                                                      segment.rows);
+    if (all > 0) std::construct_at(out + count++, segment)->rows = all;
+    for (std::int64_t row = all; row < segment.rows; ++row) {
+      const std::int64_t first = segment.first_visible + row + 1 - config_.window;
+      AttentionSegment* own = std::construct_at(out + count++, segment);
+      own->row_begin = segment.row_begin + row;
+      own->rows = 1;
+      own->first_visible = config_.window - 1;
+      own->keys = cache_rows_from(segment.keys, first);
+      own->values = cache_rows_from(segment.values, first);
+      if (segment.listed.empty()) continue;
+      own->listed_base = first;
+      own->listed_from = std::max<std::int64_t>(segment.listed_from - first, 0);
+      own->listed = segment.listed.subspan(
+          to_size(std::max<std::int64_t>(first - segment.listed_from, 0)));
+    }
+  }
+  return {out, count};
+}
+
 void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer,
                             TensorView x, const Taps& taps) const {
   Arena& arena = *chunk.arena;
@@ -412,16 +482,17 @@ void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std
   const TensorView normed = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
   const TensorView gate_up = arena.take(DType::kF32, Shape{chunk.rows, 2 * config_.ffn_width});
   const TensorView gated = arena.take(DType::kF32, Shape{chunk.rows, config_.ffn_width});
-  if (config_.ffn_bias) {
+  const bool silu = config_.gate == GateKind::kSilu;
+  if (config_.ffn_bias || !silu) {
     ops::normed_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, weights.gate_up,
                        bias_view(weights.gate_up_bias), normed, gate_up);
-    ops::silu_mul(*backend_, gate_up, gated);
+    (silu ? ops::silu_mul : ops::gelu_tanh_mul)(*backend_, gate_up, gated);
   } else {
     ops::normed_gated_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps,
                              weights.gate_up, normed, gate_up, gated);
   }
   if (taps.observer != nullptr) taps.observer->activations(layer, chunk.first, gated);
-  ops::linear_add(*backend_, gated, weights.down, bias_view(weights.down_bias), x, normed);
+  add_result(gated, weights.down, weights.down_bias, weights.ffn_result_norm, x, normed);
   arena.rewind(mark);
 }
 

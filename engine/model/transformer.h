@@ -29,6 +29,8 @@ struct LayerWeights {
   LinearWeight gate_up;   // [2 F, D], rows gate | up
   LinearWeight down;      // [D, F]
   Tensor q_norm, k_norm;  // [hd], with config.qk_norm
+  // [D], with config.result_norms
+  Tensor attention_result_norm, ffn_result_norm;
   Tensor out_bias;        // [D], with config.out_bias
   Tensor gate_up_bias;    // [2 F], with config.ffn_bias
   Tensor down_bias;       // [D], with config.ffn_bias
@@ -77,7 +79,9 @@ class Transformer {
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return *backend_; }
   const RopeTable& rope() const { return rope_; }
-  std::size_t weight_bytes() const { return weights_.bytes() + rope_.bytes() + places_.bytes(); }
+  std::size_t weight_bytes() const {
+    return weights_.bytes() + rope_.bytes() + window_rope_.bytes() + places_.bytes();
+  }
 
  private:
   struct Chunk;
@@ -86,6 +90,9 @@ class Transformer {
   Chunk open_chunk(const ForwardBatch& batch, std::int64_t first, bool append, KvCache& cache,
                    Arena& arena) const;
   void look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const;
+  // Adds what a part gave to the residual stream, normed first where the model does that.
+  void add_result(ConstTensorView rows, const LinearWeight& weight, const Tensor& bias,
+                  const Tensor& norm, TensorView x, TensorView scratch) const;
   // Replaces the chunk's segments, one a sequence, by one a path.
   static void split_by_paths(const ForwardBatch& batch, Chunk& chunk);
   void run_layers(const Chunk& chunk, LayerRange range, KvCache& cache, TensorView x,
@@ -99,13 +106,16 @@ class Transformer {
                                                 const KvCache& cache);
   static std::span<const AttentionSegment> segments_of(const Chunk& chunk, std::int64_t layer,
                                                        const KvCache& cache);
+  // The same for a layer with a window: rows that see fewer keys than there are have a segment each.
+  std::span<const AttentionSegment> windowed_segments(const Chunk& chunk, std::int64_t layer,
+                                                      const KvCache& cache) const;
   void ffn_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer, TensorView x,
                  const Taps& taps) const;
 
   Backend* backend_;
   ModelConfig config_;
   TransformerWeights weights_;
-  RopeTable rope_;
+  RopeTable rope_, window_rope_;  // the second one empty without windows
   Tensor places_;  // [rope rows, D] bf16, with config.added_places
 };
 

@@ -13,7 +13,8 @@ namespace tessera {
 // to it; row r sees keys [0, first_visible + r + 1), which is causal attention when first_visible
 // keys were cached before the window. With `causal` false every row sees keys [0, first_visible).
 // Keys need not lie in order: with `listed`, key i from `listed_from` on is row
-// listed[i - listed_from] of the tables. The result is that of tables in order, bit for bit.
+// listed[i - listed_from] - listed_base of the tables. The result is that of tables in order, bit
+// for bit.
 // `key_bias`, if given, is added to every score of a key, heads and rows alike: ln(size) weighs a
 // key as that many equal ones (Bolya et al. 2023), the lowest float hides it.
 struct AttentionSegment {
@@ -25,11 +26,12 @@ struct AttentionSegment {
   bool causal = true;
   std::int64_t listed_from = 0;
   std::span<const std::int32_t> listed;
+  std::int64_t listed_base = 0;  // of tables that begin further on than the list counts from
   ConstTensorView key_bias;  // f32, one number a visible key, or empty
 
   // A sequence grows from repeat to repeat of a recorded pass.
   void visit(OpVisitor& visitor) {
-    visitor(keys, values, row_begin, rows, causal, listed, key_bias);
+    visitor(keys, values, row_begin, rows, causal, listed, listed_base, key_bias);
     visitor.varying(first_visible, listed_from);
   }
 };
@@ -86,7 +88,8 @@ struct AttentionArgs {
                 std::ssize(segment.listed) >= visible - segment.listed_from,
             "attention: the list has every key after those in order");
     for (const std::int32_t row : segment.listed) {
-      expects(row >= 0 && row < keys.shape[0], "attention: listed keys are in the cache");
+      expects(row >= segment.listed_base && row - segment.listed_base < keys.shape[0],
+              "attention: listed keys are in the cache");
     }
   }
   void visit(OpVisitor& visitor) { visitor(q, out, segments, scale, log_sum); }

@@ -57,6 +57,23 @@ struct SiluMulArgs {
   void visit(OpVisitor& visitor) { visitor(gate_up, out); }
 };
 
+// GeGLU (Shazeer 2020) with the tanh form: out = gelu_tanh(gate) * up.
+struct GeluTanhMulArgs {
+  static constexpr const char* kName = "gelu_tanh_mul";
+  ConstTensorView gate_up;  // [M, 2F] = [gate | up] f32
+  TensorView out;           // [M, F] f32
+
+  void check(const Backend& backend) const {
+    expects_f32(backend, gate_up, "gelu_tanh_mul: gate_up is f32 on the device");
+    expects_f32(backend, out, "gelu_tanh_mul: out is f32 on the device");
+    expects_rank(out, 2, "gelu_tanh_mul: out is [M, F]");
+    expects(gate_up.shape == Shape({out.shape[0], 2 * out.shape[1]}),
+            "gelu_tanh_mul: gate_up is [M, 2F]");
+    expects(gate_up.data != out.data || out.data == nullptr, "gelu_tanh_mul: out is not gate_up");
+  }
+  void visit(OpVisitor& visitor) { visitor(gate_up, out); }
+};
+
 // Of the exact erf.
 struct GeluArgs {
   static constexpr const char* kName = "gelu";
@@ -212,6 +229,9 @@ inline void add(Backend& backend, ConstTensorView a, ConstTensorView b, TensorVi
 }
 inline void silu_mul(Backend& backend, ConstTensorView gate_up, TensorView out) {
   run(backend, SiluMulArgs{gate_up, out});
+}
+inline void gelu_tanh_mul(Backend& backend, ConstTensorView gate_up, TensorView out) {
+  run(backend, GeluTanhMulArgs{gate_up, out});
 }
 inline void gelu(Backend& backend, ConstTensorView x, TensorView out) {
   run(backend, GeluArgs{x, out});

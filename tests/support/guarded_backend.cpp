@@ -45,7 +45,7 @@ GuardedBackend::~GuardedBackend() {
 
 Tensor GuardedBackend::allocate(DType dtype, Shape shape) {
   outside_passes("nothing is allocated in a recorded pass");
-  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+  const std::size_t bytes = dtype_bytes(dtype, shape.elements());
   std::string what = std::string(dtype_name(dtype)) + " " + shape.to_string();
   return Tensor(dtype, shape, GuardedMemory::instance().allocate(bytes, std::move(what)), device());
 }

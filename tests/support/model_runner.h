@@ -58,6 +58,8 @@ class ModelRunner {
   KvCache& cache() { return cache_; }
   // By sequence, where the model attends to other rows.
   std::vector<const CrossContext*> contexts = {};
+  // Of the next pass alone.
+  std::vector<RowPath> paths = {};
 
   // One sequence's rows in a batch.
   struct Part {
@@ -96,8 +98,10 @@ class ModelRunner {
     model_.transformer().forward({.rows = in.view(),
                                   .sequences = sequences,
                                   .positions = positions,
+                                  .paths = paths,
                                   .contexts = contexts},
                                  cache_, arena_, hidden.view(), {.hidden_states = views});
+    paths.clear();
     if (taps != nullptr) {
       taps->clear();
       for (const Tensor& tap : tapped) taps->push_back(on_host(tap));

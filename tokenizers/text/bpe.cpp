@@ -98,6 +98,18 @@ const MergeTable::Merge* MergeTable::find(std::int32_t left, std::int32_t right)
   return slot.key == key ? &slot.merge : nullptr;
 }
 
+std::vector<MergeTable::Pair> MergeTable::pairs() const {
+  std::vector<Pair> out;
+  for (const Slot& slot : slots_) {
+    if (slot.key == ~std::uint64_t{0}) continue;
+    out.push_back({narrow<std::int32_t>(slot.key >> 32),
+                   narrow<std::int32_t>(slot.key & 0xffffffffU), slot.merge});
+  }
+  std::sort(out.begin(), out.end(),
+            [](const Pair& a, const Pair& b) { return a.merge.rank < b.merge.rank; });
+  return out;
+}
+
 BpeModel::BpeModel(std::vector<std::string> tokens, MergeTable merges, BpeOptions options)
     : WordModel(std::move(tokens)),
       merges_(std::move(merges)),

@@ -17,6 +17,12 @@ class MergeTable {
   void set(std::int32_t left, std::int32_t right, Merge merge);  // replaces
   const Merge* find(std::int32_t left, std::int32_t right) const;
 
+  struct Pair {
+    std::int32_t left, right;
+    Merge merge;
+  };
+  std::vector<Pair> pairs() const;  // by rank
+
  private:
   struct Slot {
     std::uint64_t key = ~std::uint64_t{0};
@@ -41,6 +47,8 @@ class BpeModel final : public WordModel {
 
   void encode(std::string_view word, RegexScratch& scratch,
               std::vector<std::int32_t>& out) const override;
+  const MergeTable& merges() const { return merges_; }
+  const BpeOptions& options() const { return options_; }
 
  private:
   // The ids of the characters of a word before any merge.

@@ -133,6 +133,7 @@ TokenizerParts convert_pieces(ListedTokenizer listed) {
   config.add_prefix_space = {true, listed.space_prefix.value_or(true)};
   config.add_bos_token = {true, listed.add_begin.value_or(true)};
   config.add_eos_token = {true, listed.add_end.value_or(false)};
+  config.legacy = {listed.legacy.has_value(), listed.legacy};
   config.roles = {
       role_of(listed, "bos_token", listed.begin), role_of(listed, "eos_token", listed.end),
       role_of(listed, "unk_token", listed.unknown), role_of(listed, "pad_token", listed.pad)};
@@ -266,6 +267,12 @@ void drop_unused_end(ListedTokenizer& listed) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> listed_cuts() {
+  std::vector<std::string_view> out;
+  for (const WordCut& cut : kCuts) out.push_back(cut.name);
+  return out;
+}
 
 TokenizerParts convert_listed(ListedTokenizer listed) {
   check_tokens(listed);

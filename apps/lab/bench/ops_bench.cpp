@@ -152,7 +152,7 @@ class OpsBench {
     for (const Size& size : kSizes) {
       const Tensor w = random_tensor({size.n, size.k}, 3, 0.02f, pool());
       for (const StorageType& type : storage_types()) {
-        if (!type.kept) continue;
+        if (type.write == nullptr) continue;
         const DType storage = type.dtype;
         std::vector<LinearWeight> copies;
         const ConstTensorView view = w.view();
@@ -211,7 +211,7 @@ class OpsBench {
         const std::string what = std::string(size.layer) + ", " + std::to_string(rows) + " rows";
         if (library_) library_product("linear.prefill", what, x, w, out);
         for (const StorageType& type : storage_types()) {
-          if (type.kept) own_product("linear.prefill", what, x, w, type.dtype, out);
+          if (type.write != nullptr) own_product("linear.prefill", what, x, w, type.dtype, out);
         }
       }
     }

@@ -70,6 +70,7 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
   if (!segment.listed.empty()) {
     task.listed = segment.listed.data();
     task.listed_from = segment.listed_from;
+    task.listed_base = segment.listed_base;
   }
   if (!segment.key_bias.empty()) task.key_bias = segment.key_bias.f32();
   float peak[kQueryRows];

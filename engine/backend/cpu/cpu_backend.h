@@ -8,6 +8,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/kernels/kernels.h"
+#include "engine/backend/cpu/panel_memory.h"
 
 namespace tessera::cpu {
 
@@ -50,6 +51,7 @@ class CpuBackend final : public Backend {
   const Kernels& kernels_;
   const IntegerKernels& integers_;
   ThreadPool pool_;
+  PanelMemory panel_memory_;
   Buffer scratch_;
   std::size_t scratch_floats_ = 0;  // of one worker
   Buffer shared_scratch_{nullptr, +[](void*) {}};

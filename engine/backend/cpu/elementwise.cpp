@@ -55,6 +55,19 @@ void silu_mul(CpuBackend& cpu, const SiluMulArgs& op) {
       });
 }
 
+void gelu_tanh_mul(CpuBackend& cpu, const GeluTanhMulArgs& op) {
+  const std::int64_t width = op.out.shape[1];
+  cpu.threads().parallel_for(
+      op.out.shape[0], rows_of(width), [&](std::int64_t row, std::int64_t end, int) {
+        for (; row < end; ++row) {
+          const float* gate = op.gate_up.f32() + row * 2 * width;
+          float* to = op.out.f32() + row * width;
+          cpu.kernels().gelu_tanh(gate, to, width);
+          for (std::int64_t i = 0; i < width; ++i) to[i] *= gate[width + i];
+        }
+      });
+}
+
 void gelu(CpuBackend& cpu, const GeluArgs& op) { map(cpu, op.x, op.out, cpu.kernels().gelu); }
 
 void gelu_tanh(CpuBackend& cpu, const GeluTanhArgs& op) {
@@ -129,6 +142,7 @@ void add_elementwise_ops(OpTable& table) {
   table.add<embedding>();
   table.add<add>();
   table.add<silu_mul>();
+  table.add<gelu_tanh_mul>();
   table.add<gelu>();
   table.add<gelu_tanh>();
   table.add<quick_gelu>();

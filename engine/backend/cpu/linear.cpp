@@ -22,14 +22,15 @@ constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;  // weights of one
 struct Product {
   const float* x;
   const LinearWeight& weight;
+  const PanelPart& part;
   const PanelStorage& storage;
-  const float* bias;
+  const float* bias;  // of the part, like `out`
   float* out;
   const Kernels& kernels;
 };
 
 const std::byte* panel_block(const Product& product, std::int64_t panel, std::int64_t k) {
-  return static_cast<const std::byte*>(product.weight.packed.view().data) +
+  return product.part.panels +
          to_size(panel) * product.storage.bytes(product.weight.k) + product.storage.bytes(k);
 }
 
@@ -48,13 +49,13 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
   args.run_offsets = &offset;
   args.run_length = inputs;
   args.out_stride = weight.n;
-  args.columns = std::min<std::int64_t>(panels * kLanes, weight.n - panel * kLanes);
+  args.columns = std::min<std::int64_t>(panels * kLanes, product.part.n - panel * kLanes);
   args.bias =
       product.bias != nullptr && k + inputs == weight.k ? product.bias + panel * kLanes : nullptr;
   args.first = k == 0;
   args.b = panel_block(product, panel, k);
-  args.b_stride = product.storage.type->blocks(weight.k) * kLanes;
-  if (k + inputs == weight.k && (panel + 2 * panels) * kLanes <= weight.n) {
+  args.b_stride = weight.k * kLanes;
+  if (k + inputs == weight.k && (panel + 2 * panels) * kLanes <= product.part.n) {
     args.b_next = panel_block(product, panel + panels, 0);
   }
   auto run = kernels.*product.storage.tile;
@@ -112,17 +113,19 @@ void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, 
   }
 }
 
-void linear(CpuBackend& cpu, const LinearArgs& op) {
+void multiply_part(CpuBackend& cpu, const LinearArgs& op, const PanelPart& part) {
   const LinearWeight& w = *op.weight;
   const std::int64_t rows = op.x.shape[0];
-  if (rows == 0 || w.n == 0) return;
-  const PanelStorage& storage = panel_storage(w.storage);
-  if (storage.integer_tile != nullptr) return linear_integers(cpu, op, storage);
   const Kernels& kernels = cpu.kernels();
   ThreadPool& pool = cpu.threads();
-  const Product product{op.x.f32(),   w,      storage, op.bias.empty() ? nullptr : op.bias.f32(),
-                        op.out.f32(), kernels};
-  const std::int64_t panels = divide_up(w.n, kLanes);
+  const Product product{op.x.f32(),
+                        w,
+                        part,
+                        part.storage,
+                        op.bias.empty() ? nullptr : op.bias.f32() + part.column,
+                        op.out.f32() + part.column,
+                        kernels};
+  const std::int64_t panels = divide_up(part.n, kLanes);
   if (rows <= kStreamRows) {
     const std::int64_t width = kernels.tile_panels[largest_tile(kernels, rows)];
     const auto panel_bytes = to_index(product.storage.bytes(w.k));
@@ -149,6 +152,19 @@ void linear(CpuBackend& cpu, const LinearArgs& op) {
                     cpu.scratch(worker));
     }
   });
+}
+
+void linear(CpuBackend& cpu, const LinearArgs& op) {
+  if (op.x.shape[0] == 0 || op.weight->n == 0) return;
+  bool integers = false;
+  for_each_part(*op.weight, [&](const PanelPart& part) {
+    if (part.storage.integer_tile != nullptr) {
+      integers = true;
+    } else {
+      multiply_part(cpu, op, part);
+    }
+  });
+  if (integers) linear_integers(cpu, op);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ namespace tessera::cpu {
 
 // Inputs are rounded to 8 bits in blocks of 32, a row by itself: half a part in 127 of a block's
 // largest one is lost at most. NaN or infinity in a block makes a row of NaN.
-void linear_integers(CpuBackend& cpu, const LinearArgs& op, const PanelStorage& storage);
+// Parts of the weight that are of other types are left out.
+void linear_integers(CpuBackend& cpu, const LinearArgs& op);
 
 }  // namespace tessera::cpu

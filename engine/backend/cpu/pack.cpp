@@ -1,8 +1,9 @@
 // Packing of weights into panels: [n / 16][k][16], columns past n are zero.
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <vector>
 
+#include "engine/backend/cpu/block_place.h"
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/panel_storage.h"
 #include "engine/core/index.h"
@@ -27,67 +28,87 @@ void write_bf16(std::span<const float> inputs, std::int64_t first, int column, v
   }
 }
 
-// Blocks as files have them, a scale and `bytes` of numbers, taken apart: numbers of a column stand
-// 16 columns apart in fours, the scales of all columns at the end of a block. Nibbles keep their
-// place: low ones are inputs 0..15 of the block and high ones 16..31, in the file and here.
-void write_blocks(const StorageType& type, std::byte flipped, std::span<const float> inputs,
-                  std::int64_t first, int column, void* panel) {
-  constexpr std::size_t kMostBytes = 2 + kQuantBlock;
-  const std::size_t bytes = type.block_bytes - 2;
-  std::array<std::byte, kMostBytes> block{};
-  auto* out = static_cast<std::byte*>(panel) + type.bytes(first) * to_size(kLanes);
-  for (std::size_t at = 0; at < inputs.size();
-       at += kQuantBlock, out += type.block_bytes * kLanes) {
-    const std::size_t some = std::min<std::size_t>(kQuantBlock, inputs.size() - at);
-    type.write(inputs.data() + at, to_index(some), block.data());
-    for (std::size_t i = 0; i < bytes; ++i) {
-      out[panel_quad(narrow<int>(i), column)] = block[2 + i] ^ flipped;
-    }
-    std::memcpy(out + bytes * kLanes + 2 * to_size(column), block.data(), 2);
+void write_f16(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
+  std::uint16_t* out = static_cast<std::uint16_t*>(panel) + first * kLanes + column;
+  for (const float value : inputs) {
+    *out = float_to_f16(value);
+    out += kLanes;
   }
-}
-
-void write_q8(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  constexpr std::byte k128More{0x80};
-  write_blocks(storage_of(DType::kQ8), k128More, inputs, first, column, panel);
-}
-
-void write_q4(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
-  write_blocks(storage_of(DType::kQ4), std::byte{0}, inputs, first, column, panel);
 }
 
 void expand_bf16(const Kernels& kernels, const void* panel, float* out, std::int64_t count) {
   kernels.expand_panel(static_cast<const std::uint16_t*>(panel), out, count);
 }
 
+void expand_f16(const Kernels& kernels, const void* panel, float* out, std::int64_t count) {
+  kernels.expand_halves(static_cast<const std::uint16_t*>(panel), out, count);
+}
+
+constexpr std::size_t kMostBytes = kBlock * sizeof(float);  // of kBlock inputs of any type
+
+// kBlock inputs or fewer of one row, as blocks of the type; zeros without a source.
+std::span<const std::byte> blocks_of(const StorageType& type, const ConstTensorView* source,
+                                     std::int64_t first, std::int64_t count,
+                                     std::array<std::byte, kMostBytes>& room) {
+  const std::size_t bytes = type.bytes(count);
+  if (source == nullptr) {
+    std::fill_n(room.begin(), bytes, std::byte{0});
+  } else if (source->dtype == type.dtype) {
+    return {static_cast<const std::byte*>(source->data) + type.bytes(first), bytes};
+  } else {
+    expects(type.write != nullptr, "weights of this type are made by files alone");
+    std::array<float, kBlock> numbers{};
+    read_numbers(*source, first, 1, count, numbers.data());
+    type.write(numbers.data(), count, room.data());
+  }
+  return {room.data(), bytes};
+}
+
 // Inputs first, first + step, ... of a source into a column; zeros without a source.
 void pack_column(const PanelStorage& storage, const ConstTensorView* source, std::int64_t first,
                  std::int64_t step, std::int64_t count, int column, void* panel) {
   std::array<float, kBlock> numbers{};
+  std::array<std::byte, kMostBytes> room;
   for (std::int64_t k = 0; k < count; k += kBlock) {
     const std::int64_t some = std::min<std::int64_t>(kBlock, count - k);
+    if (storage.place != nullptr) {
+      storage.place(blocks_of(*storage.type, source, first + k, some, room), k, column, panel);
+      continue;
+    }
     if (source != nullptr) read_numbers(*source, first + k * step, step, some, numbers.data());
     storage.write({numbers.data(), to_size(some)}, k, column, panel);
   }
 }
 
-// Room for panels of so many inputs.
-Tensor allocate_panels(const PanelStorage& storage, std::int64_t panels, std::int64_t inputs) {
-  return Tensor::host(DType::kU8, {panels, to_index(storage.bytes(inputs))});
+PanelStorage of_numbers(DType type, decltype(PanelStorage::write) write,
+                     decltype(PanelStorage::tile) tile, decltype(PanelStorage::expand) expand) {
+  const StorageType& kept = storage_of(type);
+  return {&kept, kept.block_bytes, write, nullptr, tile, nullptr, expand};
 }
 
-std::byte* panel_at(Tensor& packed, std::int64_t panel) {
-  return static_cast<std::byte*>(packed.view().data) + to_size(panel * packed.shape()[1]);
+PanelStorage of_blocks(DType type, const BlockPlace& place,
+                    decltype(PanelStorage::integer_tile) tile) {
+  return {&storage_of(type), place.block_bytes, nullptr, place.place, nullptr, tile, nullptr};
 }
 
 }  // namespace
 
 const PanelStorage& panel_storage(DType storage) {
+  using Tile = IntegerKernels;
   static const PanelStorage kTypes[] = {
-      {&storage_of(DType::kF32), write_f32, &Kernels::tile_f32, nullptr, nullptr},
-      {&storage_of(DType::kBF16), write_bf16, &Kernels::tile_bf16, nullptr, expand_bf16},
-      {&storage_of(DType::kQ8), write_q8, nullptr, &IntegerKernels::tile_q8, nullptr},
-      {&storage_of(DType::kQ4), write_q4, nullptr, &IntegerKernels::tile_q4, nullptr},
+      of_numbers(DType::kF32, write_f32, &Kernels::tile_f32, nullptr),
+      of_numbers(DType::kBF16, write_bf16, &Kernels::tile_bf16, expand_bf16),
+      of_numbers(DType::kF16, write_f16, &Kernels::tile_f16, expand_f16),
+      of_blocks(DType::kQ8, kQ8Place, &Tile::tile_q8),
+      of_blocks(DType::kQ4, kQ4Place, &Tile::tile_q4),
+      of_blocks(DType::kQ4_1, kQ4_1Place, &Tile::tile_q4_1),
+      of_blocks(DType::kQ5_0, kQ5_0Place, &Tile::tile_q5_0),
+      of_blocks(DType::kQ5_1, kQ5_1Place, &Tile::tile_q5_1),
+      of_blocks(DType::kQ2K, kQ2KPlace, &Tile::tile_q2_k),
+      of_blocks(DType::kQ3K, kQ3KPlace, &Tile::tile_q3_k),
+      of_blocks(DType::kQ4K, kQ4KPlace, &Tile::tile_q4_k),
+      of_blocks(DType::kQ5K, kQ5KPlace, &Tile::tile_q5_k),
+      of_blocks(DType::kQ6K, kQ6KPlace, &Tile::tile_q6_k),
   };
   const StorageType& wanted = kept_storage(storage);
   const auto* const found = std::find_if(std::begin(kTypes), std::end(kTypes),
@@ -96,20 +117,14 @@ const PanelStorage& panel_storage(DType storage) {
   return *found;
 }
 
-LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
-  const PanelStorage& panel_type = panel_storage(storage);
-  expects(!stacked.empty(), "at least one matrix to pack");
-  LinearWeight weight;
-  weight.storage = storage;
-  weight.k = stacked[0].shape[1];
-  for (const ConstTensorView& part : stacked) {
-    expects(part.shape.rank() == 2 && part.shape[1] == weight.k, "stacked matrices share inputs");
-    weight.n += part.shape[0];
-  }
-  const std::int64_t panels = divide_up(weight.n, kLanes);
-  weight.packed = allocate_panels(panel_type, panels, weight.k);
-  pool_.parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t panel = begin; panel < end; ++panel) {
+namespace {
+
+// Rows of matrices one after the other, into panels of their own.
+void pack_rows(ThreadPool& pool, std::span<const ConstTensorView> stacked, std::int64_t rows,
+               std::int64_t inputs, const PanelStorage& storage, std::byte* memory) {
+  const std::size_t panel_bytes = storage.bytes(inputs);
+  pool.parallel_for(divide_up(rows, kLanes), 1, [&](std::int64_t panel, std::int64_t end, int) {
+    for (; panel < end; ++panel) {
       for (int column = 0; column < kLanes; ++column) {
         std::int64_t row = panel * kLanes + column;
         std::size_t part = 0;
@@ -117,17 +132,55 @@ LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, D
           row -= stacked[part++].shape[0];
         }
         const ConstTensorView* const source = part < stacked.size() ? &stacked[part] : nullptr;
-        pack_column(panel_type, source, row * weight.k, 1, weight.k, column,
-                    panel_at(weight.packed, panel));
+        pack_column(storage, source, row * inputs, 1, inputs, column,
+                    memory + to_size(panel) * panel_bytes);
       }
     }
   });
+}
+
+}  // namespace
+
+LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
+  expects(!stacked.empty(), "at least one matrix to pack");
+  LinearWeight weight;
+  weight.k = stacked[0].shape[1];
+  std::vector<std::size_t> ends;  // of the sources of each part
+  for (std::size_t i = 0; i < stacked.size(); ++i) {
+    const ConstTensorView& source = stacked[i];
+    expects(source.shape.rank() == 2 && source.shape[1] == weight.k,
+            "stacked matrices share inputs");
+    expects(weight.k % storage_of(source.dtype).block == 0, "rows of whole blocks");
+    weight.n += source.shape[0];
+    const DType own = kept_as(source.dtype, storage);
+    if (weight.parts.empty() || weight.parts.back().storage != own) {
+      weight.parts.push_back({0, own});
+      ends.push_back(i);
+    }
+    weight.parts.back().n += source.shape[0];
+    ends.back() = i + 1;
+  }
+  std::size_t bytes = 0;
+  for (const LinearPart& part : weight.parts) {
+    bytes += packed_linear_bytes(part.n, weight.k, part.storage);
+  }
+  weight.packed = {DType::kU8, {to_index(bytes)}, panel_memory_.take(bytes)};
+  auto* memory = static_cast<std::byte*>(weight.packed.view().data);
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    const LinearPart& part = weight.parts[i];
+    pack_rows(pool_, stacked.subspan(begin, ends[i] - begin), part.n, weight.k,
+              panel_storage(part.storage), memory);
+    memory += packed_linear_bytes(part.n, weight.k, part.storage);
+  }
+  weight.storage = ends.size() == 1 ? weight.parts[0].storage : DType::kFile;
+  if (ends.size() == 1) weight.parts.clear();
   return weight;
 }
 
 ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   const PanelStorage& panel_type = panel_storage(storage);
-  expects(panel_type.tile != nullptr, "kernels of convolutions are kept as f32 or bf16");
+  expects(panel_type.tile != nullptr, "kernels of convolutions are kept as numbers");
   expects(kernel.shape.rank() == 4, "a kernel is [c_out, c_in, kh, kw]");
   ConvWeight weight;
   weight.storage = storage;
@@ -138,11 +191,15 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   const std::int64_t taps = weight.kh * weight.kw;
   const std::int64_t inputs = taps * weight.c_in;  // tap outer, channel inner
   const std::int64_t panels = divide_up(weight.c_out, kLanes);
-  weight.packed = allocate_panels(panel_type, panels, inputs);
+  const std::size_t panel_bytes = panel_type.bytes(inputs);
+  weight.packed = {DType::kU8, {panels, to_index(panel_bytes)},
+                   panel_memory_.take(to_size(panels) * panel_bytes)};
+  auto* const panel_memory = static_cast<std::byte*>(weight.packed.view().data);
   pool_.parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       for (std::int64_t tap = 0; tap < taps; ++tap) {
-        std::byte* memory = panel_at(weight.packed, panel) + panel_type.bytes(tap * weight.c_in);
+        std::byte* memory =
+            panel_memory + to_size(panel) * panel_bytes + panel_type.bytes(tap * weight.c_in);
         for (int column = 0; column < kLanes; ++column) {
           const std::int64_t output = panel * kLanes + column;
           pack_column(panel_type, output < weight.c_out ? &kernel : nullptr, output * inputs + tap,
@@ -154,7 +211,9 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   return weight;
 }
 
-bool CpuBackend::keeps(DType storage) const { return is_storage(storage); }
+bool CpuBackend::keeps(DType storage) const {
+  return storage == DType::kFile || is_storage(storage);
+}
 
 std::size_t CpuBackend::packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const {
   return to_size(divide_up(n, kLanes)) * panel_storage(storage).bytes(k);

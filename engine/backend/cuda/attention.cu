@@ -91,7 +91,9 @@ Cut cut_segments(const AttentionArgs& args, std::int64_t group, int entries) {
     if (!segment.listed.empty()) {
       tile.listed_at = std::ssize(cut.listed);
       tile.listed_from = static_cast<std::int32_t>(segment.listed_from);
-      cut.listed.insert(cut.listed.end(), segment.listed.begin(), segment.listed.end());
+      for (const std::int32_t row : segment.listed) {
+        cut.listed.push_back(static_cast<std::int32_t>(row - segment.listed_base));
+      }
     }
     const std::int64_t all = segment.rows * group;
     for (std::int64_t first = 0; first < all; first += entries) {

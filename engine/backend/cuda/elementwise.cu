@@ -59,15 +59,6 @@ __global__ void add_elements(const float* a, const float* b, float* out, std::in
   if (i < count) out[i] = a[i] + b[i];
 }
 
-__global__ void silu_mul_rows(const float* gate_up, float* out, std::int64_t width) {
-  begin_after_previous();
-  const float* gate = gate_up + blockIdx.x * 2 * width;
-  float* to = out + blockIdx.x * width;
-  for (std::int64_t c = first_column(); c < width; c += column_step()) {
-    to[c] = silu(gate[c]) * gate[width + c];
-  }
-}
-
 // x Phi(x), with erfc so that the small side keeps its digits.
 struct Gelu {
   __device__ float operator()(float x) const { return 0.5f * x * erfcf(-0.70710678f * x); }
@@ -90,6 +81,21 @@ __global__ void map_elements(Function function, const float* x, float* out, std:
   begin_after_previous();
   const std::int64_t i = element();
   if (i < count) out[i] = function(x[i]);
+}
+
+struct Silu {
+  __device__ float operator()(float x) const { return silu(x); }
+};
+
+template <typename Function>
+__global__ void gated_rows(Function function, const float* gate_up, float* out,
+                           std::int64_t width) {
+  begin_after_previous();
+  const float* gate = gate_up + blockIdx.x * 2 * width;
+  float* to = out + blockIdx.x * width;
+  for (std::int64_t c = first_column(); c < width; c += column_step()) {
+    to[c] = function(gate[c]) * gate[width + c];
+  }
 }
 
 // Row k of the output is the sum over the list [begin[k], begin[k + 1]) of rows that go there.
@@ -172,10 +178,20 @@ void add(CudaBackend& backend, const AddArgs& op) {
          count);
 }
 
+template <typename Function>
+void map_gated(CudaBackend& backend, const char* name, Function function,
+               const ConstTensorView& gate_up, const TensorView& out) {
+  const std::int64_t width = out.shape[1];
+  launch(backend, name, over_rows(out.shape[0], width), gated_rows<Function>, function,
+         gate_up.f32(), out.f32(), width);
+}
+
 void silu_mul(CudaBackend& backend, const SiluMulArgs& op) {
-  const std::int64_t width = op.out.shape[1];
-  launch(backend, "silu mul", over_rows(op.out.shape[0], width), silu_mul_rows, op.gate_up.f32(),
-         op.out.f32(), width);
+  map_gated(backend, "silu mul", Silu{}, op.gate_up, op.out);
+}
+
+void gelu_tanh_mul(CudaBackend& backend, const GeluTanhMulArgs& op) {
+  map_gated(backend, "gelu tanh mul", GeluTanh{}, op.gate_up, op.out);
 }
 
 template <typename Function>
@@ -254,6 +270,7 @@ void add_elementwise_ops(OpTable& table) {
   table.add<embedding>();
   table.add<add>();
   table.add<silu_mul>();
+  table.add<gelu_tanh_mul>();
   table.add<gelu>();
   table.add<gelu_tanh>();
   table.add<quick_gelu>();

@@ -42,6 +42,19 @@ OpenedModel small_llamagen() {
   return model;
 }
 
+// What Gemma 3 has but for its norms: windows of 7 rows in all layers but the last, which turn by a
+// base of their own, GELU gates and scaled rows.
+void with_windows(ModelConfig& model) {
+  model.windowed.assign(static_cast<std::size_t>(model.layers), true);
+  model.windowed.back() = false;
+  model.window = 7;
+  model.window_rope = model.rope;
+  model.window_rope.theta = 100.0;
+  model.gate = GateKind::kGeluTanh;
+  model.row_scale = 3.0f;
+  model.query_scale = 0.5;
+}
+
 struct Setting {
   const char* model;
   DType storage;
@@ -60,8 +73,9 @@ class ModelDistributions : public ::testing::TestWithParam<Setting> {
   }
 
   static StreamModel load(Backend& backend) {
-    OpenedModel opened =
-        std::string(GetParam().model) == "janus" ? open_model("test:tiny") : small_llamagen();
+    const std::string name = GetParam().model;
+    OpenedModel opened = name == "llamagen" ? small_llamagen() : open_model("test:tiny");
+    if (name == "windows") with_windows(opened.spec.model.transformer);
     return load_stream_model(opened, backend, GetParam().storage);
   }
 
@@ -137,6 +151,30 @@ TEST_P(ModelDistributions, EveryWindowEqualsOneByOne) {
   const bool slow = GetParam().device.name == "simt";
   for (std::int64_t window = 2; window <= 64; window += slow ? 31 : 1) {
     ASSERT_EQ(in_windows(all, {window}), single) << window;
+  }
+}
+
+// A tree of continuations in one pass: every branch gets what it gets as a sequence of its own.
+TEST_P(ModelDistributions, PathsAreSequences) {
+  const std::vector<float> all = rows(23, 15), other = rows(3, 16), leaf = rows(1, 17);
+  for (const std::int64_t shared : {4, 20}) {
+    const std::vector<float> front = cut(all, 0, shared), branch = cut(all, shared, 3);
+    auto run = runner(1);
+    run->forward({{0, front}});
+    const auto at = static_cast<std::int32_t>(shared);
+    const std::vector<std::int32_t> first = {at, at + 1, at + 2}, second = {at + 3, at + 4, at + 5},
+                                    third = {at, at + 1, at + 6};
+    run->paths = {{3, shared, first}, {3, shared, second}, {1, shared, third}};
+    const std::vector<float> got =
+        run->forward({{0, joined(joined(branch, other), leaf),
+                       {shared, shared + 1, shared + 2, shared, shared + 1, shared + 2, shared + 2}}});
+    const auto alone = [&](const std::vector<float>& rest, std::int64_t count) {
+      const std::vector<float> whole = in_windows(joined(front, rest), {shared, 3});
+      return cut(whole, static_cast<std::int64_t>(whole.size()) / model_.width() - count, count);
+    };
+    EXPECT_EQ(cut(got, 0, 3), alone(branch, 3)) << shared;
+    EXPECT_EQ(cut(got, 3, 3), alone(other, 3)) << shared;
+    EXPECT_EQ(cut(got, 6, 1), alone(joined(cut(branch, 0, 2), leaf), 1)) << shared;
   }
 }
 
@@ -345,15 +383,38 @@ INSTANTIATE_TEST_SUITE_P(Models, ModelDistributions,
                          ::testing::Values(Setting{"janus", DType::kF32},
                                            Setting{"janus", DType::kBF16},
                                            Setting{"llamagen", DType::kF32},
-                                           Setting{"llamagen", DType::kBF16}));
+                                           Setting{"llamagen", DType::kBF16},
+                                           Setting{"windows", DType::kF32},
+                                           Setting{"windows", DType::kBF16}));
 INSTANTIATE_TEST_SUITE_P(Simulated, ModelDistributions,
                          ::testing::Values(Setting{"janus", DType::kF32, {"simt"}},
+                                           Setting{"windows", DType::kF32, {"simt"}},
                                            Setting{"llamagen", DType::kBF16, {"simt"}}));
 INSTANTIATE_TEST_SUITE_P(Cuda, ModelDistributions,
                          ::testing::Values(Setting{"janus", DType::kF32, {"cuda"}},
                                            Setting{"janus", DType::kBF16, {"cuda"}},
                                            Setting{"llamagen", DType::kF32, {"cuda"}},
                                            Setting{"llamagen", DType::kBF16, {"cuda"}}));
+
+// A row further back than all windows together reaches the last layer alone, which has none.
+TEST(Windows, EndWhatARowSees) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  OpenedModel opened = open_model("test:tiny");
+  ModelConfig& config = opened.spec.model.transformer;
+  with_windows(config);
+  config.windowed.back() = true;
+  const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
+  const auto last = [&](std::int32_t first) {
+    ModelRunner run(model, 1, 160, DType::kF32);
+    std::vector<std::int32_t> ids(40, 3);
+    ids[0] = first;
+    const std::vector<float> out = run.forward({{0, run.prompt_rows(ids)}});
+    return std::pair{row_of(out, config.layers * 6, model.width()),
+                     row_of(out, config.layers * 6 + 1, model.width())};
+  };
+  EXPECT_NE(last(3).first, last(9).first) << "as far as the windows reach";
+  EXPECT_EQ(last(3).second, last(9).second);
+}
 
 TEST(AllocationCounter, SeesEveryWayToAllocate) {
   const std::uint64_t start = allocation_count();

@@ -244,6 +244,10 @@ TEST(Completion, BadKeysAreRefusedByName) {
        key_u32("tokenizer.ggml.eos_token_id", 1024), "tokenizer.ggml.eos_token_id", "1024"},
       {"qwen2_f16", "tokenizer.ggml.padding_token_id", "tokenizer.ggml.padding_token_ix",
        "tokenizer.ggml.padding_token_ix", ""},
+      {"qwen3_f32", "blk.1.attn_q_norm.weight", "blk.1.attn_q_norx.weight", "model.layers.1",
+       "missing"},
+      {"qwen3_f32", key_u32("qwen3.attention.key_length", 16),
+       key_u32("qwen3.attention.key_length", 8), "qwen3.attention.value_length", "16"},
       {"llama_f32", "tokenizer.ggml.scores", "tokenizer.ggml.scorez", "tokenizer.ggml.scores",
        "no such key"},
   };
@@ -313,7 +317,7 @@ TEST(Completion, OtherArchitecturesSayWhatIsMissing) {
   put_file(folder / "model.gguf", bytes);
   const ErrorInfo info = refusal_of(folder / "model.gguf").info();
   EXPECT_EQ(info.code, "E_GGUF_ARCHITECTURE");
-  EXPECT_EQ(info.expected, "llama or qwen2");
+  EXPECT_EQ(info.expected, "llama or qwen2 or qwen3 or gemma3");
   EXPECT_NE(info.found.find("GELU"), std::string::npos);
 }
 

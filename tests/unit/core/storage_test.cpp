@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "engine/core/block_types.h"
+
 namespace tessera::storage_test {
 namespace {
 
@@ -26,7 +28,11 @@ TEST(Storage, EveryTypeStandsOnceAndItsSizesAreThoseOfItsBlocks) {
     EXPECT_EQ(&storage_of(type.dtype), &type);
     EXPECT_EQ(is_storage(type.dtype), type.kept);
     EXPECT_NE(type.read, nullptr);
-    EXPECT_EQ(type.write != nullptr, type.kept);
+    EXPECT_TRUE(type.kept || type.write == nullptr);
+    EXPECT_EQ(storage_in_gguf(type.gguf), type.dtype);
+    const BlockType& gguf = *find_block_type(type.gguf);
+    EXPECT_EQ(gguf.numbers, type.block);
+    EXPECT_EQ(gguf.bytes, type.block_bytes);
     EXPECT_EQ(type.bytes(0), 0u);
     for (const std::int64_t k : {1, 7, 255, 256, 4096}) {
       const auto blocks = static_cast<std::size_t>((k + type.block - 1) / type.block);
@@ -35,6 +41,16 @@ TEST(Storage, EveryTypeStandsOnceAndItsSizesAreThoseOfItsBlocks) {
     }
     EXPECT_TRUE(type.block != 1 || type.block_bytes == dtype_size(type.dtype));
   }
+}
+
+TEST(Storage, OfAFileEachTensorIsKeptAsItIs) {
+  for (const StorageType& type : storage_types()) {
+    EXPECT_EQ(kept_as(type.dtype, DType::kFile), type.kept ? type.dtype : DType::kF32);
+    EXPECT_EQ(kept_as(type.dtype, DType::kQ8), DType::kQ8);
+  }
+  EXPECT_EQ(head_storage(DType::kFile), DType::kFile);
+  EXPECT_EQ(storage_named("q4_k"), std::nullopt) << "no numbers become that";
+  for (const std::string_view name : kKeptNames) EXPECT_EQ(dtype_name(*storage_named(name)), name);
 }
 
 TEST(Storage, OutputLayersKeepEightBitsOrMore) {
@@ -47,7 +63,7 @@ TEST(Storage, OutputLayersKeepEightBitsOrMore) {
 
 TEST(Storage, WhatWasKeptOnceIsKeptExactlyTheSecondTime) {
   for (const StorageType& type : storage_types()) {
-    if (!type.kept) continue;
+    if (type.write == nullptr) continue;
     for (const std::int64_t count : {20, 31, 32, 500}) {
       const std::vector<float> given = numbers(count);
       std::vector<std::byte> kept(type.bytes(count)), again(kept.size());
@@ -104,9 +120,10 @@ TEST(Storage, StridesReadWhatLooseReadsDo) {
 
 TEST(StorageDeathTest, OtherTypesEndTheProgram) {
   EXPECT_FALSE(is_storage(DType::kI32));
-  EXPECT_FALSE(is_storage(DType::kF16));
+  EXPECT_FALSE(is_storage(DType::kF64));
+  EXPECT_FALSE(is_storage(DType::kFile));
   EXPECT_DEATH(storage_of(DType::kI32), "weights are f32, f16, bf16 or f64");
-  EXPECT_DEATH(kept_storage(DType::kF16), "weights are kept as f32, bf16, q8 or q4");
+  EXPECT_DEATH(kept_storage(DType::kF64), "weights are kept as f32, bf16, f16 or blocks");
 }
 
 }  // namespace

@@ -78,6 +78,23 @@ TEST_P(Elementwise, SiluMul) {
   EXPECT_TRUE(close(out, want, tolerance));
 }
 
+// The gate's own numbers, checked by its own test, times the other half.
+TEST_P(Elementwise, GeluTanhMul) {
+  const std::vector<float> gate = grid();
+  const auto width = static_cast<std::int64_t>(gate.size());
+  std::vector<float> both = gate, up(gate.size()), gelu(gate.size()), out(gate.size());
+  for (std::size_t i = 0; i < up.size(); ++i) up[i] = 0.25f * static_cast<float>(i % 13) - 1.0f;
+  both.insert(both.end(), up.begin(), up.end());
+  DeviceIo io(*backend_);
+  ops::gelu_tanh(*backend_, io.in(view_of(gate, {width})), io.out(view_of(gelu, {width})));
+  ops::gelu_tanh_mul(*backend_, io.in(view_of(both, {1, 2 * width})),
+                     io.out(view_of(out, {1, width})));
+  io.fetch();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    ASSERT_EQ(out[i], gelu[i] * up[i]) << gate[i] << " " << up[i];
+  }
+}
+
 TEST_P(Elementwise, Gelu) {
   const std::vector<float> x = grid();
   const auto width = static_cast<std::int64_t>(x.size());

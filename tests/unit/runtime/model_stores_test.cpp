@@ -183,7 +183,7 @@ TEST_F(Stores, BrokenOllamaEntriesAreReportedAndHideNoOthers) {
   put_manifest(at + "tuned/1",
                {layer("model", digest('a'), bytes), layer("adapter", digest('b'), 1)});
   put_manifest(at + "up/1",
-               {layer("model", "../../../../../../../../../../../../../../etc/passwd", model)});
+               {layer("model", "../../../../../../../../../../../../../../etc/passwd", bytes)});
   put(folder_.path() / "elsewhere.gguf", get_file(kGolden / "llama_f32.gguf"));
   fs::create_symlink(folder_.path() / "elsewhere.gguf",
                      ollama() / "blobs" / ("sha256-" + digest('8')));

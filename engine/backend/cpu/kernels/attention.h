@@ -285,7 +285,7 @@ void copy_keys(const AttentionTask& given, const void* table, std::int64_t block
   in_order = in_order < 0 ? 0 : in_order < count ? in_order : count;
   copy_rows(rows + block * given.kv_stride, given.kv_stride, given.head_dim, in_order, to, pitch);
   for (std::int64_t key = in_order; key < count; ++key) {
-    const std::int64_t row = given.listed[block + key - given.listed_from];
+    const std::int64_t row = given.listed[block + key - given.listed_from] - given.listed_base;
     copy_rows(rows + row * given.kv_stride, 0, given.head_dim, 1, to + key * pitch, pitch);
   }
 }

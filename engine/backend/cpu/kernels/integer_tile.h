@@ -1,7 +1,8 @@
-// The register tile of products with weights of blocks: R rows times P panels of 16 columns. Inputs
-// were rounded to 8 bits in blocks of 32 like the weights. The sum of a block is one of integers,
-// exact in any order; the blocks are one chain of fused multiply-adds. So R, P and the instruction
-// set change speed, not results.
+// The register tile of products with weights of blocks: R rows times one panel of 16 columns.
+// Inputs were rounded to 8 bits in blocks of 32 like the weights. The sum of a block is one of
+// integers, exact in any order; the blocks are one chain of fused multiply-adds. So R and the
+// instruction set change speed, not results. One panel at a time is one stream from memory, which
+// processors follow by themselves.
 #pragma once
 
 #include "engine/backend/cpu/kernels/kernels.h"
@@ -12,7 +13,10 @@ namespace {
 
 constexpr int kQuads = kQuantBlock / 4;           // inputs of a block go in fours
 constexpr std::int64_t kScaleBytes = 2 * kLanes;  // f16, at the end of a panel's block
-constexpr std::int64_t kAheadBlocks = 8;          // how far ahead of the sum weights are asked for
+// Above kFewRows a block's arithmetic takes longer than its bytes. Then memory must be asked this
+// far ahead, or it rests while the processor works: the next panel too.
+constexpr std::int64_t kAheadBytes = 8192;
+constexpr std::int64_t kLineBytes = 64;
 
 // Weights of a block without their sign: `kZero` more than they are.
 struct EightBits {
@@ -33,9 +37,6 @@ struct I16 {
 };
 inline I16 broadcast_sum(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
 inline V16 to_floats(I16 x) { return {_mm512_cvtepi32_ps(x.v)}; }
-inline V16 load_halves(const std::uint8_t* p) {
-  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
-}
 // Four weights of each of 16 columns.
 struct Quad {
   __m512i v;
@@ -63,10 +64,6 @@ struct I16 {
 };
 inline I16 broadcast_sum(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline V16 to_floats(I16 x) { return {_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)}; }
-inline V16 load_halves(const std::uint8_t* p) {
-  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
-          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
-}
 struct Quad {
   __m256i lo, hi;
 };
@@ -121,22 +118,6 @@ inline I16 broadcast_sum(std::int32_t x) {
 inline V16 to_floats(I16 x) {
   return each_lane([&](int i) { return static_cast<float>(x.v[i]); });
 }
-// f16 to f32, exact.
-inline float float_of_half(std::uint32_t half) {
-  const std::uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31u,
-                      mantissa = half & 0x3ffu;
-  if (exponent == 31) return float_of(sign | 0x7f800000u | mantissa << 13);
-  if (exponent != 0) return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float tiny = static_cast<float>(mantissa) * (1.0f / 16777216.0f);
-  return float_of(bits_of(tiny) | sign);
-}
-inline V16 load_halves(const std::uint8_t* p) {
-  return each_lane([&](int i) {
-    std::uint16_t half;
-    std::memcpy(&half, p + 2 * i, sizeof half);
-    return float_of_half(half);
-  });
-}
 struct Quad {
   int v[kLanes][4];
 };
@@ -164,93 +145,88 @@ inline I16 add_products(W, I16 sum, Quad weights, const std::int8_t* inputs) {
 
 #endif
 
-// What a sum of products starts at so that kZero is out of it again.
+// The factor of a block's sum that a sum of products starts at, so that kZero is out of it again.
 #if defined(__AVX2__) && !defined(__AVX512VNNI__)
-inline constexpr int first_sum(EightBits) { return 0; }  // add_signed takes it off
+inline constexpr std::int32_t sum_factor(EightBits) { return 0; }  // add_signed takes it off
 #else
-inline constexpr int first_sum(EightBits) { return -EightBits::kZero; }
+inline constexpr std::int32_t sum_factor(EightBits) { return -EightBits::kZero; }
 #endif
-inline constexpr int first_sum(FourBits) { return -FourBits::kZero; }
+inline constexpr std::int32_t sum_factor(FourBits) { return -FourBits::kZero; }
 
-template <int R, int P, typename W>
-void integer_tile(const IntegerTileArgs& args) {
-  V16 sum[R][P];
-#pragma GCC unroll 8
+template <int R>
+inline __attribute__((always_inline)) void write_sums(const IntegerTileArgs& args,
+                                                      const V16 (&sum)[R]) {
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) sum[r][p] = zero();
-  }
-  const std::uint8_t* b = static_cast<const std::uint8_t*>(args.b);
-  for (std::int64_t block = 0; block < args.blocks; ++block, b += W::kBytes) {
-    I16 products[R][P];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const std::int32_t first = first_sum(W{}) * args.sums[r * args.block_stride + block];
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) products[r][p] = broadcast_sum(first);
-    }
-#pragma GCC unroll 8
-    for (int quad = 0; quad < kQuads; ++quad) {
-      Quad weights[P];
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) weights[p] = load_quad(W{}, b + p * args.b_stride, quad);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const std::int8_t* a = args.a + (r * args.block_stride + block) * kQuantBlock + 4 * quad;
-#pragma GCC unroll 4
-        for (int p = 0; p < P; ++p) {
-          products[r][p] = add_products(W{}, products[r][p], weights[p], a);
-        }
-      }
-    }
-    V16 scales[P];
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-      scales[p] = load_halves(b + p * args.b_stride + W::kBytes - kScaleBytes);
-      __builtin_prefetch(b + p * args.b_stride + kAheadBlocks * W::kBytes, 0, 2);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const V16 scale = broadcast(args.scales[r * args.block_stride + block]);
-#pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) {
-        sum[r][p] = fma(to_floats(products[r][p]), mul(scales[p], scale), sum[r][p]);
-      }
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-      const std::int64_t columns = args.columns - p * kLanes;
-      if (columns <= 0) continue;
-      V16 total = sum[r][p];
-      if (args.bias != nullptr) total = add(total, load_some(args.bias + p * kLanes, columns));
-      store_some(args.out + r * args.out_stride + p * kLanes, total, columns);
-    }
+    V16 total = sum[r];
+    if (args.bias != nullptr) total = add(total, load_some(args.bias, args.columns));
+    store_some(args.out + r * args.out_stride, total, args.columns);
   }
 }
 
+template <int R, typename W>
+void integer_tile(const IntegerTileArgs& args) {
+  V16 sum[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) sum[r] = zero();
+  const auto* b = static_cast<const std::uint8_t*>(args.b);
+  const std::int8_t* a = args.a;
+  const std::int32_t* first = args.sums;
+  const float* scale = args.scales;
+  for (std::int64_t left = args.blocks; left > 0; --left) {
+    I16 products[R];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) products[r] = broadcast_sum(first[r]);
+#pragma GCC unroll 8
+    for (int quad = 0; quad < kQuads; ++quad) {
+      if constexpr (R > kFewRows) {
+        if (kLineBytes * quad < W::kBytes) {
+          __builtin_prefetch(b + kAheadBytes + kLineBytes * quad, 0, 2);
+        }
+      }
+      const Quad weights = load_quad(W{}, b, quad);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        products[r] = add_products(W{}, products[r], weights, a + r * kQuantBlock + 4 * quad);
+      }
+    }
+    if constexpr (R > kFewRows && kLineBytes * kQuads < W::kBytes) {
+      __builtin_prefetch(b + kAheadBytes + kLineBytes * kQuads, 0, 2);
+    }
+    const V16 weight_scales = load_halves(b + W::kBytes - kScaleBytes);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      sum[r] = fma(to_floats(products[r]), mul(weight_scales, broadcast(scale[r])), sum[r]);
+    }
+    b += W::kBytes;
+    a += R * kQuantBlock;
+    first += R;
+    scale += R;
+  }
+  write_sums(args, sum);
+}
+
 #if defined(__AVX512F__)
-constexpr int kIntegerRows = 6;
-constexpr int integer_panels(int rows) { return rows <= 2 ? 4 : 2; }
+constexpr int kIntegerRows = 12;
 #else
 constexpr int kIntegerRows = 4;
-constexpr int integer_panels(int rows) { return rows == 1 ? 2 : 1; }
 #endif
+
+// The function of a tile; weights of other kinds have their own (affine_tile.h).
+template <typename W>
+struct TileOf {
+  template <int R>
+  static constexpr auto kAt = &integer_tile<R, W>;
+};
 
 template <typename W>
 struct IntegerTiles {
-  void (*at[kIntegerRows + 1][5])(const IntegerTileArgs&);  // [rows][panels]
+  void (*at[kIntegerRows + 1])(const IntegerTileArgs&);  // [rows]
 };
-template <typename W, int R = 1, int P = 1>
+template <typename W, int R = 1>
 constexpr void fill_integer_tiles(IntegerTiles<W>& table) {
-  table.at[R][P] = &integer_tile<R, P, W>;
-  if constexpr (P < integer_panels(R)) {
-    fill_integer_tiles<W, R, P + 1>(table);
-  } else if constexpr (R < kIntegerRows) {
-    fill_integer_tiles<W, R + 1, 1>(table);
-  }
+  table.at[R] = TileOf<W>::template kAt<R>;
+  if constexpr (R < kIntegerRows) fill_integer_tiles<W, R + 1>(table);
 }
 template <typename W>
 constexpr IntegerTiles<W> make_integer_tiles() {
@@ -259,19 +235,20 @@ constexpr IntegerTiles<W> make_integer_tiles() {
   return table;
 }
 template <typename W>
-void run_integer_tile(const IntegerTileArgs& args, int rows, int panels) {
+void run_integer_tile(const IntegerTileArgs& args, int rows) {
   static constexpr IntegerTiles<W> kTiles = make_integer_tiles<W>();
-  kTiles.at[rows][panels](args);
+  kTiles.at[rows](args);
 }
 
 // Rounds `blocks` blocks of inputs to 8 bits: the largest of a block becomes 127, the others the
 // nearest, ties to even. Below kLeast all are zero. A block with NaN or infinity has a scale of
 // NaN, and with it outputs of NaN.
-inline void round_inputs(const float* x, std::int64_t blocks, std::int8_t* out, float* scales,
-                         std::int32_t* sums) {
+inline void round_inputs(const float* x, std::int64_t blocks, const RoundedRow& row) {
   constexpr float kLeast = 1e-30f;
   constexpr float kWhole = 12582912.0f;  // 1.5 * 2^23: what is added to it becomes whole
-  for (std::int64_t block = 0; block < blocks; ++block, x += kQuantBlock, out += kQuantBlock) {
+  std::int8_t* out = row.numbers;
+  const std::int64_t step = row.stride * kQuantBlock;
+  for (std::int64_t block = 0; block < blocks; ++block, x += kQuantBlock, out += step) {
     std::uint32_t most_bits = 0;
     for (int i = 0; i < kQuantBlock; ++i) {
       const std::uint32_t size = bits_of(x[i]) & 0x7fffffffu;
@@ -280,25 +257,29 @@ inline void round_inputs(const float* x, std::int64_t blocks, std::int8_t* out, 
     const bool finite = most_bits < 0x7f800000u;
     const float most = float_of(most_bits);
     const float inverse = finite && most >= kLeast ? 127.0f / most : 0.0f;
-    std::int32_t sum = 0;
-    for (int i = 0; i < kQuantBlock; ++i) {
-      const float number = finite ? x[i] : 0.0f;
-      const float rounded = number * inverse + kWhole;
-      const auto q = static_cast<std::int32_t>(bits_of(rounded) - bits_of(kWhole));
-      out[i] = static_cast<std::int8_t>(q);
-      sum += q;
+    constexpr int kHalf = kQuantBlock / 2;
+    std::int32_t sums[2] = {0, 0};
+    for (int half = 0; half < 2; ++half) {
+      for (int i = half * kHalf; i < (half + 1) * kHalf; ++i) {
+        const float number = finite ? x[i] : 0.0f;
+        const float rounded = number * inverse + kWhole;
+        const auto q = static_cast<std::int32_t>(bits_of(rounded) - bits_of(kWhole));
+        out[i] = static_cast<std::int8_t>(q);
+        sums[half] += q;
+      }
     }
-    scales[block] = !finite ? float_of(0x7fc00000u) : inverse == 0.0f ? 0.0f : most / 127.0f;
-    sums[block] = sum;
+    const float scale = inverse == 0.0f ? 0.0f : most / 127.0f;
+    row.scales[block * row.stride] = finite ? scale : float_of(0x7fc00000u);
+    row.sums[block * row.stride] = (sums[0] + sums[1]) * row.sum_factor;
+    if (row.half_sums != nullptr) row.half_sums[block * row.stride] = sums[0] * row.sum_factor;
   }
 }
 
 constexpr IntegerKernels make_integer_table() {
   IntegerKernels table{};
   table.tile_rows = kIntegerRows;
-  for (int rows = 1; rows <= kIntegerRows; ++rows) table.tile_panels[rows] = integer_panels(rows);
-  table.tile_q8 = &run_integer_tile<EightBits>;
-  table.tile_q4 = &run_integer_tile<FourBits>;
+  table.tile_q8 = {&run_integer_tile<EightBits>, sum_factor(EightBits{}), false};
+  table.tile_q4 = {&run_integer_tile<FourBits>, sum_factor(FourBits{}), false};
   table.round_inputs = &round_inputs;
   return table;
 }

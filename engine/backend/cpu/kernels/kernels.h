@@ -22,7 +22,7 @@ struct TileArgs {
   const std::int64_t* run_offsets = nullptr;  // [runs], floats from a
   int runs = 1;
   std::int64_t run_length = 0;  // inputs of one run
-  const void* b = nullptr;      // f32, or bf16 in panel order (see panel_slot)
+  const void* b = nullptr;      // f32, f16, or bf16 in panel order (see panel_slot)
   std::int64_t b_stride = 0;
   const void* b_next = nullptr;  // panels read after this block's, if they are others
   float* out = nullptr;
@@ -34,34 +34,50 @@ struct TileArgs {
 
 inline constexpr int kQuantBlock = 32;  // inputs that share a scale in weights of blocks
 
-// A whole product with weights of blocks: out[r, c] = sum over blocks of
-// scales[r, block] * weight scale[block, c] * sum over the block of a[r, k] * b[k, c].
+// A whole product with one panel of weights of blocks: out[r, c] = sum over blocks of
+// scales[block, r] * weight scale[block, c] * sum over the block of a[r, k] * b[k, c].
+// Rows of a tile stand side by side, so that one address reaches all of them.
 struct IntegerTileArgs {
-  const std::int8_t* a = nullptr;      // [rows][block_stride][32], in -127..127
-  const float* scales = nullptr;       // [rows][block_stride]
-  const std::int32_t* sums = nullptr;  // [rows][block_stride], of the inputs of a block
-  std::int64_t block_stride = 0;       // blocks between rows
+  const std::int8_t* a = nullptr;      // [blocks][rows][32], in -127..127
+  const float* scales = nullptr;       // [blocks][rows]
+  const std::int32_t* sums = nullptr;  // [blocks][rows], sum of a block's inputs * sum_factor
+  const std::int32_t* half_sums = nullptr;  // the same of its first 16, for forms that ask for it
   std::int64_t blocks = 0;
-  const void* b = nullptr;    // panels (see panel_quad), b_stride bytes apart
-  std::int64_t b_stride = 0;  // bytes
+  const void* b = nullptr;  // see panel_quad
   float* out = nullptr;
   std::int64_t out_stride = 0;
-  std::int64_t columns = 0;     // columns to write, at most 16 * panels
+  std::int64_t columns = 0;     // columns to write, at most 16
   const float* bias = nullptr;  // [columns], added last; may be null
+};
+
+struct IntegerTile {
+  void (*run)(const IntegerTileArgs& args, int rows);
+  std::int32_t sum_factor;
+  bool halves = false;  // reads half_sums
 };
 
 // Where input i of a block stands for column c, in a panel's block of weights of 8 bits.
 constexpr int panel_quad(int i, int column) { return (i / 4 * kLanes + column) * 4 + i % 4; }
 
+// One row of rounded inputs, with `stride` rows between two of its blocks.
+struct RoundedRow {
+  std::int8_t* numbers = nullptr;  // [blocks][stride][32]
+  float* scales = nullptr;         // [blocks][stride]
+  std::int32_t* sums = nullptr;    // [blocks][stride], times sum_factor
+  std::int32_t* half_sums = nullptr;  // the same of the first 16 inputs of a block, or null
+  std::int64_t stride = 1;
+  std::int32_t sum_factor = 1;
+};
+
 // Products with weights of blocks, for one instruction set; the same bits in all of them.
 struct IntegerKernels {
-  int tile_rows;       // rows of the largest register tile
-  int tile_panels[9];  // panels of the tile with so many rows; index 0 unused
-  void (*tile_q8)(const IntegerTileArgs& args, int rows, int panels);
-  void (*tile_q4)(const IntegerTileArgs& args, int rows, int panels);
-  // Inputs to 8 bits: out [blocks][32], scales and sums [blocks].
-  void (*round_inputs)(const float* x, std::int64_t blocks, std::int8_t* out, float* scales,
-                       std::int32_t* sums);
+  int tile_rows;  // rows of the largest register tile
+  IntegerTile tile_q8, tile_q4;
+  // Of weights with scales and offsets of groups (affine_panel.h).
+  IntegerTile tile_q4_1, tile_q5_0, tile_q5_1, tile_q2_k, tile_q3_k, tile_q4_k, tile_q5_k,
+      tile_q6_k;
+  // Inputs of so many blocks to 8 bits.
+  void (*round_inputs)(const float* x, std::int64_t blocks, const RoundedRow& out);
 };
 
 // Where column c of a panel stands among the 16 stored bf16 values of one input: columns c and
@@ -79,9 +95,10 @@ struct AttentionTask {
   const void* keys = nullptr;  // head h of position p at p * kv_stride + h * head_dim
   const void* values = nullptr;
   std::int64_t kv_stride = 0;  // elements
-  // Key i >= listed_from stands at position listed[i - listed_from]; null = all in order.
+  // Key i >= listed_from stands at position listed[i - listed_from] - listed_base; null = all in
+  // order.
   const std::int32_t* listed = nullptr;
-  std::int64_t listed_from = 0;
+  std::int64_t listed_from = 0, listed_base = 0;
   const float* key_bias = nullptr;  // [keys], added to every score of a key; may be null
   // Per entry the largest score and the sum of exp(score - largest); may be null.
   float* peak = nullptr;
@@ -108,8 +125,11 @@ struct Kernels {
   int tile_panels[17];  // panels of the tile with so many rows; index 0 unused
   void (*tile_f32)(const TileArgs& args, int rows, int panels);
   void (*tile_bf16)(const TileArgs& args, int rows, int panels);
+  void (*tile_f16)(const TileArgs& args, int rows, int panels);
   // [count][16] bf16 in panel order to f32 in column order.
   void (*expand_panel)(const std::uint16_t* in, float* out, std::int64_t count);
+  // The same of f16, in column order.
+  void (*expand_halves)(const std::uint16_t* in, float* out, std::int64_t count);
   void (*attention)(const AttentionTask& task);
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n);

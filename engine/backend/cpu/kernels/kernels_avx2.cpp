@@ -1,5 +1,5 @@
 // Compiled with -mavx2 -mfma -mf16c; called only where the processor has all of them.
-#include "engine/backend/cpu/kernels/integer_tile.h"
+#include "engine/backend/cpu/kernels/affine_tile.h"
 #include "engine/backend/cpu/kernels/table.h"
 
 namespace tessera::cpu {
@@ -10,7 +10,7 @@ const Kernels& avx2_kernels() {
 }
 
 const IntegerKernels& avx2_integer_kernels() {
-  static constexpr IntegerKernels kTable = make_integer_table();
+  static constexpr IntegerKernels kTable = with_affine(make_integer_table());
   return kTable;
 }
 

@@ -1,5 +1,5 @@
 // What every machine can run, and what the others are held to, bit for bit.
-#include "engine/backend/cpu/kernels/integer_tile.h"
+#include "engine/backend/cpu/kernels/affine_tile.h"
 #include "engine/backend/cpu/kernels/table.h"
 
 namespace tessera::cpu {
@@ -10,7 +10,7 @@ const Kernels& portable_kernels() {
 }
 
 const IntegerKernels& portable_integer_kernels() {
-  static constexpr IntegerKernels kTable = make_integer_table();
+  static constexpr IntegerKernels kTable = with_affine(make_integer_table());
   return kTable;
 }
 

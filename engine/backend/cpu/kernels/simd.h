@@ -51,6 +51,10 @@ inline V16 load_partial(const std::uint16_t* p, std::int64_t n) {
   const __m256i half = _mm256_maskz_loadu_epi16(lanes_below(n), p);
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
 }
+// 16 f16, exact.
+inline V16 load_halves(const std::uint8_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
 inline V16 load_panel(const float* p) { return load(p); }
 inline V16 load_panel(const std::uint16_t* p) {
   const __m512i pair =
@@ -124,6 +128,10 @@ inline V16 load_partial(const std::uint16_t* p, std::int64_t n) {
   std::uint16_t padded[16] = {};
   std::memcpy(padded, p, static_cast<std::size_t>(n) * sizeof *p);
   return load(padded);
+}
+inline V16 load_halves(const std::uint8_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
 }
 inline V16 load_panel(const float* p) { return load(p); }
 inline V16 load_panel(const std::uint16_t* p) {
@@ -207,6 +215,22 @@ template <typename T>
 inline V16 load_partial(const T* p, std::int64_t n) {
   return each_lane([&](int i) { return i < n ? widen(p[i]) : 0.0f; });
 }
+// f16 to f32, exact.
+inline float float_of_half(std::uint32_t half) {
+  const std::uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31u,
+                      mantissa = half & 0x3ffu;
+  if (exponent == 31) return float_of(sign | 0x7f800000u | mantissa << 13);
+  if (exponent != 0) return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
+  const float tiny = static_cast<float>(mantissa) * (1.0f / 16777216.0f);
+  return float_of(bits_of(tiny) | sign);
+}
+inline V16 load_halves(const std::uint8_t* p) {
+  return each_lane([&](int i) {
+    std::uint16_t half;
+    std::memcpy(&half, p + 2 * i, sizeof half);
+    return float_of_half(half);
+  });
+}
 inline V16 load_panel(const float* p) { return load(p); }
 inline V16 load_panel(const std::uint16_t* p) {
   return each_lane([&](int i) { return widen(p[i < 8 ? 2 * i : 2 * (i - 8) + 1]); });
@@ -258,6 +282,12 @@ inline float reduce_add(V16 x) {
 }
 
 #endif
+
+// A weight kept as f16, columns of a panel in their order.
+struct Half {
+  std::uint8_t bits[2];
+};
+[[maybe_unused]] inline V16 load_panel(const Half* p) { return load_halves(p->bits); }
 
 // The first n lanes of p, n in 1..16; kWhole says at compile time that n is 16.
 template <bool kWhole, typename T>

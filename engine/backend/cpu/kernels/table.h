@@ -16,7 +16,9 @@ constexpr Kernels make_table(const char* name) {
   for (int rows = 1; rows <= kTileRows; ++rows) table.tile_panels[rows] = panels_of(rows);
   table.tile_f32 = &run_tile<float>;
   table.tile_bf16 = &run_tile<std::uint16_t>;
-  table.expand_panel = &expand_panel;
+  table.tile_f16 = &run_tile<Half>;
+  table.expand_panel = &expand_panel<std::uint16_t>;
+  table.expand_halves = &expand_panel<Half>;
   table.attention = &attention;
   table.rms_norm = &rms_norm;
   table.silu_mul = &silu_mul;

@@ -108,8 +108,10 @@ void run_tile(const TileArgs& args, int rows, int panels) {
   kTiles.at[rows][panels](args);
 }
 
-inline void expand_panel(const std::uint16_t* in, float* out, std::int64_t count) {
-  for (std::int64_t k = 0; k < count; ++k) store(out + k * kLanes, load_panel(in + k * kLanes));
+template <typename B>
+void expand_panel(const std::uint16_t* in, float* out, std::int64_t count) {
+  const B* from = reinterpret_cast<const B*>(in);
+  for (std::int64_t k = 0; k < count; ++k) store(out + k * kLanes, load_panel(from + k * kLanes));
 }
 
 }  // namespace
