@@ -32,6 +32,9 @@ QWEN_TEMPLATE = (
     "{{ message['content'] }}{% else %}{% for content in message['content'] %}{% if content['type'] == 'image' %}"
     "<|vision_start|><|image_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}"
     "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+# Of LLaVA-NeXT with Mistral, whose file says no more than that it is a Llama.
+MISTRAL_TEMPLATE = ("{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + "
+                    "' [/INST]' }}{% else %}{{ message['content'] }}{% endif %}{% endfor %}")
 CLIP = {"embeddings.class_embedding": "class_embd", "embeddings.patch_embedding.weight": "patch_embd.weight",
         "embeddings.patch_embedding.bias": "patch_embd.bias", "embeddings.position_embedding.weight":
         "position_embd.weight", "pre_layrnorm": "pre_ln", "post_layernorm": "post_ln", "encoder.layers": "blk",
@@ -45,11 +48,11 @@ QWEN = {"blocks": "blk", "norm1": "ln1", "norm2": "ln2", "attn.proj": "attn_out"
 
 
 def tokens_of(kind, vocab):
-    """Token texts by id and their kinds in such files: 1 plain, 3 control, 5 unused."""
+    """Token texts by id and their kinds in such files: 1 plain, 3 control."""
     out = ["<pad>", "<s>", "</s>"] + PLAIN
     out += [f"[PAD{i}]" for i in range(len(out), 90)] + SPECIAL[kind]
     out += [f"[PAD{i}]" for i in range(len(out), vocab)]
-    kinds = [5 if t.startswith("[PAD") else 3 if t in out[:3] or t in SPECIAL[kind] else 1 for t in out]
+    kinds = [3 if t in out[:3] or t in SPECIAL[kind] else 1 for t in out]
     assert len(out) == vocab and out[90] == SPECIAL[kind][0]
     return out, kinds
 
@@ -80,7 +83,7 @@ def close(writer):
     writer.close()
 
 
-def write_model(path, kind, text, weights, root, head):
+def write_model(path, kind, text, weights, root, head, template):
     """The language model; `root` is what its names begin with in the folder."""
     architecture = "qwen2vl" if kind == "qwen" else "llama"
     writer = gguf.GGUFWriter(path, architecture)
@@ -106,8 +109,8 @@ def write_model(path, kind, text, weights, root, head):
     writer.add_eos_token_id(2)
     writer.add_pad_token_id(0)
     writer.add_add_bos_token(False)
-    if kind == "qwen":
-        writer.add_chat_template(QWEN_TEMPLATE)
+    if template:
+        writer.add_chat_template(template)
     put(writer, "token_embd.weight", weights[root + "embed_tokens.weight"])
     put(writer, "output_norm.weight", weights[root + "norm.weight"])
     put(writer, "output.weight", weights[head])
@@ -240,12 +243,13 @@ def main():
         root = {"llava": "language_model.model.", "qwen": "model."}.get(kind, "model.text_model.")
         head = "language_model.lm_head.weight" if kind == "llava" else "lm_head.weight"
         target.mkdir(parents=True, exist_ok=True)
-        tokens, kinds = write_model(target / "model.gguf", kind, config["text_config"], weights, root, head)
+        template = MISTRAL_TEMPLATE if name == "llava-next" else QWEN_TEMPLATE if kind == "qwen" else ""
+        tokens, kinds = write_model(target / "model.gguf", kind, config["text_config"], weights, root, head, template)
         write_encoder(target / "mmproj-model.gguf", kind, config, processor, weights)
         (target / "tokenizer.json").write_text(
             json.dumps(tokenizer_json(tokens, kinds), ensure_ascii=False) + "\n")
-        if kind == "qwen":
-            (target / "chat_template.jinja").write_text(QWEN_TEMPLATE)
+        if template:
+            (target / "chat_template.jinja").write_text(template)
     print(sum(file.stat().st_size for file in OUT.rglob("*") if file.is_file()), "bytes")
 
 
