@@ -45,6 +45,9 @@ struct KeptWeights {
   DType matrix(const std::string& name) const { return own(name).value_or(storage); }
   DType head(const std::string& name) const { return own(name).value_or(head_storage(storage)); }
   DType table(const std::string& name) const { return own(name).value_or(beside(storage)); }
+  // What encoders next to such a language model are given, and a matrix of one.
+  DType encoder() const { return storage == DType::kFile ? storage : beside(storage); }
+  DType encoder(const std::string& name) const;
 
  private:
   std::optional<DType> own(const std::string& name) const {

@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/core/json.h"
 #include "engine/families/folder_files.h"
+#include "engine/families/gguf_encoder.h"
 #include "engine/families/model_spec.h"
 #include "engine/families/registry.h"
 
@@ -87,7 +88,11 @@ struct Family {
   // By name for tools and tests; those that folders use are in the describers.
   std::span<const PolicyMaker> policies;
   std::span<const ChatForm> forms;
+  std::span<const GgufProjector> projectors;  // its encoders in GGUF files
 };
+
+// Of all families.
+std::vector<const GgufProjector*> gguf_projectors();
 
 // model_type of the configuration, or nothing.
 std::string model_type(const Json& config);
