@@ -112,16 +112,18 @@ Json template_names(const GgufFile& head) {
 Json memory_json(const CompletionModel& model, bool parts) {
   constexpr std::int64_t kPromptRows = 64, kTokens = 256;
   const auto backend = make_backend("cpu", {.threads = 1});
+  std::vector<DType> types;
+  if (model.stored() == DType::kFile) types.push_back(DType::kFile);
+  for (const std::string_view name : kKeptNames) types.push_back(*storage_named(name));
   Json out;
-  for (const StorageType& storage : storage_types()) {
-    if (!storage.kept) continue;
+  for (const DType storage : types) {
     const StreamLimits limits{
         .prompt_rows = kPromptRows,
         .grammar = VocabularyGrammar::line(to_size(model.spec().model.vocab), to_size(kTokens)),
-        .kv = storage.beside};
+        .kv = beside(storage)};
     const CaptionMemoryPlan plan =
-        plan_captioning(model.spec(), *backend, storage.dtype, limits, {});
-    Json& row = out[std::string(dtype_name(storage.dtype))];
+        plan_captioning(model.spec(), *backend, KeptWeights(storage, &model.weights()), limits, {});
+    Json& row = out[std::string(dtype_name(storage))];
     if (!parts) {
       row = plan.total();
       continue;

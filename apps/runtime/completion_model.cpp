@@ -31,8 +31,8 @@ void CompletionModel::read_file(const fs::path& path, bool own_template) {
   tokenizer_.emplace(std::move(texts.tokenizer));
   stops_ = std::move(texts.stops);
   if (texts.generation) {
-    sampling_ = read_processors(
-        JsonReader(*texts.generation, name, std::string(kGgufGeneration)), spec().model.vocab);
+    sampling_ = read_processors(JsonReader(*texts.generation, name, std::string(kGgufGeneration)),
+                                spec().model.vocab);
   }
   if (own_template && texts.chat_template) {
     template_ = read_template_text(std::move(*texts.chat_template), path.string(),

@@ -28,8 +28,7 @@ void append_bytes(std::span<const std::byte> bytes, std::string& facts) {
 // The first, middle and last bytes of a tensor.
 void add_samples(std::span<const std::byte> bytes, std::string& facts) {
   const std::size_t count = std::min(bytes.size(), kSampleBytes);
-  for (const std::size_t at :
-       {std::size_t{0}, (bytes.size() - count) / 2, bytes.size() - count}) {
+  for (const std::size_t at : {std::size_t{0}, (bytes.size() - count) / 2, bytes.size() - count}) {
     append_bytes(bytes.subspan(at, count), facts);
   }
 }

@@ -17,7 +17,7 @@ void read_gemma(GgufKeyReader& keys, Json& out);
 
 struct Architecture {
   std::string_view name;
-  std::string_view missing;  // empty = computed here
+  std::string_view missing;    // empty = computed here
   std::string_view type = {};  // the model_type of such a folder; empty = the name
   // The same where it writes texts alone: without images all axes of a place are alike, as if there
   // was one.
@@ -56,9 +56,8 @@ constexpr std::array kIdleOfText = {
     IdleGgufKey{"expert_used_count", "there are no experts"}};
 
 const Architecture* find_architecture(std::string_view name) {
-  const auto* const found =
-      std::find_if(kArchitectures.begin(), kArchitectures.end(),
-                   [&](const Architecture& row) { return row.name == name; });
+  const auto* const found = std::find_if(kArchitectures.begin(), kArchitectures.end(),
+                                         [&](const Architecture& row) { return row.name == name; });
   return found == kArchitectures.end() ? nullptr : found;
 }
 

@@ -46,6 +46,8 @@ struct GgufProjector {
   std::span<const std::string_view> layers;  // of the projector, after "mm."
   std::string_view token;                    // that stands for images; empty = it may lack one
   std::string_view video_token;              // or of videos; empty = none
+  // A tensor that older converters put in for readers that want one, after "v."; empty = none.
+  std::string_view placeholder;
 };
 
 // vision_config: sizes under the names that CLIP, SigLIP and Idefics3 share, without an activation.

@@ -50,7 +50,7 @@ const GgufValue* GgufKeyReader::find(std::string_view key) {
 }
 
 std::optional<std::int64_t> GgufKeyReader::integer(std::string_view key, std::int64_t low,
-                                              std::int64_t high) {
+                                                   std::int64_t high) {
   const GgufValue* value = find(key);
   if (value == nullptr) return std::nullopt;
   const std::optional<std::int64_t> found = value->integer();
@@ -102,7 +102,7 @@ std::optional<std::string> GgufKeyReader::text(std::string_view key) {
 }
 
 std::optional<GgufArray> GgufKeyReader::elements(std::string_view key, const char* expected,
-                                            std::size_t max_count, bool wanted) {
+                                                 std::size_t max_count, bool wanted) {
   const GgufValue* value = find(key);
   if (value == nullptr) {
     if (wanted) fail(key, expected, "no such key");
@@ -117,13 +117,14 @@ std::optional<GgufArray> GgufKeyReader::elements(std::string_view key, const cha
 }
 
 void GgufKeyReader::fail_element(std::string_view key, const char* expected,
-                            const GgufValue& element) const {
+                                 const GgufValue& element) const {
   fail(key, expected, "another kind or value: " + std::string(gguf_kind_name(element.kind())));
 }
 
-std::optional<std::vector<std::int64_t>> GgufKeyReader::integers(std::string_view key, std::int64_t low,
-                                                            std::int64_t high,
-                                                            std::size_t max_count) {
+std::optional<std::vector<std::int64_t>> GgufKeyReader::integers(std::string_view key,
+                                                                 std::int64_t low,
+                                                                 std::int64_t high,
+                                                                 std::size_t max_count) {
   if (!has(key)) return std::nullopt;
   const std::string expected =
       "a list of whole numbers from " + std::to_string(low) + " to " + std::to_string(high);
@@ -136,7 +137,8 @@ std::optional<std::vector<std::int64_t>> GgufKeyReader::integers(std::string_vie
   return out;
 }
 
-std::optional<std::vector<double>> GgufKeyReader::numbers(std::string_view key, std::size_t max_count) {
+std::optional<std::vector<double>> GgufKeyReader::numbers(std::string_view key,
+                                                          std::size_t max_count) {
   if (!has(key)) return std::nullopt;
   std::vector<double> out;
   list(key, "a list of numbers", max_count, true, [&](const GgufValue& element) {

@@ -30,6 +30,7 @@ constexpr std::string_view kWholePatch = "v.patch", kProjectorNorm = "norm";
 
 constexpr std::array kIdleOfImages = {
     IdleGgufKey{"has_llava_projector", "the projector's type says it"},
+    IdleGgufKey{"has_qwen2vl_merger", "the projector's type says it"},
     IdleGgufKey{"vision.projection_dim", "the projector's tensors say it"},
     IdleGgufKey{"vision.feed_forward_length", "the tensors say it"},
     IdleGgufKey{"vision.image_size", "images have any size"},
@@ -38,7 +39,7 @@ constexpr std::array kIdleOfImages = {
 };
 
 [[noreturn]] void refuse_pair(const std::string& file, std::string where, std::string expected,
-                         std::string found, std::string hint = {}) {
+                              std::string found, std::string hint = {}) {
   throw Error({.kind = ErrorKind::kModel,
                .code = kPairCode,
                .file = file,
@@ -179,8 +180,8 @@ Tensor whole_patch(const PairFile& encoder, const VitSpec& vit) {
     const auto found = encoder.weights.tensors().find(name);
     if (found == encoder.weights.tensors().end() || found->second.shape != frame) {
       refuse_pair(encoder.name, "tensor \"" + std::string(name) + "\"", frame.to_string(),
-             found == encoder.weights.tensors().end() ? "no such tensor"
-                                                      : found->second.shape.to_string());
+                  found == encoder.weights.tensors().end() ? "no such tensor"
+                                                           : found->second.shape.to_string());
     }
     frames[i] = copy_of(encoder.weights, name, frame);
   }
@@ -250,8 +251,8 @@ std::shared_ptr<const Json> config_of(const GgufProjector& row, GgufEncoder& vie
   const std::int64_t id = row.token.empty() ? view.token("<image>") : view.token(row.token);
   if (id < 0 && !row.token.empty()) {
     refuse_pair(view.keys.file(), "key \"clip.projector_type\"",
-           "a language model whose tokens hold " + std::string(row.token), "none in the other file",
-           "the two files are of different models");
+                "a language model whose tokens hold " + std::string(row.token),
+                "none in the other file", "the two files are of different models");
   }
   if (id >= 0) config["image_token_id"] = id;
   return std::make_shared<const Json>(std::move(config));
@@ -298,6 +299,7 @@ OpenedModel open_gguf_pair(const fs::path& model_path, const fs::path& encoder_p
     tower.vit.final_norm = VitFinalNorm::kNone;  // converters leave it out
   }
   if (!row.norm.empty()) tower.projector.norm = kProjectorNorm;
+  if (!row.placeholder.empty()) tower.ignored.emplace_back(row.placeholder);
   tower.layouts = {layout_of(encoder, tower.vit, row)};
   std::map<std::string, Tensor> moved = moved_tensors(encoder, row, describe);
   spec.layouts = {{"model.", "lm_head.weight"}};

@@ -482,7 +482,8 @@ Json gguf_grids(GgufEncoder& encoder) {
   Json out = Json::array();
   if (!sides) return out;
   if (sides->empty() || sides->size() % 2 != 0) {
-    encoder.keys.fail(kKey, "pairs of width and height", std::to_string(sides->size()) + " numbers");
+    encoder.keys.fail(kKey, "pairs of width and height",
+                      std::to_string(sides->size()) + " numbers");
   }
   for (std::size_t i = 0; i < sides->size(); i += 2) {
     out.push_back({(*sides)[i + 1], (*sides)[i]});  // folders have heights first

@@ -210,8 +210,8 @@ GgufEncoderConfig gguf_qwen2(GgufEncoder& encoder) {
   Json& vision = out.config["vision_config"];
   const std::int64_t width = encoder.keys.wanted("vision.embedding_length", 1, kMaxTowerWidth);
   // vision.feed_forward_length of published files is the language model's width.
-  const std::int64_t up = std::max(encoder.rows("v.blk.0.ffn_up.weight"),
-                                   encoder.rows("v.blk.0.ffn_down.weight"));
+  const std::int64_t up =
+      std::max(encoder.rows("v.blk.0.ffn_up.weight"), encoder.rows("v.blk.0.ffn_down.weight"));
   vision["embed_dim"] = width;
   vision["mlp_ratio"] = up / width;
   vision["hidden_size"] = encoder.text_width;
@@ -222,11 +222,14 @@ GgufEncoderConfig gguf_qwen2(GgufEncoder& encoder) {
 }
 
 GgufEncoderConfig gguf_qwen2_5(GgufEncoder& encoder) {
-  constexpr std::string_view kPattern = "vision.n_wa_pattern", kLayers = "vision.wa_layer_indexes";
+  constexpr std::string_view kPattern = "vision.n_wa_pattern";
   GgufKeyReader& keys = encoder.keys;
   GgufEncoderConfig out = gguf_qwen_shared(encoder, "qwen2_5_vl");
   Json& vision = out.config["vision_config"];
   if (clip_activation(encoder) != "silu") keys.fail("use_silu", "true", "false, or no such key");
+  for (const char* key : {"use_glu_mlp", "use_rms_norm"}) {
+    if (!keys.boolean(key).value_or(true)) keys.fail(key, "true", "false");
+  }
   vision["hidden_size"] = keys.wanted("vision.embedding_length", 1, kMaxTowerWidth);
   vision["intermediate_size"] = encoder.rows("v.blk.0.ffn_up.weight");
   vision["out_hidden_size"] = encoder.text_width;
@@ -236,7 +239,10 @@ GgufEncoderConfig gguf_qwen2_5(GgufEncoder& encoder) {
   }
   const std::int64_t depth = vision["depth"].get<std::int64_t>();
   // Every so many layers one sees all, or those that are named do.
-  if (const auto layers = keys.integers(kLayers, 0, depth - 1, 1024)) {
+  auto layers = keys.integers("vision.wa_layer_indexes", 0, depth - 1, 1024);
+  const auto older = keys.integers("vision.fullatt_block_indexes", 0, depth - 1, 1024);
+  if (!layers) layers = older;
+  if (layers) {
     vision["fullatt_block_indexes"] = *layers;
   } else {
     const std::int64_t step = keys.wanted(kPattern, 1, 1024);
@@ -258,7 +264,8 @@ constexpr GgufProjector qwen_projector(std::string_view type,
           .norm = "v.post_ln",
           .layers = kGgufLayers,
           .token = "<|image_pad|>",
-          .video_token = "<|video_pad|>"};
+          .video_token = "<|video_pad|>",
+          .placeholder = "position_embd.weight"};
 }
 constexpr GgufProjector kProjectors[] = {qwen_projector("qwen2vl_merger", gguf_qwen2),
                                          qwen_projector("qwen2.5vl_merger", gguf_qwen2_5)};

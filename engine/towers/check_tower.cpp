@@ -38,6 +38,15 @@ bool is_ignored(const VisionTower& tower, std::string_view name) {
   });
 }
 
+// The file that has the encoder, or the first of the model's.
+std::string file_of(const VisionTower& tower, const Checkpoint& checkpoint) {
+  const auto& tensors = checkpoint.tensors();
+  if (tensors.empty()) return "";
+  const auto own = tensors.lower_bound(tower.vit.names.prefix);
+  const bool found = own != tensors.end() && own->first.starts_with(tower.vit.names.prefix);
+  return checkpoint.file_of(found ? own->first : tensors.begin()->first);
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tower_tensors(const VisionTower& tower) {
@@ -59,8 +68,7 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
     known.insert(tensor.name);
     // The table, not find(), which may read numbers.
     const auto entry = checkpoint.tensors().find(tensor.name);
-    const ConstTensorView* found =
-        entry == checkpoint.tensors().end() ? nullptr : &entry->second;
+    const ConstTensorView* found = entry == checkpoint.tensors().end() ? nullptr : &entry->second;
     if (found == nullptr) {
       note(missing, tensor.name, tensor.name);
     } else if (found->shape != tensor.shape) {
@@ -69,8 +77,8 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
           tensor.name + " " + found->shape.to_string() + " instead of " + tensor.shape.to_string());
     } else if (!is_weight(found->dtype)) {
       note(wrong, tensor.name,
-           tensor.name + " " + std::string(dtype_name(found->dtype)) +
-               " instead of " + kWeightTypes);
+           tensor.name + " " + std::string(dtype_name(found->dtype)) + " instead of " +
+               kWeightTypes);
     }
   }
   for (const auto& [name, unused] : checkpoint.tensors()) {
@@ -87,9 +95,7 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
   surplus.tell("surplus", text);
   throw Error{{.kind = ErrorKind::kModel,
                .code = "E_TENSORS",
-               .file = checkpoint.tensors().empty()
-                           ? std::string()
-                           : checkpoint.file_of(checkpoint.tensors().begin()->first),
+               .file = file_of(tower, checkpoint),
                .where = first,
                .expected = "the " + std::to_string(expected.size()) +
                            " tensors of its image encoder and projector",

@@ -41,8 +41,8 @@ struct VitWeights {
   std::size_t bytes() const;
 };
 
-// How a matrix is kept in an encoder of `storage`: so, or with kFile as its file has it; of blocks as
-// what stands next to them (beside()).
+// How a matrix is kept in an encoder of `storage`: so, or with kFile as its file has it; of blocks
+// as what stands next to them (beside()).
 DType encoder_storage(const Checkpoint& weights, std::string_view name, DType storage);
 
 // Reads tensors one by one, checked for shape, type and NaN (checked_weight), packs them for the

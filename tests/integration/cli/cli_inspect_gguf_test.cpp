@@ -33,10 +33,11 @@ TEST_F(CliInspectGguf, SaysWhatTheFileIs) {
   EXPECT_EQ(out.at("tokenizer").at("tokens"), out.at("vocab"));
   EXPECT_EQ(out.at("chat_templates"), Json::array());
   EXPECT_EQ(out.at("commands"), Json::array({"complete"}));
-  EXPECT_EQ(out.at("stored_as"), "q8");
+  EXPECT_EQ(out.at("stored_as"), "file");
   EXPECT_EQ(out.at("types").at("Q8_0").at("tensors"), 16);  // tables, heads and seven a layer
   EXPECT_GT(out.at("memory").at("f32").at("language"), out.at("memory").at("q8").at("language"));
   EXPECT_GT(out.at("memory").at("q8").at("language"), out.at("memory").at("q4").at("language"));
+  EXPECT_EQ(out.at("memory").at("file").at("language"), out.at("memory").at("q8").at("language"));
   const Json chat = inspect(kGolden / "gguf_text/qwen2_f16.gguf").at(0);
   EXPECT_EQ(chat.at("chat_templates"), Json::array({"default"}));
   EXPECT_TRUE(chat.at("memory").at("bf16").is_number());
@@ -92,6 +93,61 @@ TEST_F(CliInspectGguf, ShowsPairs) {
   EXPECT_EQ(uses.at("clip.projector_type"), "used");
   EXPECT_EQ(uses.at("llama.block_count"), "used");
   EXPECT_EQ(uses.at("tokenizer.ggml.tokens"), "used");
+}
+
+// A pair that does not fit is part of what is shown; a folder has its encoder.
+TEST_F(CliInspectGguf, ShowsPairsThatDoNotFit) {
+  const auto model = kGolden / "gguf_vision/smolvlm/model.gguf";
+  const auto other = kGolden / "gguf_vision/qwen2-vl/mmproj-model.gguf";
+  const Json out = inspect(model, {"--mmproj", other.string()}).at(0);
+  EXPECT_EQ(out.at("commands"), Json::array({"complete"}));
+  EXPECT_NE(out.at("projector_problem").get<std::string>().find("qwen2vl_merger"),
+            std::string::npos);
+  const Json alone = inspect(other).at(0);
+  EXPECT_EQ(alone.at("architecture"), "clip");
+  EXPECT_EQ(alone.at("commands"), Json::array());
+  EXPECT_NE(alone.at("missing").get<std::string>().find("--mmproj"), std::string::npos);
+  EXPECT_EQ(run({"inspect", "tabletop-llava", "--mmproj", other.string()}).exit_code, 2);
+}
+
+TEST_F(CliInspectGguf, CaptionTakesPairs) {
+  const auto pair = kGolden / "gguf_vision/smolvlm";
+  const std::string photo = (kGolden / "jobs/pictures/p1.png").string();
+  const auto caption = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"caption", "--image", photo, "--json", "--max-tokens", "8", "-m"});
+    const ProgramResult result = run(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.json_lines().at(0).at("caption").get<std::string>();
+  };
+  const std::string model = (pair / "model.gguf").string();
+  const std::string text = caption({model});
+  EXPECT_FALSE(text.empty());
+  EXPECT_EQ(caption({model, "--mmproj", (pair / "mmproj-model.gguf").string()}), text);
+  std::filesystem::copy_file(pair / "model.gguf", folder_ / "alone.gguf");
+  const ProgramResult alone =
+      run({"caption", "--image", photo, "-m", (folder_ / "alone.gguf").string()});
+  EXPECT_EQ(alone.exit_code, 4);
+  EXPECT_NE(alone.err.find("--mmproj FILE"), std::string::npos) << alone.err;
+}
+
+// A folder of LM Studio with both files is one model that writes and describes.
+TEST_F(CliInspectGguf, ModelsListsPairs) {
+  const auto folder = home_ / ".lmstudio/models/somebody/eyes-GGUF";
+  std::filesystem::create_directories(folder);
+  for (const char* file : {"model.gguf", "mmproj-model.gguf"}) {
+    std::filesystem::copy_file(kGolden / "gguf_vision/smolvlm" / file, folder / file);
+  }
+  const ProgramResult result = run({"models", "--json"});
+  int found = 0;
+  for (const Json& line : result.json_lines()) {
+    if (line.at("origin") != "lmstudio") continue;
+    ++found;
+    EXPECT_TRUE(line.at("describes").get<bool>() && line.at("texts").get<bool>()) << line;
+    EXPECT_GT(line.at("file_bytes"), std::filesystem::file_size(folder / "model.gguf"));
+  }
+  EXPECT_EQ(found, 1);
+  const std::string photo = (kGolden / "jobs/pictures/p1.png").string();
+  EXPECT_EQ(run({"caption", "--image", photo, "-m", "somebody/eyes-GGUF"}).exit_code, 0);
 }
 
 }  // namespace

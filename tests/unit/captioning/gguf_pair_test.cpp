@@ -7,10 +7,16 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/model_digest.h"
+#include "engine/checkpoint/gguf_write.h"
+#include "engine/core/block_types.h"
+#include "engine/core/index.h"
+#include "engine/core/io.h"
 #include "tests/support/gguf_builder.h"
 #include "tests/support/temp_folder.h"
 
@@ -49,7 +55,8 @@ struct Heard final : DescribeListener {
   }
 };
 
-Heard describe(const std::string& model, const fs::path& projector = {}) {
+DescribeOptions options_of(const std::string& model, const fs::path& projector,
+                           std::optional<DType> storage) {
   DescribeOptions options;
   options.model = model;
   options.projector = projector.string();
@@ -57,10 +64,15 @@ Heard describe(const std::string& model, const fs::path& projector = {}) {
   options.threads = 1;
   options.max_tokens = 12;
   options.batch_size = 2;
-  options.storage = DType::kF32;
+  options.storage = storage;
   options.method = text_method("plain");
+  return options;
+}
+
+Heard describe(const std::string& model, const fs::path& projector = {},
+               std::optional<DType> storage = DType::kF32) {
   Runtime runtime;
-  DescribeTask task(runtime, options);
+  DescribeTask task(runtime, options_of(model, projector, storage));
   std::vector<DescribeRequest> requests;
   for (int number = 0; number < 2; ++number) {
     auto image = std::make_shared<Image>(30 + 10 * number, 24);
@@ -75,6 +87,12 @@ Heard describe(const std::string& model, const fs::path& projector = {}) {
   Heard heard;
   runtime.finish(task.submit(std::move(requests), heard));
   return heard;
+}
+
+std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
+  return name;
 }
 
 class GgufPair : public ::testing::TestWithParam<const char*> {};
@@ -96,19 +114,14 @@ TEST_P(GgufPair, WritesWhatItsFolderWrites) {
   const Heard found = describe((pair / "model.gguf").string());  // with the encoder next to it
   EXPECT_EQ(found.texts, wanted.texts);
   EXPECT_EQ(found.tokens, wanted.tokens);
-  // A Llama's rows stand in another order in these files, and are turned back in f32.
-  const bool llama = !std::string(GetParam()).starts_with("qwen");
-  EXPECT_EQ(from_pair->stored(), llama ? DType::kF32 : DType::kBF16);
+  // Matrices are bf16, patches f32: each stays as it is.
+  EXPECT_EQ(from_pair->stored(), DType::kFile);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufPair,
                          ::testing::Values("llava-1.5", "llava-next", "qwen2-vl", "qwen2.5-vl",
                                            "idefics3", "smolvlm"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
-                           return name;
-                         });
+                         test_name);
 
 TEST(GgufPairs, AStoreKnowsThePair) {
   const TempFolder store;
@@ -155,6 +168,78 @@ TEST(GgufPairs, LlavaPadsUnlessTheFileSaysSquare) {
   EXPECT_EQ(padded->describe().policy.background, (Rgb{122, 116, 104}));
   EXPECT_NE(model_digest(*padded), model_digest(*square));
 }
+
+// --- types of encoders ---------------------------------------------------------------------------
+
+// The file with another type for its matrices, and f16 where rows are no whole blocks of it.
+// Positions and vectors stay, as converters leave them.
+fs::path rewritten(const fs::path& from, std::uint32_t type, const fs::path& to) {
+  constexpr std::uint32_t kHalf = 1;
+  const MappedFile file(from);
+  const GgufFile gguf = parse_gguf(file.bytes(), from.string());
+  GgufKeys keys;
+  for (const auto& [name, value] : gguf.keys) keys.copy(name, value);
+  std::vector<GgufPlanned> planned;
+  for (const GgufTensor& tensor : gguf.tensors) {
+    const bool kept = tensor.shape.rank() == 1 || tensor.name.find("position") != std::string::npos;
+    const BlockType* own = kept ? tensor.type : find_block_type(type);
+    if (!fits_gguf(tensor.shape, *own)) own = find_block_type(kHalf);
+    planned.push_back({tensor.name, own, tensor.shape});
+  }
+  GgufWriter out(to, keys, planned);
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    std::vector<float> numbers(to_size(gguf.tensors[i].numbers()));
+    read_gguf_tensor(gguf.tensors[i], file.bytes(), numbers.data());
+    std::vector<std::byte> bytes(planned[i].bytes());
+    block_writer (*planned[i].type)(numbers.data(), std::ssize(numbers) / planned[i].type->numbers,
+                                    bytes.data());
+    out.append(bytes);
+  }
+  out.publish();
+  return to;
+}
+
+std::size_t tower_bytes(const fs::path& model, const fs::path& projector,
+                        std::optional<DType> storage) {
+  Runtime runtime;
+  const DescribeTask task(runtime, options_of(model.string(), projector, storage));
+  return task.plan("What is this?", {}).tower;
+}
+
+// The usual published encoder is f16, or Q8_0 where rows have whole blocks.
+class GgufEncoderType : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GgufEncoderType, WritesWhatItsNumbersWrite) {
+  constexpr std::uint32_t kSingle = 0, kHalf = 1, kEight = 8;
+  const TempFolder scratch;
+  const fs::path model = pair_of(GetParam()) / "model.gguf";
+  const fs::path own = pair_of(GetParam()) / "mmproj-model.gguf";
+  const fs::path half = rewritten(own, kHalf, scratch / "mmproj-half.gguf");
+  const fs::path eight = rewritten(own, kEight, scratch / "mmproj-eight.gguf");
+  EXPECT_LT(fs::file_size(half), fs::file_size(own));
+  EXPECT_LT(fs::file_size(eight), fs::file_size(half));
+  for (const fs::path& encoder : {half, eight}) {
+    const fs::path same = rewritten(encoder, kSingle, scratch / "mmproj-same.gguf");
+    const Heard wanted = describe(model.string(), same), found = describe(model.string(), encoder);
+    EXPECT_EQ(found.texts, wanted.texts) << encoder;
+    EXPECT_GT(found.tokens, 0);
+    EXPECT_EQ(tower_bytes(model, encoder, DType::kF32), tower_bytes(model, same, DType::kF32));
+    EXPECT_EQ(CaptionModel::open(model, {}, encoder)->stored(), DType::kFile);
+  }
+  // Kept as f16 where nothing else is asked for: the same numbers in about half of the memory.
+  const fs::path wide = rewritten(half, kSingle, scratch / "mmproj-wide.gguf");
+  EXPECT_EQ(describe(model.string(), half, std::nullopt).texts,
+            describe(model.string(), wide, std::nullopt).texts);
+  const std::size_t narrow = tower_bytes(model, half, std::nullopt);
+  const std::size_t all = tower_bytes(model, wide, std::nullopt);
+  EXPECT_GT(all, 0u);
+  EXPECT_LT(narrow, all * 3 / 4);
+  EXPECT_GT(describe(model.string(), eight, std::nullopt).tokens, 0);
+  EXPECT_LE(tower_bytes(model, eight, std::nullopt), narrow);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GgufEncoderType,
+                         ::testing::Values("llava-1.5", "qwen2.5-vl", "smolvlm"), test_name);
 
 // --- what is refused -----------------------------------------------------------------------------
 
@@ -240,6 +325,50 @@ TEST_F(GgufRefusal, KeysAndTensorsThatNobodyKnows) {
       patched("smolvlm", "mmproj-model.gguf", "v.blk.1.ln2.bias", "v.blk.1.lnx.bias");
   const ErrorInfo error = refusal_of(model("smolvlm"), tensor);
   expect_refusal(error, "E_TENSORS", "v.blk.1.ln2.bias", "image encoder", "1 surplus");
+}
+
+TEST_F(GgufRefusal, CutAndMissingEncoders) {
+  const std::string whole = get_file(encoder("smolvlm"));
+  for (const std::size_t share : {1, 20, 60, 99}) {
+    const fs::path cut = scratch_ / "mmproj-cut.gguf";
+    put_file(cut, whole.substr(0, whole.size() * share / 100));
+    const ErrorInfo error = refusal_of(model("smolvlm"), cut);
+    EXPECT_EQ(error.file, cut.string()) << format_error(error);
+    EXPECT_EQ(error.kind, ErrorKind::kModel);
+  }
+  const ErrorInfo error = refusal_of(model("smolvlm"), scratch_ / "none.gguf");
+  EXPECT_EQ(error.file, (scratch_ / "none.gguf").string()) << format_error(error);
+}
+
+// An encoder alone says what it is, whatever its name and whatever stands next to it.
+TEST_F(GgufRefusal, EncodersWithoutModel) {
+  for (const char* name : {"a.gguf", "mmproj-a.gguf"}) {
+    fs::copy_file(encoder("smolvlm"), scratch_ / name);
+    expect_refusal(refusal_of(scratch_ / name, {}), "E_GGUF_PAIR", "general.architecture",
+                   "a language model", "clip");
+  }
+}
+
+// Older converters of Qwen2-VL: a table of positions for readers that want one, and their own keys.
+TEST_F(GgufRefusal, NotWhatOlderConvertersPutIn) {
+  const MappedFile file(encoder("qwen2-vl"));
+  const GgufFile gguf = parse_gguf(file.bytes(), "");
+  GgufKeys keys;
+  for (const auto& [name, value] : gguf.keys) keys.copy(name, value);
+  keys.boolean("clip.has_qwen2vl_merger", true);
+  std::vector<GgufPlanned> planned;
+  for (const GgufTensor& tensor : gguf.tensors) {
+    planned.push_back({tensor.name, tensor.type, tensor.shape});
+  }
+  planned.push_back({"v.position_embd.weight", find_block_type(0), Shape{10, 10}});
+  GgufWriter out(scratch_ / "mmproj-older.gguf", keys, planned);
+  for (const GgufTensor& tensor : gguf.tensors) {
+    out.append(file.bytes().subspan(tensor.begin, tensor.end - tensor.begin));
+  }
+  out.append(std::vector<std::byte>(400));
+  out.publish();
+  const std::string path = model("qwen2-vl").string();
+  EXPECT_EQ(describe(path, scratch_ / "mmproj-older.gguf").texts, describe(path).texts);
 }
 
 TEST_F(GgufRefusal, NoneOrSeveralNextToTheModel) {
