@@ -215,7 +215,10 @@ int inspect_file(const Session& session, const InspectFlags& flags, const ModelR
   } else {
     print_fields(out, "", false);
   }
-  if (flags.tensors) print_gguf_tensors(session, model);
+  if (flags.tensors) {
+    print_gguf_tensors(session, model.open_name);
+    if (pair) print_gguf_tensors(session, question.projector);
+  }
   if (flags.folder && pair) print_captioner_keys(session, question);
   if (flags.folder && !pair) print_gguf_keys(session, model);
   return 0;

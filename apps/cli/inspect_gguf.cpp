@@ -28,9 +28,9 @@ struct Part {
   GgufFile gguf;
 };
 
-std::vector<Part> parts_of(const ModelReference& model) {
+std::vector<Part> parts_of(const fs::path& model) {
   std::vector<Part> out;
-  for (const fs::path& path : gguf_parts(model.open_name)) {
+  for (const fs::path& path : gguf_parts(model)) {
     MappedFile file(path);
     GgufFile gguf = parse_gguf(file.bytes(), path.string());
     out.push_back({std::move(file), std::move(gguf)});
@@ -162,7 +162,7 @@ bool is_gguf_model(const ModelReference& model) {
 }
 
 Json gguf_json(const ModelReference& model, bool parts) {
-  const std::vector<Part> files = parts_of(model);
+  const std::vector<Part> files = parts_of(model.open_name);
   const GgufFile& head = files.front().gguf;
   const std::string file = files.front().file.path().string();
   const std::string architecture = gguf_architecture(head, file);
@@ -195,8 +195,8 @@ Json gguf_json(const ModelReference& model, bool parts) {
   return out;
 }
 
-void print_gguf_tensors(const Session& session, const ModelReference& model) {
-  for (const Part& part : parts_of(model)) {
+void print_gguf_tensors(const Session& session, const fs::path& file) {
+  for (const Part& part : parts_of(file)) {
     for (const GgufTensor& tensor : part.gguf.tensors) {
       if (session.json) {
         print_json_line({{"tensor", tensor.name},
@@ -216,7 +216,7 @@ void print_gguf_keys(const Session& session, const ModelReference& model) {
     return print_keys(session, opened.model->text().account.get(), "texts");
   }
   // Nobody read the keys of a model that cannot be run.
-  const std::vector<Part> files = parts_of(model);
+  const std::vector<Part> files = parts_of(model.open_name);
   FolderAccount account;
   account_other_keys(files.front().gguf, {}, files.front().file.path().string(), account);
   print_keys(session, &account, "texts");

@@ -40,7 +40,8 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
   const ModelReference reference = resolve_model(choice.model);
   std::unique_ptr<CaptionDraft> out(new CaptionDraft(reference.shown_name));
   out->choice_ = choice;
-  if (std::filesystem::path(reference.open_name) != target.spec().folder) {
+  const std::filesystem::path path = reference.open_name;
+  if (path != target.spec().folder && path != target.spec().weights) {
     out->opened_ = CaptionModel::open(reference.open_name, {}, reference.projector);
   }
   out->model_ = out->opened_ ? out->opened_.get() : &target;

@@ -2,7 +2,6 @@
 // Keys and names: the gguf package's constants.py, and the converters of llama.cpp.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,18 +28,13 @@ struct GgufEncoder {
   std::int64_t token(std::string_view text) const;
 };
 
-// The configuration that a folder of the pair would have: config.json without its text_config, and
-// preprocessor_config.json.
-struct GgufEncoderConfig {
-  Json config = Json::object(), processor = Json::object();
-  std::string text_type;  // model_type of its text_config; empty = as the language model's file has
-};
-
 // The encoders of one clip.projector_type.
 struct GgufProjector {
   std::string_view type;
   std::span<const std::string_view> architectures;  // of the language models that it fits
-  GgufEncoderConfig (*read)(GgufEncoder& encoder) = nullptr;
+  // Into the config.json that a folder of the pair would have, with no more of its text_config than
+  // what the language model's file says otherwise, and its preprocessor_config.json.
+  void (*read)(GgufEncoder& encoder, Json& config, Json& processor) = nullptr;
   std::string_view last;                     // the projector's last matrix, "mm.2"
   std::string_view norm;                     // of the projector, as the file names it; empty = none
   std::span<const std::string_view> layers;  // of the projector, after "mm."

@@ -242,11 +242,11 @@ void check_surplus(const PairFile& file, const std::set<std::string_view>& known
 
 std::shared_ptr<const Json> config_of(const GgufProjector& row, GgufEncoder& view, Json text,
                                       Json& processor) {
-  GgufEncoderConfig own = row.read(view);
-  processor = std::move(own.processor);
-  Json config = std::move(own.config);
+  Json config = Json::object();
+  processor = Json::object();
+  row.read(view, config, processor);
   config["tie_word_embeddings"] = text["tie_word_embeddings"];
-  if (!own.text_type.empty()) text["model_type"] = own.text_type;
+  if (config.contains("text_config")) text.update(config["text_config"]);
   config["text_config"] = std::move(text);
   const std::int64_t id = row.token.empty() ? view.token("<image>") : view.token(row.token);
   if (id < 0 && !row.token.empty()) {
@@ -317,6 +317,7 @@ OpenedModel open_gguf_pair(const fs::path& model_path, const fs::path& encoder_p
   if (!moved.empty()) {
     model.weights.add(Checkpoint::from_tensors(encoder.name, std::move(moved)));
   }
+  spec.folder = model.name;  // in messages about texts
   settle_describing(spec, model.weights);
   spec.folder.clear();
   spec.tokenizer.clear();

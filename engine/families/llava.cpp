@@ -511,9 +511,8 @@ void gguf_features(GgufEncoder& encoder, Json& config) {
 }
 
 // Of the authors' files padding to a square is meant where nothing is said.
-GgufEncoderConfig gguf_llava(GgufEncoder& encoder) {
+void gguf_llava(GgufEncoder& encoder, Json& config, Json& processor) {
   GgufKeyReader& keys = encoder.keys;
-  GgufEncoderConfig out;
   const bool clip = encoder.has("v.class_embd");
   Json vision = clip_sizes(encoder);
   const std::string activation = clip_activation(encoder);
@@ -537,22 +536,21 @@ GgufEncoderConfig gguf_llava(GgufEncoder& encoder) {
   }
   const std::string kind = keys.text("vision.mm_projector_type").value_or("mlp2x_gelu");
   if (kind != "mlp2x_gelu") keys.fail("vision.mm_projector_type", "mlp2x_gelu", kind);
-  out.config = {{"model_type", grids.empty() ? "llava" : "llava_next"},
-                {"vision_config", std::move(vision)},
-                {"vision_feature_select_strategy", clip ? "default" : "full"}};
-  gguf_features(encoder, out.config);
+  config = {{"model_type", grids.empty() ? "llava" : "llava_next"},
+            {"vision_config", std::move(vision)},
+            {"vision_feature_select_strategy", clip ? "default" : "full"}};
+  gguf_features(encoder, config);
   const bool pads = grids.empty() && ratio != "square";
-  out.processor = {{"size", {{"shortest_edge", side}}}, {"crop_size", side}};
-  out.processor["image_processor_type"] = !grids.empty() ? "LlavaNextImageProcessor"
-                                          : pads         ? "LlavaImageProcessor"
-                                                         : "CLIPImageProcessor";
-  if (pads) out.processor["do_pad"] = true;
+  processor = {{"size", {{"shortest_edge", side}}}, {"crop_size", side}};
+  processor["image_processor_type"] = !grids.empty() ? "LlavaNextImageProcessor"
+                                      : pads         ? "LlavaImageProcessor"
+                                                     : "CLIPImageProcessor";
+  if (pads) processor["do_pad"] = true;
   if (!grids.empty()) {
-    out.config["image_grid_pinpoints"] = grids;
-    out.processor["image_grid_pinpoints"] = grids;
+    config["image_grid_pinpoints"] = grids;
+    processor["image_grid_pinpoints"] = grids;
   }
-  clip_levels(encoder, out.processor);
-  return out;
+  clip_levels(encoder, processor);
 }
 
 constexpr std::string_view kGgufText[] = {"llama", "qwen2"};

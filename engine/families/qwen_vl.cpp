@@ -175,7 +175,7 @@ constexpr Describer kDescribers[] = {
 // --- pairs of GGUF files -------------------------------------------------------------------------
 
 // What both have. The published processors' limits where the file names none.
-GgufEncoderConfig gguf_qwen_shared(GgufEncoder& encoder, std::string_view type) {
+void gguf_qwen_shared(GgufEncoder& encoder, std::string_view type, Json& config, Json& processor) {
   constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
   constexpr const char* kEps = "vision.attention.layer_norm_epsilon";
   GgufKeyReader& keys = encoder.keys;
@@ -183,31 +183,28 @@ GgufEncoderConfig gguf_qwen_shared(GgufEncoder& encoder, std::string_view type) 
   if (std::abs(eps - 1e-6) > 1e-9) keys.fail(kEps, "1e-6", Json(eps).dump());
   const std::int64_t patch = keys.wanted("vision.patch_size", 1, 256);
   const std::int64_t merge = keys.integer("vision.spatial_merge_size", 1, 8).value_or(2);
-  GgufEncoderConfig out;
-  out.text_type = std::string(type) + "_text";
-  out.config = {{"model_type", type},
-                {"vision_config",
-                 {{"depth", keys.wanted("vision.block_count", 1, 1024)},
-                  {"num_heads", keys.wanted("vision.attention.head_count", 1, 1024)},
-                  {"patch_size", patch},
-                  {"spatial_merge_size", merge}}}};
+  config = {{"model_type", type},
+            {"text_config", {{"model_type", std::string(type) + "_text"}}},
+            {"vision_config",
+             {{"depth", keys.wanted("vision.block_count", 1, 1024)},
+              {"num_heads", keys.wanted("vision.attention.head_count", 1, 1024)},
+              {"patch_size", patch},
+              {"spatial_merge_size", merge}}}};
   const PreprocessPolicy usual = qwen2_vl();
-  out.processor = {
-      {"image_processor_type", kProcessors[0]},
-      {"patch_size", patch},
-      {"temporal_patch_size", 2},
-      {"merge_size", merge},
-      {"min_pixels",
-       keys.integer("vision.image_min_pixels", 1, kMaxPixels).value_or(usual.min_pixels)},
-      {"max_pixels",
-       keys.integer("vision.image_max_pixels", 1, kMaxPixels).value_or(usual.max_pixels)}};
-  clip_levels(encoder, out.processor);
-  return out;
+  processor = {{"image_processor_type", kProcessors[0]},
+               {"patch_size", patch},
+               {"temporal_patch_size", 2},
+               {"merge_size", merge},
+               {"min_pixels",
+                keys.integer("vision.image_min_pixels", 1, kMaxPixels).value_or(usual.min_pixels)},
+               {"max_pixels",
+                keys.integer("vision.image_max_pixels", 1, kMaxPixels).value_or(usual.max_pixels)}};
+  clip_levels(encoder, processor);
 }
 
-GgufEncoderConfig gguf_qwen2(GgufEncoder& encoder) {
-  GgufEncoderConfig out = gguf_qwen_shared(encoder, "qwen2_vl");
-  Json& vision = out.config["vision_config"];
+void gguf_qwen2(GgufEncoder& encoder, Json& config, Json& processor) {
+  gguf_qwen_shared(encoder, "qwen2_vl", config, processor);
+  Json& vision = config["vision_config"];
   const std::int64_t width = encoder.keys.wanted("vision.embedding_length", 1, kMaxTowerWidth);
   // vision.feed_forward_length of published files is the language model's width.
   const std::int64_t up =
@@ -218,14 +215,13 @@ GgufEncoderConfig gguf_qwen2(GgufEncoder& encoder) {
   const std::string activation = clip_activation(encoder);
   if (activation == "silu") encoder.keys.fail("use_silu", "false", "true");
   vision["hidden_act"] = activation;
-  return out;
 }
 
-GgufEncoderConfig gguf_qwen2_5(GgufEncoder& encoder) {
+void gguf_qwen2_5(GgufEncoder& encoder, Json& config, Json& processor) {
   constexpr std::string_view kPattern = "vision.n_wa_pattern";
   GgufKeyReader& keys = encoder.keys;
-  GgufEncoderConfig out = gguf_qwen_shared(encoder, "qwen2_5_vl");
-  Json& vision = out.config["vision_config"];
+  gguf_qwen_shared(encoder, "qwen2_5_vl", config, processor);
+  Json& vision = config["vision_config"];
   if (clip_activation(encoder) != "silu") keys.fail("use_silu", "true", "false, or no such key");
   for (const char* key : {"use_glu_mlp", "use_rms_norm"}) {
     if (!keys.boolean(key).value_or(true)) keys.fail(key, "true", "false");
@@ -250,13 +246,11 @@ GgufEncoderConfig gguf_qwen2_5(GgufEncoder& encoder) {
     for (std::int64_t layer = step - 1; layer < depth; layer += step) full.push_back(layer);
     vision["fullatt_block_indexes"] = std::move(full);
   }
-  return out;
 }
 
 constexpr std::string_view kGgufText[] = {"qwen2vl"};
 constexpr std::string_view kGgufLayers[] = {"0", "2"};
-constexpr GgufProjector qwen_projector(std::string_view type,
-                                       GgufEncoderConfig (*read)(GgufEncoder&)) {
+constexpr GgufProjector qwen_projector(std::string_view type, decltype(GgufProjector::read) read) {
   return {.type = type,
           .architectures = kGgufText,
           .read = read,

@@ -1,4 +1,6 @@
 // `tessera inspect FILE.gguf`: what a file says, what it can be used for and takes, key by key.
+#include <algorithm>
+
 #include "engine/core/json.h"
 #include "tests/integration/cli/program.h"
 #include "tests/support/gguf_builder.h"
@@ -81,7 +83,7 @@ TEST_F(CliInspectGguf, ShowsFilesThatItCannotRun) {
 
 TEST_F(CliInspectGguf, ShowsPairs) {
   const auto model = kGolden / "gguf_vision/smolvlm/model.gguf";
-  const std::vector<Json> lines = inspect(model, {"--folder"});
+  const std::vector<Json> lines = inspect(model, {"--folder", "--tensors"});
   EXPECT_EQ(lines[0].at("commands"), Json::array({"complete", "caption"}));
   EXPECT_EQ(lines[0].at("projector"), "mmproj-model.gguf");
   EXPECT_EQ(lines[0].at("describes").at("family"), "smolvlm");
@@ -90,6 +92,9 @@ TEST_F(CliInspectGguf, ShowsPairs) {
   for (const Json& line : lines) {
     if (line.contains("key")) uses[line.at("key")] = line.at("use");
   }
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const Json& line) { return line.contains("tensor"); }),
+            75);  // of both files
   EXPECT_EQ(uses.at("clip.projector_type"), "used");
   EXPECT_EQ(uses.at("llama.block_count"), "used");
   EXPECT_EQ(uses.at("tokenizer.ggml.tokens"), "used");

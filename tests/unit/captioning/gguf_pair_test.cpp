@@ -239,7 +239,7 @@ TEST_P(GgufEncoderType, WritesWhatItsNumbersWrite) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufEncoderType,
-                         ::testing::Values("llava-1.5", "qwen2.5-vl", "smolvlm"), test_name);
+                         ::testing::Values("llava-1.5", "llava-next", "qwen2.5-vl"), test_name);
 
 // --- what is refused -----------------------------------------------------------------------------
 
@@ -325,6 +325,7 @@ TEST_F(GgufRefusal, KeysAndTensorsThatNobodyKnows) {
       patched("smolvlm", "mmproj-model.gguf", "v.blk.1.ln2.bias", "v.blk.1.lnx.bias");
   const ErrorInfo error = refusal_of(model("smolvlm"), tensor);
   expect_refusal(error, "E_TENSORS", "v.blk.1.ln2.bias", "image encoder", "1 surplus");
+  EXPECT_EQ(error.file, tensor.string());
 }
 
 TEST_F(GgufRefusal, CutAndMissingEncoders) {

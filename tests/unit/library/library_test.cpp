@@ -87,7 +87,7 @@ TEST(Library, DescribesWithALanguageModelAndItsEncoderInTwoFiles) {
   Runtime runtime;
   const std::string pair = TESSERA_SOURCE_DIR "/tests/golden/gguf_vision/smolvlm/model.gguf";
   const Model texts =
-      runtime.open({pair, Task::kDescribe}, {.settings = {{"max-tokens", 8}}, .threads = 1});
+      runtime.open({pair, Task::kDescribe}, {.threads = 1, .settings = {{"max-tokens", 8}}});
   EXPECT_EQ(runtime.info(texts).name, "model.gguf");
   EXPECT_FALSE(runtime.describe(texts, DescribeRequest{.images = {chequered(40, 30)}}).empty());
 }
