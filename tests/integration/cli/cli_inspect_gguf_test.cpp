@@ -39,7 +39,7 @@ TEST_F(CliInspectGguf, SaysWhatTheFileIs) {
   EXPECT_EQ(out.at("types").at("Q8_0").at("tensors"), 16);  // tables, heads and seven a layer
   EXPECT_GT(out.at("memory").at("f32").at("language"), out.at("memory").at("q8").at("language"));
   EXPECT_GT(out.at("memory").at("q8").at("language"), out.at("memory").at("q4").at("language"));
-  EXPECT_EQ(out.at("memory").at("file").at("language"), out.at("memory").at("q8").at("language"));
+  EXPECT_LT(out.at("memory").at("file").at("language"), out.at("memory").at("q8").at("language"));
   const Json chat = inspect(kGolden / "gguf_text/qwen2_f16.gguf").at(0);
   EXPECT_EQ(chat.at("chat_templates"), Json::array({"default"}));
   EXPECT_TRUE(chat.at("memory").at("bf16").is_number());
