@@ -46,7 +46,8 @@ constexpr std::int64_t kMaxCaptionSeed = std::numeric_limits<std::int64_t>::max(
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
-  std::optional<std::string> model, chat_template, prompt, negative_prompt, output, shard, dump;
+  std::optional<std::string> model, projector, chat_template, prompt, negative_prompt, output,
+      shard, dump;
   std::vector<std::string> inputs, images;
   VideoInputFlags videos;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
@@ -87,6 +88,7 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
                                  std::uint64_t seed) {
   DescribeOptions options;
   options.model = flags.model.value_or("");
+  options.projector = flags.projector.value_or("");
   options.chat_template = flags.chat_template.value_or("");
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);
@@ -111,6 +113,13 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
 }
 
 // --- a question ---------------------------------------------------------------------------------
+
+void say_model(const Session& session, const DescribeTask& task) {
+  warn_of_keys(session, task.model().describe().account.get());
+  for (const std::string& text : task.model_notes()) {
+    warn(session, task.model_name() + ": " + text);
+  }
+}
 
 void say_kept(const Session& session, std::int64_t kept, std::int64_t total) {
   warn(session, std::to_string(kept) + " of " + std::to_string(total) + " visual tokens kept");
@@ -188,7 +197,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, 1, seed));
-  warn_of_keys(session, task.model().describe().account.get());
+  say_model(session, task);
   task.check_memory();
   if (flags.dump) return dump(flags, task, request.prompt);
   for (const std::string& image : flags.images) {
@@ -359,7 +368,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   const std::uint64_t seed = settle_seed(flags);
   Runtime runtime;
   DescribeTask task(runtime, describe_options(flags, flags.batch_size, seed));
-  warn_of_keys(session, task.model().describe().account.get());
+  say_model(session, task);
   task.check_memory();
   Json job = job_of(flags, task, inputs);
   add_video_settings(flags.videos, job);
@@ -501,7 +510,10 @@ void add_caption(CLI::App& root, Session& session) {
       ->allow_extra_args(false);
   add_video_flags(*app, flags->videos);
   text_flag(*app, "-m,--model", flags->model,
-            "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
+            "a folder, a .gguf file, or a name that `tessera models` lists; default " +
+                std::string(kDefaultCaptioner));
+  text_flag(*app, "--mmproj", flags->projector,
+            "the .gguf file of the model's image encoder; default mmproj*.gguf next to the model");
   text_flag(*app, "--chat-template", flags->chat_template,
             "a Jinja template in place of the model's own");
   text_flag(*app, "-p,--prompt", flags->prompt,

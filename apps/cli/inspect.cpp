@@ -8,6 +8,7 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/folder_keys.h"
 #include "apps/cli/inspect_captioner.h"
+#include "apps/cli/inspect_gguf.h"
 #include "apps/cli/inspect_text.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
@@ -26,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct InspectFlags {
-  std::optional<std::string> model;
+  std::optional<std::string> model, projector;
   bool memory = false, tensors = false, folder = false;
   std::int64_t batch_size = 1;
   SettingValues sampling;
@@ -202,23 +203,69 @@ int inspect_writer(const Session& session, const InspectFlags& flags, const Mode
   return 0;
 }
 
+CaptionerQuestion question_of(const InspectFlags& flags) {
+  return {.model = flags.model.value_or(std::string(kDefaultModel)),
+          .projector = flags.projector.value_or(""),
+          .batch_size = flags.batch_size,
+          .width = flags.size.width.value_or(0),
+          .height = flags.size.height.value_or(0),
+          .prompt = flags.prompt,
+          .memory = flags.memory,
+          .device = flags.device};
+}
+
+// Whether the two files describe images; else what is wrong with them.
+bool add_pair(const CaptionerQuestion& question, Json& out) {
+  out["projector"] = std::filesystem::path(question.projector).filename().string();
+  try {
+    out["describes"] = captioner_json(question);
+  } catch (const Error& error) {  // part of what is shown
+    out["projector_problem"] = format_error(error.info());
+    return false;
+  }
+  out["commands"].push_back("caption");
+  return true;
+}
+
+// A file that writes texts, with its image encoder if there is one, or one that cannot be run here.
+int inspect_file(const Session& session, const InspectFlags& flags, const ModelReference& model) {
+  Json out = gguf_json(model, flags.memory);
+  CaptionerQuestion question = question_of(flags);
+  question.projector = flags.projector.value_or(model.projector);
+  const bool pair = !question.projector.empty() && add_pair(question, out);
+  if (session.json) {
+    print_json_line(out);
+  } else {
+    print_fields(out, "", false);
+  }
+  if (flags.tensors) {
+    print_gguf_tensors(session, model.open_name);
+    if (pair) print_gguf_tensors(session, question.projector);
+  }
+  if (flags.folder && pair) print_captioner_keys(session, question);
+  if (flags.folder && !pair) print_gguf_keys(session, model);
+  return 0;
+}
+
 int run_inspect(const Session& session, InspectFlags flags) {
   settle_size(flags.size);
-  if (const ModelReference named = resolve_model(flags.model.value_or(std::string(kDefaultModel)));
-      source_with(named.open_name) == nullptr && is_text_model(named.open_name)) {
-    return inspect_writer(session, flags, named);
+  const ModelReference model = resolve_model(flags.model.value_or(""));
+  if (is_gguf_model(model)) return inspect_file(session, flags, model);
+  if (flags.projector) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_CONFLICT",
+                 .where = "--mmproj",
+                 .expected = "a model in a .gguf file: others have their image encoder",
+                 .found = model.shown_name});
+  }
+  if (source_with(model.open_name) == nullptr && is_text_model(model.open_name)) {
+    return inspect_writer(session, flags, model);
   }
   Json out;
   std::vector<std::vector<TensorSpec>> tensors;
   std::shared_ptr<const FolderAccount> account;
   const bool generates = inspect_generator(flags, out, tensors, account);
-  const CaptionerQuestion question{.model = flags.model.value_or(std::string(kDefaultModel)),
-                                   .batch_size = flags.batch_size,
-                                   .width = flags.size.width.value_or(0),
-                                   .height = flags.size.height.value_or(0),
-                                   .prompt = flags.prompt,
-                                   .memory = flags.memory,
-                                   .device = flags.device};
+  const CaptionerQuestion question = question_of(flags);
   if (!generates) {
     out = captioner_json(question);
     tensors = {captioner_tensors(question)};
@@ -245,6 +292,7 @@ void add_inspect(CLI::App& root, Session& session) {
       root.add_subcommand("inspect", "show a model's configuration, tensors and memory");
   const auto flags = std::make_shared<InspectFlags>();
   text_flag(*app, "-m,--model,model", flags->model, "as for generate");
+  text_flag(*app, "--mmproj", flags->projector, "as for caption");
   app->add_flag("--memory", flags->memory,
                 "what generating or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");

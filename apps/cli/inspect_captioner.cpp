@@ -25,6 +25,7 @@ constexpr std::int64_t kUsualTokens = 256;  // as `tessera caption` writes at mo
 DescribeTask open_task(Runtime& runtime, const CaptionerQuestion& question) {
   DescribeOptions options;
   options.model = question.model;
+  options.projector = question.projector;
   options.device = question.device.device;
   options.cuda = cuda_choice(question.device);
   options.threads = narrow<int>(question.device.threads);

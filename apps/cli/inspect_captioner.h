@@ -16,6 +16,7 @@ namespace tessera {
 
 struct CaptionerQuestion {
   std::string model;
+  std::string projector{};             // the file of its image encoder, as for caption --mmproj
   std::int64_t batch_size = 1;         // texts at once
   std::int64_t width = 0, height = 0;  // pixels of an image; 0 = 640x480
   std::optional<std::string> prompt;

@@ -41,7 +41,7 @@ nlohmann::ordered_json json_of(const FoundModel& model) {
 }
 
 std::string ability_of(const FoundModel& model) {
-  if (model.describes) return "describes images";
+  if (model.describes) return model.texts ? "describes images, writes texts" : "describes images";
   if (model.texts) return "writes texts";
   const std::string size = std::to_string(model.width) + "x" + std::to_string(model.height);
   if (model.draft) return "draft model, " + size;

@@ -40,8 +40,9 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
   const ModelReference reference = resolve_model(choice.model);
   std::unique_ptr<CaptionDraft> out(new CaptionDraft(reference.shown_name));
   out->choice_ = choice;
-  if (std::filesystem::path(reference.open_name) != target.spec().folder) {
-    out->opened_ = CaptionModel::open(reference.open_name);
+  const std::filesystem::path path = reference.open_name;
+  if (path != target.spec().folder && path != target.spec().weights) {
+    out->opened_ = CaptionModel::open(reference.open_name, {}, reference.projector);
   }
   out->model_ = out->opened_ ? out->opened_.get() : &target;
   const CaptionModel& model = *out->model_;
@@ -70,8 +71,8 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const DescribeQuestion& que
   const bool later = verified() && watch != nullptr && !images.empty();
   PromptPruning pruning{pruner_.get(), choice_.prune.budget, text.seed, text.item};
   if (later) pruning.pruner = nullptr;
-  out->prompt = make_image_prompt(*model_, question.prompt, images, pruning, text.max_tokens,
-                                    {}, later ? &out->visual : nullptr);
+  out->prompt = make_image_prompt(*model_, question.prompt, images, pruning, text.max_tokens, {},
+                                  later ? &out->visual : nullptr);
   PromptRows& rows = out->prompt.rows;
   if (later) {
     check_same_tokens(*watch, rows);

@@ -61,9 +61,9 @@ class CaptionDraft final : public DraftModel {
 
   // Reads the weights; once. Without a storage as the checkpoint has them.
   void load(Backend& backend, std::optional<DType> storage);
-  // The same question for the draft, to be written as `text` is: its distribution, stops, length, seed and
-  // number. Error as make_image_prompt(); kGeneral E_PRUNE_PICTURE where target and draft have
-  // other numbers of visual tokens. The watch must outlive the text.
+  // The same question for the draft, to be written as `text` is: its distribution, stops, length,
+  // seed and number. Error as make_image_prompt(); kGeneral E_PRUNE_PICTURE where target and draft
+  // have other numbers of visual tokens. The watch must outlive the text.
   std::unique_ptr<PreparedDraft> prepare(const DescribeQuestion& question,
                                          std::span<const PreprocessedImage> images,
                                          const Stream& text, VerifierWatch* watch = nullptr) const;

@@ -30,10 +30,11 @@ std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType
 }
 
 // The image encoder and what it works on.
-void add_images(const ModelSpec& spec, const Backend& backend, DType storage,
+void add_images(const ModelSpec& spec, const Backend& backend, const KeptWeights& kept,
                 const StreamLimits& limits, const PreprocessPlan& image, CaptionMemoryPlan& plan) {
   for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
-    plan.tower += weight_bytes(backend, tensor, beside(storage), beside(storage));
+    const DType own = kept.encoder(tensor.name);
+    plan.tower += weight_bytes(backend, tensor, own, own);
   }
   // One view at a time; its rows, those of the image, and the prompt's on their way.
   const VitSpec& vit = spec.describe->tower.vit;
@@ -48,6 +49,10 @@ void add_images(const ModelSpec& spec, const Backend& backend, DType storage,
 }
 
 }  // namespace
+
+DType KeptWeights::encoder(const std::string& name) const {
+  return storage == DType::kFile ? encoder_storage(*weights, name, storage) : beside(storage);
+}
 
 std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& backend,
                             const StreamLimits& limits) {
@@ -77,7 +82,7 @@ CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
   }
   plan.language += floats(text.transformer.rope_numbers());
   plan.texts = text_loop_bytes(text, backend, limits);
-  if (spec.describe) add_images(spec, backend, kept.storage, limits, image, plan);
+  if (spec.describe) add_images(spec, backend, kept, limits, image, plan);
   plan.process = kCaptionProgramBytes;
   return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);
 }

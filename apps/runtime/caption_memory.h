@@ -19,7 +19,7 @@ struct CaptionMemoryPlan {
   std::size_t tower = 0;     // weights of image encoder and projector
   std::size_t texts = 0;     // cache and buffers of all texts at once
   std::size_t encoding = 0;  // of one image
-  std::size_t images = 0;  // prepared ahead of their turn
+  std::size_t images = 0;    // prepared ahead of their turn
   std::size_t process = 0;   // program, libraries, tokenizer: an allowance
   // On a device with memory of its own: arguments on their way, and the vendor's libraries.
   std::size_t staging = 0, libraries = 0;
@@ -35,7 +35,8 @@ struct CaptionMemoryPlan {
   std::size_t total() const { return device_bytes() + host_bytes(); }
 };
 
-// How a model's weights are kept; `weights`, of which kFile takes the types, may be null for others.
+// How a model's weights are kept; `weights`, of which kFile takes the types, may be null for
+// others.
 struct KeptWeights {
   explicit KeptWeights(DType all, const Checkpoint* files = nullptr)
       : storage(all), weights(files) {}
@@ -45,6 +46,9 @@ struct KeptWeights {
   DType matrix(const std::string& name) const { return own(name).value_or(storage); }
   DType head(const std::string& name) const { return own(name).value_or(head_storage(storage)); }
   DType table(const std::string& name) const { return own(name).value_or(beside(storage)); }
+  // What encoders next to such a language model are given, and a matrix of one.
+  DType encoder() const { return storage == DType::kFile ? storage : beside(storage); }
+  DType encoder(const std::string& name) const;
 
  private:
   std::optional<DType> own(const std::string& name) const {

@@ -4,16 +4,22 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/runtime/caption_memory.h"
+#include "apps/runtime/gguf_tokenizer.h"
+#include "apps/runtime/model_stores.h"
 #include "apps/runtime/split_prompt.h"
 #include "apps/runtime/text_stops.h"
+#include "apps/runtime/text_storage.h"
 #include "apps/runtime/tokenizer_account.h"
 #include "apps/runtime/video_prompt.h"
+#include "engine/checkpoint/gguf_weights.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/core/storage.h"
 #include "engine/families/describe.h"
 #include "engine/families/folder_files.h"
 #include "engine/families/generation_defaults.h"
+#include "engine/families/gguf_pair.h"
 #include "engine/families/linked_models.h"
 #include "engine/families/weight_roles.h"
 
@@ -52,11 +58,33 @@ const ChatForm& form_of(const DescribeSpec& describe, const TextTokenizer& token
   return *describe.chats.front().form;
 }
 
+// Where a folder says it in `name`, a .gguf file itself does.
+fs::path file_of(const ModelSpec& spec, const char* name) {
+  return spec.folder.empty() && is_gguf_file(spec.weights) ? spec.weights : spec.folder / name;
+}
+
 std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what) {
   if (id >= 0 && id < spec.model.vocab) return id;
-  refuse_file(spec.folder / "config.json", what,
+  refuse_file(file_of(spec, "config.json"), what,
               "an id below the vocabulary of " + std::to_string(spec.model.vocab),
               std::to_string(id));
+}
+
+// The one that is given, or stands next to the model.
+fs::path the_projector(const fs::path& model, const fs::path& given) {
+  if (!given.empty()) return given;
+  const std::vector<fs::path> found = projectors_next_to(model);
+  if (found.size() == 1) return found.front();
+  check_gguf_model(model);
+  std::string names;
+  for (const fs::path& path : found) names += ": " + path.filename().string();
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_GGUF_PAIR",
+               .file = model.string(),
+               .where = "image encoder",
+               .expected = "one file mmproj*.gguf next to the language model",
+               .found = std::to_string(found.size()) + names,
+               .hint = "--mmproj FILE names it"});
 }
 
 }  // namespace
@@ -106,60 +134,108 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
     placeholders += id == describe().image_id || id == describe().video_id ? 1 : 0;
   }
   if (placeholders != wanted) {
-    refuse_file(spec().folder / "tokenizer.json", describe().image_token,
+    refuse_file(file_of(spec(), "tokenizer.json"), describe().image_token,
                 "a token that stays whole: " + std::to_string(wanted) + " of it",
                 std::to_string(placeholders));
   }
   return ids;
 }
 
-std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder,
-                                                 const fs::path& chat_template) {
-  std::unique_ptr<CaptionModel> out(new CaptionModel());
+void CaptionModel::read_folder(const fs::path& folder) {
   if (const LinkedModels* made_up = source_with(folder.string())) {
-    out->opened_ = made_up->open(folder.string(), {.use = ModelUse::kDescribe});
-    out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
+    opened_ = made_up->open(folder.string(), {.use = ModelUse::kDescribe});
+    tokenizer_.emplace(TextTokenizer::from_json(opened_.tokenizer_json, folder.string()));
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
-    out->tokenizer_.emplace(TextTokenizer::from_folder(folder, spec.describe->tokens_again));
-    out->opened_ = open_model(std::move(spec));
+    tokenizer_.emplace(TextTokenizer::from_folder(folder, spec.describe->tokens_again));
+    opened_ = open_model(std::move(spec));
   }
-  const ModelSpec& spec = out->spec();
-  const TextTokenizer& tokenizer = *out->tokenizer_;
-  DescribeSpec& describe = *out->opened_.spec.describe;
-  describe.account = with_notes(describe.account, tokenizer);
+  DescribeSpec& describe = *opened_.spec.describe;
+  describe.account = with_notes(describe.account, *tokenizer_);
+  const fs::path generation_file = generation_path(spec().folder);
+  generation_ = std::make_shared<const Json>(read_generation(spec().folder));
+  describe.stops = read_stops(spec().folder, *generation_, *describe.config, *tokenizer_);
+  read_sampling({generation_file.string(), ""});
+}
+
+void CaptionModel::read_sampling(GenerationPlace place) {
+  generation_place_ = std::move(place);
+  if (!generation_->is_object()) return;
+  opened_.spec.describe->sampling = read_processors(generation_reader(), spec().model.vocab);
+}
+
+JsonReader CaptionModel::generation_reader() const {
+  return JsonReader(*generation_, generation_place_.file, generation_place_.key);
+}
+
+std::optional<FolderTemplate> CaptionModel::read_pair(const fs::path& model,
+                                                      const fs::path& projector) {
+  FolderAccount account;
+  const std::string file = gguf_parts(model).front().string();
+  opened_ = open_gguf_pair(model, the_projector(model, projector), account);
+  DescribeSpec& describe = *opened_.spec.describe;
+  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), file, account);
+  tokenizer_.emplace(std::move(texts.tokenizer));
+  describe.account = std::make_shared<const FolderAccount>(std::move(account));
+  describe.stops = std::move(texts.stops);
+  generation_ = texts.generation ? texts.generation : std::make_shared<const Json>();
+  read_sampling({file, std::string(kGgufGeneration)});
+  if (!texts.chat_template) return std::nullopt;
+  return read_template_text(std::move(*texts.chat_template), model.string(),
+                            std::move(texts.special_tokens));
+}
+
+void CaptionModel::settle_image_token() {
+  DescribeSpec& describe = *opened_.spec.describe;
+  const fs::path file = file_of(spec(), "tokenizer.json");
   if (describe.image_id < 0) {
-    const auto id = tokenizer.id_of(describe.image_token);
-    if (!id) refuse_file(folder / "tokenizer.json", describe.image_token, "this token", "none");
+    const auto id = tokenizer_->id_of(describe.image_token);
+    if (!id) refuse_file(file, describe.image_token, "this token", "none");
     describe.image_id = *id;
   }
-  const bool no_token = describe.image_id == spec.model.vocab;
-  if (!no_token) checked_id(spec, describe.image_id, "image_token_id");
-  const fs::path generation_file = generation_path(spec.folder);
-  out->generation_ = std::make_shared<const Json>(read_generation(spec.folder));
-  const Json& generation = *out->generation_;
-  describe.stops = read_stops(spec.folder, generation, *describe.config, tokenizer);
-  if (generation.is_object()) {
-    describe.sampling =
-        read_processors(JsonReader(generation, generation_file.string()), spec.model.vocab);
-  }
-  const ChatForm& form = form_of(describe, tokenizer);
-  const std::string_view placeholder = form.image;
-  if (!no_token && tokenizer.id_of(placeholder) != describe.image_id) {
-    refuse_file(folder / "tokenizer.json", std::string(placeholder),
+  if (describe.image_id == spec().model.vocab) return;  // there is no token
+  checked_id(spec(), describe.image_id, "image_token_id");
+  const std::string_view placeholder = form_of(describe, *tokenizer_).image;
+  if (tokenizer_->id_of(placeholder) != describe.image_id) {
+    refuse_file(file, std::string(placeholder),
                 "this token at id " + std::to_string(describe.image_id), "another id or none");
   }
-  out->chat_.emplace(form, tokenizer, spec.folder, chat_template);
+}
+
+std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& path,
+                                                 const fs::path& chat_template,
+                                                 const fs::path& projector) {
+  std::unique_ptr<CaptionModel> out(new CaptionModel());
+  const bool pair = source_with(path.string()) == nullptr && is_gguf_file(path);
+  if (!pair && !projector.empty()) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_CONFLICT",
+                 .where = "--mmproj",
+                 .expected = "a model in a .gguf file: others have their image encoder",
+                 .found = path.string()});
+  }
+  std::optional<FolderTemplate> own;
+  if (pair) {
+    own = out->read_pair(path, projector);
+  } else {
+    out->read_folder(path);
+  }
+  out->settle_image_token();
+  const fs::path& folder = out->spec().folder;
+  if (!own || !chat_template.empty()) own = ChatPrompter::template_of(folder, chat_template);
+  out->chat_.emplace(form_of(out->describe(), *out->tokenizer_), *out->tokenizer_, std::move(own),
+                     (pair ? path : folder / "chat_template.jinja").string());
   return out;
 }
 
 SettingValues CaptionModel::cuts() const {
   if (!generation_->is_object()) return {};
-  return read_cuts(JsonReader(*generation_, generation_path(spec().folder).string()));
+  return read_cuts(generation_reader());
 }
 
 DType CaptionModel::stored() const {
   if (weights().dequantised()) return kDequantisedStorage;
+  if (weights().gguf() != nullptr) return stored_as_filed(spec(), weights());
   if (const auto blocks = stored_in_blocks(spec(), weights())) return *blocks;
   const auto exact = [&](const TensorSpec& tensor) {
     const auto found = weights().tensors().find(tensor.name);
@@ -187,8 +263,8 @@ void CaptionModel::load(Backend& backend, DType storage, const TokenModel* text)
     newline = read_vector(weights(), describe().newline_name, spec.model.transformer.width);
   }
   images_ = std::make_unique<VisualEncoder>(backend, describe().tower,
-                                            (spec.folder / "config.json").string(), weights(),
-                                            std::move(newline), beside(storage));
+                                            file_of(spec, "config.json").string(), weights(),
+                                            std::move(newline), KeptWeights(storage).encoder());
   weights().verify_unchanged();
 }
 

@@ -18,11 +18,14 @@ namespace tessera {
 
 class CaptionModel {
  public:
-  // Reads configuration, tokenizer, names and shapes of the weights.
-  // `chat_template`: a file in place of the folder's own chat template; empty = the folder's.
-  // Error kModel; E_FAMILY for a model that describes no images.
-  static std::unique_ptr<CaptionModel> open(const std::filesystem::path& folder,
-                                            const std::filesystem::path& chat_template = {});
+  // Reads configuration, tokenizer, names and shapes of the weights of a folder, or of a language
+  // model's .gguf file with its image encoder's, `projector`; empty = the one next to it whose name
+  // holds "mmproj". `chat_template`: a file in place of the model's own chat template; empty =
+  // that. Error kModel; E_FAMILY for a model that describes no images, E_GGUF_PAIR for a file
+  // without an encoder or with one that does not fit it; kUsage for an encoder next to a folder.
+  static std::unique_ptr<CaptionModel> open(const std::filesystem::path& path,
+                                            const std::filesystem::path& chat_template = {},
+                                            const std::filesystem::path& projector = {});
 
   // The language model alone. Error kModel, kMemory.
   StreamModel load_text(Backend& backend, DType storage) const;
@@ -40,7 +43,8 @@ class CaptionModel {
   const Checkpoint& weights() const { return *opened_.weights; }
   // Cuts of generation_config.json, for texts that are drawn. Error kModel: one that is not done.
   SettingValues cuts() const;
-  // bf16 where that keeps every matrix as the weight file has it, else f32: f16 is not rounded.
+  // bf16 where that keeps every matrix as the weight file has it, else f32: f16 is not rounded. Of
+  // a pair of .gguf files stored_as_filed().
   DType stored() const;
 
   // Ids of a question about images or videos of these plans: a placeholder id for every visual
@@ -52,8 +56,21 @@ class CaptionModel {
 
  private:
   CaptionModel() = default;
+  void read_folder(const std::filesystem::path& folder);
+  // The chat template of the language model's file, if it has one.
+  std::optional<FolderTemplate> read_pair(const std::filesystem::path& model,
+                                          const std::filesystem::path& projector);
+  // Where generation settings stand: a file, or a key of one.
+  struct GenerationPlace {
+    std::string file, key;
+  };
+  void read_sampling(GenerationPlace place);
+  JsonReader generation_reader() const;
+  void settle_image_token();
+
   OpenedModel opened_;
   std::shared_ptr<const Json> generation_;  // generation_config.json; null JSON without one
+  GenerationPlace generation_place_;
   std::optional<TextTokenizer> tokenizer_;
   std::optional<ChatPrompter> chat_;
   std::unique_ptr<StreamModel> own_text_;

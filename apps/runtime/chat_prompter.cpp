@@ -39,15 +39,15 @@ std::vector<ImageLayout> in_order_of(const Prompt& prompt, const ChatForm& form,
 
 }  // namespace
 
+std::optional<FolderTemplate> ChatPrompter::template_of(const std::filesystem::path& folder,
+                                                        const std::filesystem::path& file) {
+  if (!file.empty()) return read_template_file(file, folder);
+  return folder.empty() ? std::nullopt : read_folder_template(folder);
+}
+
 ChatPrompter::ChatPrompter(const ChatForm& form, const TextTokenizer& tokenizer,
-                           const std::filesystem::path& folder,
-                           const std::filesystem::path& template_file)
-    : form_(&form), special_(tokenizer) {
-  if (!template_file.empty()) {
-    template_ = read_template_file(template_file, folder);
-  } else if (!folder.empty()) {
-    template_ = read_folder_template(folder);
-  }
+                           std::optional<FolderTemplate> own, const std::string& place)
+    : form_(&form), template_(std::move(own)), special_(tokenizer) {
   try {
     if (template_) prompt(one_image(), true);
   } catch (const Error& error) {
@@ -55,7 +55,7 @@ ChatPrompter::ChatPrompter(const ChatForm& form, const TextTokenizer& tokenizer,
     template_.reset();
   }
   if (template_ || !form.needs_template) return;
-  refuse_model("E_TEMPLATE_MISSING", (folder / "chat_template.jinja").string(), "",
+  refuse_model("E_TEMPLATE_MISSING", place, "",
                "a chat template, as models of this kind write prompts in several forms", "none",
                "copy it from where the weights come from, or name one: --chat-template FILE");
 }

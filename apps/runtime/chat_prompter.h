@@ -15,14 +15,17 @@ namespace tessera {
 
 class ChatPrompter {
  public:
-  // The form and the tokenizer are borrowed. `folder` is the model's; empty: it has no template.
-  // `template_file` is taken in place of the folder's, unless it is empty. Error kModel as
-  // read_folder_template(); E_TEMPLATE_IMAGES for a template that leaves out the image. The
-  // template of a language model's tokenizer that knows no images leaves the family's form.
-  // E_TEMPLATE_MISSING where that form needs one.
+  // The form and the tokenizer are borrowed. `own`: the model's template, or the one in its place;
+  // none: the family's form. Error kModel, E_TEMPLATE_IMAGES, for a template that leaves out the
+  // image. The template of a language model's tokenizer that knows no images leaves the family's
+  // form. E_TEMPLATE_MISSING, naming `place`, where that form needs one.
   ChatPrompter(const ChatForm& form, const TextTokenizer& tokenizer,
-               const std::filesystem::path& folder,
-               const std::filesystem::path& template_file = {});
+               std::optional<FolderTemplate> own, const std::string& place);
+
+  // The template of a model's folder (empty: it has none), or that of `file`, unless it is empty.
+  // Error kModel as read_folder_template().
+  static std::optional<FolderTemplate> template_of(const std::filesystem::path& folder,
+                                                   const std::filesystem::path& file);
 
   // The prompt of these turns, each image as its placeholder.
   Prompt prompt(const std::vector<ChatTurn>& turns, bool add_generation_prompt) const;

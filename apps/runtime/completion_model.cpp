@@ -1,14 +1,12 @@
 #include "apps/runtime/completion_model.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/text_stops.h"
+#include "apps/runtime/text_storage.h"
 #include "engine/checkpoint/gguf_weights.h"
-#include "engine/core/storage.h"
 #include "engine/families/generation_defaults.h"
-#include "engine/families/language.h"
 
 namespace tessera {
 
@@ -27,12 +25,14 @@ void CompletionModel::read_folder(const fs::path& folder) {
 
 void CompletionModel::read_file(const fs::path& path, bool own_template) {
   const std::string name = gguf_parts(path).front().string();
-  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), name);
+  FolderAccount account = *text_.account;
+  GgufTexts texts = read_gguf_texts(*opened_.weights->gguf(), name, account);
+  text_.account = std::make_shared<const FolderAccount>(std::move(account));
   tokenizer_.emplace(std::move(texts.tokenizer));
   stops_ = std::move(texts.stops);
   if (texts.generation) {
-    sampling_ = read_processors(
-        JsonReader(*texts.generation, name, std::string(kGgufGeneration)), spec().model.vocab);
+    sampling_ = read_processors(JsonReader(*texts.generation, name, std::string(kGgufGeneration)),
+                                spec().model.vocab);
   }
   if (own_template && texts.chat_template) {
     template_ = read_template_text(std::move(*texts.chat_template), path.string(),
@@ -59,15 +59,7 @@ std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,
 
 DType CompletionModel::stored() const {
   if (weights().dequantised()) return kDequantisedStorage;
-  bool all_bf16 = true, all_f16 = true;
-  for (const TensorSpec& tensor : spec().tensors) {
-    if (tensor.shape.rank() != 2) continue;
-    const DType own = opened_.weights->stored_type(tensor.name);
-    if (storage_of(own).integers) return DType::kFile;
-    all_bf16 = all_bf16 && own == DType::kBF16;
-    all_f16 = all_f16 && own == DType::kF16;
-  }
-  return all_bf16 ? DType::kBF16 : all_f16 ? DType::kF16 : DType::kF32;
+  return stored_as_filed(spec().tensors, weights());
 }
 
 StreamModel CompletionModel::load(Backend& backend, DType storage) const {

@@ -32,9 +32,7 @@ class CompletionModel {
   const std::optional<FolderTemplate>& chat_template() const { return template_; }
   const std::vector<std::int32_t>& stops() const { return stops_; }
   const SettingValues& sampling() const { return sampling_; }  // of generation_config.json
-  // What keeps the numbers of the files: kFile where matrices are in blocks; bf16 or f16 where all
-  // are that; else f32.
-  DType stored() const;
+  DType stored() const;  // as stored_as_filed() says; of what another tool quantised, by its size
 
   // Ids of a text that is to be continued, in what the tokenizer puts around texts; with `chat` as
   // the first turn of a conversation, by the model's template. Error kUsage: E_TEXT_PROMPT for no

@@ -26,7 +26,10 @@ ModelReference reference_of(const DescribeOptions& options) {
 DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : options_(given) {
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
-  model_ = CaptionModel::open(reference.open_name, options_.chat_template);
+  notes_ = reference.notes;
+  model_ =
+      CaptionModel::open(reference.open_name, options_.chat_template,
+                         options_.projector.empty() ? reference.projector : options_.projector);
   share_ = runtime.models().share({.folder = shared_folder(model_->spec()),
                                    .device = options_.device,
                                    .cuda = options_.cuda,
@@ -58,7 +61,8 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
   pruning(options_.prune);
   check_processors(settle_dist({}, options_.sampling), model_->spec().model.vocab);
   dist_ = settle_dist({.guidance = 1, .temperature = 0}, model_->describe().sampling);
-  if (options_.sampling.number(setting::kTemperature) > 0) dist_ = settle_dist(dist_, model_->cuts());
+  if (options_.sampling.number(setting::kTemperature) > 0)
+    dist_ = settle_dist(dist_, model_->cuts());
   dist_ = settle_dist(dist_, options_.sampling);
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }
@@ -82,15 +86,17 @@ void DescribeModel::load() {
   loaded_ = true;
 }
 
+KeptWeights DescribeModel::kept() const { return KeptWeights(storage_, &model_->weights()); }
+
 CaptionMemoryPlan DescribeModel::plan(const LoopNeeds& needs, const PreprocessPlan& image) const {
-  return plan_captioning(model_->spec(), backend(), KeptWeights(storage_), limits(needs), image);
+  return plan_captioning(model_->spec(), backend(), kept(), limits(needs), image);
 }
 
 void DescribeModel::check_memory() const {
   if (loaded_ || share_->loaded_by_others()) return;  // most of it is there
   StreamLimits limits =
       this->limits({.prompt_rows = options_.prompt_rows, .guided = dist_.guided()});
-  check_caption_memory(model_->spec(), backend(), KeptWeights(storage_), options_.method.cache(),
+  check_caption_memory(model_->spec(), backend(), kept(), options_.method.cache(),
                        std::move(limits), name_);
 }
 

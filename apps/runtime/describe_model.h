@@ -10,8 +10,8 @@
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_options.h"
-#include "apps/runtime/lane.h"
 #include "apps/runtime/image_prompt.h"
+#include "apps/runtime/lane.h"
 #include "apps/runtime/runtime.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/sampling/dist.h"
@@ -37,6 +37,7 @@ class DescribeModel final : public LaneModel {
   const DescribeOptions& options() const { return options_; }
   const DecodeMethod& method() const { return options_.method; }
   const std::string& name() const { return name_; }
+  const std::vector<std::string>& notes() const { return notes_; }
   const CaptionModel& model() const { return *model_; }
   Backend& backend() const override { return share_->backend(); }
   DType storage() const { return storage_; }
@@ -69,8 +70,11 @@ class DescribeModel final : public LaneModel {
   ErrorInfo no_room(const LoopNeeds& needs) const override;
 
  private:
+  KeptWeights kept() const;
+
   DescribeOptions options_;
   std::string name_;
+  std::vector<std::string> notes_;
   std::unique_ptr<CaptionModel> model_;
   DType storage_;
   std::unique_ptr<ModelShare> share_;

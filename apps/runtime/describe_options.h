@@ -35,7 +35,9 @@ struct DraftChoice {
 
 struct DescribeOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
-  std::string chat_template;  // a file in place of the folder's; empty = the folder's
+  // The image encoder of a model in a .gguf file; empty = as resolve_model() says, or next to it.
+  std::string projector;
+  std::string chat_template;  // a file in place of the model's; empty = the model's
   std::string device = "auto";
   CudaOptions cuda;
   int threads = 0;               // 0 = one per core

@@ -37,6 +37,7 @@ DescribeTask::DescribeTask(DescribeTask&&) noexcept = default;
 
 const CaptionModel& DescribeTask::model() const { return state_->model.model(); }
 const std::string& DescribeTask::model_name() const { return state_->model.name(); }
+const std::vector<std::string>& DescribeTask::model_notes() const { return state_->model.notes(); }
 const DecodeMethod& DescribeTask::method() const { return state_->model.method(); }
 DType DescribeTask::storage() const { return state_->model.storage(); }
 const Backend& DescribeTask::backend() const { return state_->model.backend(); }

@@ -32,6 +32,7 @@ class DescribeTask {
 
   const CaptionModel& model() const;
   const std::string& model_name() const;
+  const std::vector<std::string>& model_notes() const;  // ModelReference::notes
   const DecodeMethod& method() const;
   DType storage() const;
   const Backend& backend() const;

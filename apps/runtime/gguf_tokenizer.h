@@ -13,6 +13,7 @@
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_write.h"
 #include "engine/core/json.h"
+#include "engine/families/folder_files.h"
 #include "tokenizers/text/listed_tokenizer.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -26,9 +27,10 @@ struct GgufTexts {
   std::vector<std::pair<std::string, std::string>> special_tokens;  // "bos_token": "<s>" ...
 };
 
-// Of the keys of a model's first file, whose name is `file`. Error kModel naming file and key:
-// E_TOK_KEY for a key that is missing or of another kind, and as convert_listed().
-GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file);
+// Of the keys of a model's first file, whose name is `file`; `account` gets a row for each, and
+// for those that are neither of the tokenizer nor of the architecture. Error kModel naming file and
+// key: E_TOK_KEY for a key that is missing or of another kind, and as convert_listed().
+GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file, FolderAccount& account);
 
 // Keys of our own, which other readers pass over: all ids that end a text, in place of what the
 // other keys say; a generation_config.json; how spaces stand after special tokens.

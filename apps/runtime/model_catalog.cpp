@@ -271,6 +271,13 @@ ModelReference resolve_stored(const std::string& wanted) {
                       "bundled: " + bundled_names() + "; 'tessera models' lists all");
 }
 
+// The image encoder next to a file, if there is one.
+std::string only_projector(const fs::path& path) {
+  if (!is_gguf_file(path)) return {};
+  const std::vector<fs::path> found = projectors_next_to(path);
+  return found.size() == 1 ? found.front().string() : "";
+}
+
 }  // namespace
 
 std::string_view model_origin_name(ModelOrigin origin) {
@@ -315,7 +322,7 @@ ModelReference resolve_model(const std::string& name) {
   if (fs::exists(path, error)) {
     const fs::path named = path.has_filename() ? path : path.parent_path();
     return {ModelOrigin::kPath, path.string(),
-            fs::weakly_canonical(named, error).filename().string()};
+            fs::weakly_canonical(named, error).filename().string(), only_projector(path)};
   }
   return resolve_stored(wanted);
 }
@@ -334,16 +341,20 @@ std::uint64_t captioning_bytes(const CaptionModel& model) {
   const StreamLimits limits{
       .prompt_rows = to_index(prompt),
       .grammar = VocabularyGrammar::line(to_size(model.spec().model.vocab), 256),
-      .kv = model.stored()};
-  return plan_captioning(model.spec(), *backend, KeptWeights(model.stored()), limits, image).total();
+      .kv = beside(model.stored())};
+  const KeptWeights kept(model.stored(), &model.weights());
+  return plan_captioning(model.spec(), *backend, kept, limits, image).total();
 }
 
-// A model of no family that generates may be one that describes.
+// A model of no family that generates may be one that describes, or a file with its image encoder.
 void note_captioner(FoundModel& model) {
   try {
-    if (!is_folder(model.path) || !describes_images(model.path)) return;
+    const std::string& projector = model.reference.projector;
+    const bool folder = is_folder(model.path) && describes_images(model.path);
+    if (!folder && projector.empty()) return;
     model.other_kind = false;
-    const auto opened = CaptionModel::open(model.path);
+    const auto opened = CaptionModel::open(model.path, {}, projector);
+    model.file_bytes += projector.empty() ? 0 : weight_bytes_of(projector);
     model.problem.clear();
     model.describes = true;
     model.family = opened->spec().family;
@@ -388,6 +399,17 @@ void note_texts(FoundModel& model) {
     if (error.info().code == "E_TEXT_MODEL") return;  // a folder of yet another kind
     model.other_kind = false;
     model.problem = error.what();
+  }
+}
+
+// What writes texts may describe images too. A pair that does not fit leaves the texts.
+void note_pair(FoundModel& model) {
+  FoundModel pair = model;
+  note_captioner(pair);
+  if (pair.problem.empty()) {
+    model = std::move(pair);
+  } else {
+    model.reference.notes.push_back("describes no images: " + pair.problem);
   }
 }
 
@@ -446,6 +468,7 @@ FoundModel describe_model(const ModelReference& reference) {
     model.file_bytes = weight_bytes_of(model.path);
     if (is_gguf_file(model.path)) {
       note_texts(model);
+      if (!reference.projector.empty() && model.problem.empty()) note_pair(model);
       return model;
     }
   }

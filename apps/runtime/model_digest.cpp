@@ -2,9 +2,13 @@
 #include "apps/runtime/model_digest.h"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 
 #include "apps/runtime/sha256.h"
+#include "engine/checkpoint/gguf.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -15,18 +19,48 @@ constexpr std::size_t kDigits = 16;
 constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
 constexpr std::size_t kSampleBytes = 64;
 
+void append_bytes(std::span<const std::byte> bytes, std::string& facts) {
+  const std::size_t end = facts.size();
+  facts.resize(end + bytes.size());
+  if (!bytes.empty()) std::memcpy(facts.data() + end, bytes.data(), bytes.size());
+}
+
+// The first, middle and last bytes of a tensor.
+void add_samples(std::span<const std::byte> bytes, std::string& facts) {
+  const std::size_t count = std::min(bytes.size(), kSampleBytes);
+  for (const std::size_t at : {std::size_t{0}, (bytes.size() - count) / 2, bytes.size() - count}) {
+    append_bytes(bytes.subspan(at, count), facts);
+  }
+}
+
 std::string weights_digest(const Checkpoint& weights) {
   std::string facts;
   for (const auto& [name, unused] : weights.tensors()) {
     const ConstTensorView& view = *weights.find(name);  // of blocks: the numbers
-    const auto* bytes = static_cast<const char*>(view.data);
-    const auto size = view.bytes();
-    const std::size_t count = std::min(size, kSampleBytes);
     facts += name + " " + std::string(dtype_name(view.dtype)) + " " + view.shape.to_string() + "\n";
-    for (const std::size_t at : {std::size_t{0}, (size - count) / 2, size - count}) {
-      facts.append(bytes + at, count);
-    }
+    add_samples({view.raw(), view.bytes()}, facts);
     if (weights.blocks_of(name) != nullptr) weights.release(name);
+  }
+  return sha256_hex(facts).substr(0, kDigits);
+}
+
+// Of GGUF files: all that stands in front of the tensors, which is keys, tokens, names and types,
+// and the tensors as they are.
+std::string files_digest(const Checkpoint& weights) {
+  std::set<std::string> files;
+  for (const auto& [name, view] : weights.tensors()) files.insert(weights.file_of(name));
+  std::string facts;
+  for (const std::string& path : files) {
+    const MappedFile file(path);
+    const GgufFile gguf = parse_gguf(file.bytes(), path);
+    std::size_t begin = file.bytes().size();
+    for (const GgufTensor& tensor : gguf.tensors) {
+      begin = std::min(begin, std::size_t{tensor.begin});
+    }
+    append_bytes(file.bytes().first(begin), facts);
+    for (const GgufTensor& tensor : gguf.tensors) {
+      add_samples(file.bytes().subspan(tensor.begin, tensor.end - tensor.begin), facts);
+    }
   }
   return sha256_hex(facts).substr(0, kDigits);
 }
@@ -44,12 +78,14 @@ Json model_digest(const CaptionModel& model) {
     if (model.spec().folder.empty() || !file_exists(path)) continue;
     out[name] = sha256_hex(read_file(path, kMaxFileBytes)).substr(0, kDigits);
   }
-  // One that was given in place of the folder's.
+  // One that was given in place of the model's.
   const std::filesystem::path given = model.chat().template_file();
-  if (!given.empty() && given.parent_path() != model.spec().folder) {
+  const bool own = given.parent_path() == model.spec().folder || given == model.spec().weights;
+  if (!given.empty() && !own) {
     out["chat_template"] = sha256_hex(read_file(given, kMaxFileBytes)).substr(0, kDigits);
   }
-  out["weights"] = weights_digest(model.weights());
+  const bool files = model.weights().gguf() != nullptr;
+  out["weights"] = files ? files_digest(model.weights()) : weights_digest(model.weights());
   return out;
 }
 

@@ -280,7 +280,9 @@ std::vector<fs::path> projectors_next_to(const fs::path& model) {
   const fs::path folder = model.has_parent_path() ? model.parent_path() : fs::path(".");
   std::vector<fs::path> out;
   for (const fs::path& path : list_folder(folder)) {
-    if (is_named_gguf(path) && is_projector_name(path.filename().string())) out.push_back(path);
+    const std::string name = path.filename().string();
+    const bool other = name != model.filename().string();
+    if (other && is_named_gguf(path) && is_projector_name(name)) out.push_back(path);
   }
   return out;
 }

@@ -21,6 +21,8 @@ import transformers
 from safetensors.torch import save_file
 from sentencepiece import SentencePieceProcessor
 
+from gguf_layout import LAYERS, llama3_divisors, paired
+
 ROOT = Path(__file__).resolve().parents[2] / "tests" / "golden"
 OUT = ROOT / "gguf_text"
 PROMPTS = ["The cat sat on", "Hello, world! 12345", "a", "  two spaces\nand a line; caf\u00e9 \u4f60\u597d",
@@ -28,10 +30,6 @@ PROMPTS = ["The cat sat on", "Hello, world! 12345", "a", "  two spaces\nand a li
 NEW_TOKENS, LEAST_GAP = 24, 1e-3
 TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n' }}"
             "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
-LAYERS = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
-          "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm",
-          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 GEMMA_LAYERS = dict(LAYERS, post_attention_norm="post_attention_layernorm", ffn_norm="pre_feedforward_layernorm",
                     post_ffw_norm="post_feedforward_layernorm")
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -53,30 +51,6 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 
 class NearTie(Exception):
     """Two tokens are likely alike: rounding would decide between them."""
-
-
-def paired(rows, heads):
-    """Halves of each head become pairs of neighbours."""
-    return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
-
-
-def llama3_divisors(config, head):
-    pairs = torch.arange(0, head, 2, dtype=torch.float32) / head
-    turns = 1.0 / (config["rope_theta"] ** pairs)
-    rope, out = config["rope_scaling"], []
-    low = rope["original_max_position_embeddings"] / rope["low_freq_factor"]
-    high = rope["original_max_position_embeddings"] / rope["high_freq_factor"]
-    for turn in turns:
-        length = 2 * np.pi / turn
-        if length < high:
-            out.append(1.0)
-        elif length > low:
-            out.append(rope["factor"])
-        else:
-            share = (rope["original_max_position_embeddings"] / length - rope["low_freq_factor"]) / (
-                rope["high_freq_factor"] - rope["low_freq_factor"])
-            out.append(1 / ((1 - share) / rope["factor"] + share))
-    return np.array(out, dtype=np.float32)
 
 
 def write_keys(writer, kind, keys):

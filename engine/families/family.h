@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/core/json.h"
 #include "engine/families/folder_files.h"
+#include "engine/families/gguf_encoder.h"
 #include "engine/families/model_spec.h"
 #include "engine/families/registry.h"
 
@@ -93,7 +94,11 @@ struct Family {
   std::span<const PolicyMaker> policies;
   std::span<const ChatForm> forms;
   std::span<const UnreadType> unread;
+  std::span<const GgufProjector> projectors;  // its encoders in GGUF files
 };
+
+// Of all families.
+std::vector<const GgufProjector*> gguf_projectors();
 
 // model_type of the configuration, or nothing.
 std::string model_type(const Json& config);

@@ -6,28 +6,37 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/gguf_weights.h"
-#include "engine/core/index.h"
+#include "engine/families/gguf_keys.h"
 #include "engine/families/language.h"
 
 namespace tessera {
 
 namespace {
 
-class KeyReader;
-void read_gemma(KeyReader& keys, Json& out);
+void read_gemma(GgufKeyReader& keys, Json& out);
 
 struct Architecture {
   std::string_view name;
-  std::string_view missing;  // empty = computed here
+  std::string_view missing;    // empty = computed here
   std::string_view type = {};  // the model_type of such a folder; empty = the name
+  // The same where it writes texts alone: without images all axes of a place are alike, as if there
+  // was one.
+  std::string_view alone = {};
   // Keys of a folder that say whether there are biases of attention, of the feed-forward part.
   bool attention_bias = true, ffn_bias = false;
+  bool axes = false;  // places have three of them
   // Of architectures with windows that are computed: those and what else they have.
-  void (*read)(KeyReader& keys, Json& out) = nullptr;
+  void (*read)(GgufKeyReader& keys, Json& out) = nullptr;
 };
 constexpr std::array kArchitectures = {
     Architecture{.name = "llama", .missing = "", .ffn_bias = true},
     Architecture{.name = "qwen2", .missing = "", .attention_bias = false},
+    Architecture{.name = "qwen2vl",
+                 .missing = "",
+                 .type = "qwen2_vl_text",
+                 .alone = "qwen2",
+                 .attention_bias = false,
+                 .axes = true},
     Architecture{"qwen3", ""},
     Architecture{"gemma", "GELU in the feed-forward part, scaled embeddings"},
     Architecture{"gemma2",
@@ -35,110 +44,36 @@ constexpr std::array kArchitectures = {
                  "logits, windows of every second layer"},
     Architecture{.name = "gemma3", .missing = "", .type = "gemma3_text", .read = read_gemma},
     Architecture{"phi3", "fused matrices"},
+    Architecture{
+        "clip", "a language model: this is an image encoder, for `caption -m MODEL --mmproj FILE`"},
 };
 
 // Keys of an architecture that change nothing here.
-constexpr std::array kWithoutEffect = {
-    std::string_view("vocab_size"), std::string_view("tensor_data_layout"),
-    std::string_view("rope.scaling.finetuned"), std::string_view("expert_used_count")};
+constexpr std::array kIdleOfText = {
+    IdleGgufKey{"vocab_size", "the table of tokens has it"},
+    IdleGgufKey{"tensor_data_layout", "describes the file"},
+    IdleGgufKey{"rope.scaling.finetuned", "describes the model's training"},
+    IdleGgufKey{"expert_used_count", "there are no experts"}};
 
-class KeyReader {
- public:
-  KeyReader(const GgufFile& head, std::string architecture, const std::string& file)
-      : head_(head), architecture_(std::move(architecture)), file_(file) {}
-
-  [[noreturn]] void fail(std::string_view key, std::string expected, std::string found) const {
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_GGUF_MODEL",
-                 .file = file_,
-                 .where = "key \"" + name_of(key) + "\"",
-                 .expected = std::move(expected),
-                 .found = std::move(found)});
-  }
-
-  const GgufValue* find(std::string_view key) {
-    read_.push_back(name_of(key));
-    return head_.find(read_.back());
-  }
-
-  std::optional<std::int64_t> integer(std::string_view key, std::int64_t low, std::int64_t high) {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    const std::optional<std::int64_t> found = value->integer();
-    if (found && *found >= low && *found <= high) return found;
-    const std::string range =
-        "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-    if (found) fail(key, range, std::to_string(*found));
-    const bool list = value->kind() == GgufKind::kArray;
-    fail(key, range + (list ? ", the same for all layers" : ""),
-         std::string(gguf_kind_name(value->kind())));
-  }
-  std::int64_t wanted(std::string_view key, std::int64_t low, std::int64_t high) {
-    const std::optional<std::int64_t> found = integer(key, low, high);
-    if (!found) {
-      fail(key, "a whole number from " + std::to_string(low) + " to " + std::to_string(high),
-           "no such key");
-    }
-    return *found;
-  }
-
-  std::optional<double> number(std::string_view key, double low, double high) {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    const std::optional<double> found = value->number();
-    if (found && *found >= low && *found <= high) return found;
-    fail(key, "a number from " + Json(low).dump() + " to " + Json(high).dump(),
-         found ? Json(*found).dump() : std::string(gguf_kind_name(value->kind())));
-  }
-
-  std::string text_or(std::string_view key, std::string_view fallback) {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::string(fallback);
-    if (!value->text()) fail(key, "a text", std::string(gguf_kind_name(value->kind())));
-    return std::string(*value->text());
-  }
-
-  // Every key of the architecture was read or changes nothing.
-  void check_all() const {
-    const std::string prefix = architecture_ + ".";
-    for (const auto& [name, value] : head_.keys) {
-      if (!name.starts_with(prefix)) continue;
-      const std::string_view key = std::string_view(name).substr(prefix.size());
-      const bool known =
-          std::find(read_.begin(), read_.end(), name) != read_.end() ||
-          std::find(kWithoutEffect.begin(), kWithoutEffect.end(), key) != kWithoutEffect.end();
-      if (!known) fail(key, "keys that are known to change nothing or are computed", "this key");
-    }
-  }
-
-  const std::string& file() const { return file_; }
-
- private:
-  std::string name_of(std::string_view key) const { return architecture_ + "." + std::string(key); }
-
-  const GgufFile& head_;
-  std::string architecture_;
-  const std::string& file_;
-  std::vector<std::string> read_;
-};
+const Architecture* find_architecture(std::string_view name) {
+  const auto* const found = std::find_if(kArchitectures.begin(), kArchitectures.end(),
+                                         [&](const Architecture& row) { return row.name == name; });
+  return found == kArchitectures.end() ? nullptr : found;
+}
 
 const Architecture& known_architecture(const std::string& name, const std::string& file) {
+  const std::string missing = missing_of_architecture(name);
+  if (missing.empty()) return *find_architecture(name);
   std::string known;
-  std::string_view missing = "an architecture that nobody here knows";
   for (const Architecture& row : kArchitectures) {
-    if (row.missing.empty()) {
-      if (row.name == name) return row;
-      known += (known.empty() ? "" : " or ") + std::string(row.name);
-    } else if (row.name == name) {
-      missing = row.missing;
-    }
+    if (row.missing.empty()) known += (known.empty() ? "" : " or ") + std::string(row.name);
   }
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_GGUF_ARCHITECTURE",
                .file = file,
                .where = "key \"general.architecture\"",
                .expected = known,
-               .found = name + ", for which is missing: " + std::string(missing)});
+               .found = name + ", for which is missing: " + missing});
 }
 
 // Divisors of a Llama 3.1 model: one a pair of a head.
@@ -175,9 +110,9 @@ Json divided(const Checkpoint& weights, std::int64_t pairs, std::int64_t positio
           {"original_max_position_embeddings", positions}};
 }
 
-Json rope_of(KeyReader& keys, const Checkpoint& weights, std::int64_t head_dim,
+Json rope_of(GgufKeyReader& keys, const Checkpoint& weights, std::int64_t head_dim,
              std::int64_t positions) {
-  const std::string type = keys.text_or("rope.scaling.type", "none");
+  const std::string type = keys.text("rope.scaling.type").value_or("none");
   const std::optional<double> factor = keys.number("rope.scaling.factor", 1e-6, 1e6);
   const std::optional<std::int64_t> original =
       keys.integer("rope.scaling.original_context_length", 1, std::int64_t{1} << 30);
@@ -211,8 +146,27 @@ Json rope_of(KeyReader& keys, const Checkpoint& weights, std::int64_t head_dim,
   return out;
 }
 
+// The pairs of a head that turn by time, row and column. A fourth entry of files is nobody's.
+Json three_axes(GgufKeyReader& keys, const Json& rope, std::int64_t pairs) {
+  constexpr std::string_view kKey = "rope.dimension_sections";
+  if (!rope.is_null()) {
+    keys.fail("rope.scaling.type", "none next to " + std::string(kKey),
+              rope["rope_type"].get<std::string>());
+  }
+  std::vector<std::int64_t> parts =
+      keys.integers(kKey, 0, pairs, 4).value_or(std::vector<std::int64_t>{});
+  if (parts.size() == 4 && parts.back() == 0) parts.pop_back();
+  std::int64_t sum = 0;
+  for (const std::int64_t part : parts) sum += part;
+  if (parts.size() != 3 || sum != pairs) {
+    keys.fail(kKey, "three numbers that add up to " + std::to_string(pairs),
+              std::to_string(parts.size()) + " of " + std::to_string(sum));
+  }
+  return {{"type", "mrope"}, {"mrope_section", parts}};
+}
+
 // Heads, and that they are as wide as this runtime has them.
-std::int64_t read_heads(KeyReader& keys, std::int64_t width, Json& out) {
+std::int64_t read_heads(GgufKeyReader& keys, std::int64_t width, Json& out) {
   const std::int64_t heads = keys.wanted("attention.head_count", 1, kMaxHeads);
   const std::int64_t kv = keys.integer("attention.head_count_kv", 1, kMaxHeads).value_or(heads);
   if (heads % kv != 0) {
@@ -240,24 +194,39 @@ std::int64_t read_heads(KeyReader& keys, std::int64_t width, Json& out) {
 // What the format's reference reader knows of Gemma 3 without keys: a window in five layers of six,
 // 10000 as their base, and logits scaled by the width of a head, or of the one size of 62 layers by
 // a share of the width.
-void read_gemma(KeyReader& keys, Json& out) {
+void read_gemma(GgufKeyReader& keys, Json& out) {
   constexpr std::int64_t kEvery = 6, kLargest = 62;
   out["sliding_window"] = keys.wanted("attention.sliding_window", 2, std::int64_t{1} << 30);
   out["sliding_window_pattern"] =
       keys.integer("attention.sliding_window_pattern", 1, kMaxLayers).value_or(kEvery);
   out["rope_local_base_freq"] = keys.number("rope.freq_base_swa", 1.0, 1e9).value_or(10000.0);
   const bool largest = out["num_hidden_layers"] == kLargest;
-  out["query_pre_attn_scalar"] =
-      largest ? out["hidden_size"].get<std::int64_t>() / out["num_attention_heads"].get<std::int64_t>()
-              : out["head_dim"].get<std::int64_t>();
+  out["query_pre_attn_scalar"] = largest ? out["hidden_size"].get<std::int64_t>() /
+                                               out["num_attention_heads"].get<std::int64_t>()
+                                         : out["head_dim"].get<std::int64_t>();
+}
+
+// Texts end where the window begins to matter: further on it is not computed.
+void end_at_window(GgufKeyReader& keys, std::int64_t positions, Json& out) {
+  const std::int64_t window =
+      keys.integer("attention.sliding_window", 0, std::int64_t{1} << 30).value_or(0);
+  if (window > 0 && window < positions) {
+    out["max_position_embeddings"] = std::max<std::int64_t>(window, 2);
+  }
 }
 
 }  // namespace
 
-Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::string& file) {
+std::string missing_of_architecture(std::string_view name) {
+  const Architecture* const row = find_architecture(name);
+  return row == nullptr ? "an architecture that nobody here knows" : std::string(row->missing);
+}
+
+Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::string& file,
+                 GgufUse use, FolderAccount& account) {
   const std::string architecture = gguf_architecture(head, file);
   const Architecture& row = known_architecture(architecture, file);
-  KeyReader keys(head, architecture, file);
+  GgufKeyReader keys(head, architecture, file, "E_GGUF_MODEL");
   if (keys.integer("expert_count", 0, 1 << 20).value_or(0) > 0) {
     keys.fail("expert_count", "0: mixtures of experts are not computed here", "more");
   }
@@ -268,11 +237,14 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
               {"num_hidden_layers", keys.wanted("block_count", 1, kMaxLayers)},
               {"intermediate_size", keys.wanted("feed_forward_length", 1, kMaxFfn)}};
   const std::int64_t head_dim = read_heads(keys, width, out);
-  const auto eps = keys.number("attention.layer_norm_rms_epsilon", 1e-12, 0.1);
-  if (!eps) keys.fail("attention.layer_norm_rms_epsilon", "a number", "no such key");
-  out["rms_norm_eps"] = *eps;
+  out["rms_norm_eps"] = keys.wanted_number("attention.layer_norm_rms_epsilon", 1e-12, 0.1);
   out["rope_theta"] = keys.number("rope.freq_base", 1.0, 1e9).value_or(10000.0);
-  const Json rope = rope_of(keys, weights, head_dim, positions);
+  const bool alone = use == GgufUse::kTexts && !row.alone.empty();
+  Json rope = rope_of(keys, weights, head_dim, positions);
+  if (row.axes) {
+    Json axes = three_axes(keys, rope, head_dim / 2);
+    if (!alone) rope = std::move(axes);
+  }
   if (!rope.is_null()) out["rope_scaling"] = rope;
   const auto table = weights.tensors().find("model.embed_tokens.weight");
   if (table == weights.tensors().end() || table->second.shape.rank() != 2) {
@@ -286,7 +258,7 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
   }
   out["vocab_size"] = table->second.shape[0];
   out["tie_word_embeddings"] = !weights.tensors().contains("lm_head.weight");
-  out["model_type"] = row.type.empty() ? row.name : row.type;
+  out["model_type"] = alone ? row.alone : row.type.empty() ? row.name : row.type;
   if (row.attention_bias) {
     out["attention_bias"] = weights.tensors().contains("model.layers.0.self_attn.o_proj.bias");
   }
@@ -295,16 +267,11 @@ Json gguf_config(const GgufFile& head, const Checkpoint& weights, const std::str
   }
   if (row.read != nullptr) {
     row.read(keys, out);
-    keys.check_all();
-    return out;
+  } else {
+    end_at_window(keys, positions, out);
   }
-  const std::int64_t window =
-      keys.integer("attention.sliding_window", 0, std::int64_t{1} << 30).value_or(0);
-  if (window > 0 && window < positions) {
-    // Texts end where the window begins to matter: further on it is not computed.
-    out["max_position_embeddings"] = std::max<std::int64_t>(window, 2);
-  }
-  keys.check_all();
+  keys.check_all(kIdleOfText);
+  keys.account(kIdleOfText, account);
   return out;
 }
 

@@ -125,9 +125,43 @@ constexpr Describer kDescribers[] = {
      .image_token = "<image>"},
 };
 
+// --- pairs of GGUF files -------------------------------------------------------------------------
+
+// Files do not say which of the two it is: the tokens of Idefics3 are those of Llama 3.
+void gguf_idefics(GgufEncoder& encoder, Json& config, Json& processor) {
+  constexpr std::int64_t kMaxSide = 16384;
+  GgufKeyReader& keys = encoder.keys;
+  Json vision = clip_sizes(encoder);
+  if (clip_activation(encoder) != "gelu") keys.fail("use_gelu", "true", "false, or no such key");
+  vision["hidden_act"] = "gelu_pytorch_tanh";
+  const std::int64_t side = vision["image_size"].get<std::int64_t>();
+  const std::int64_t longest =
+      keys.integer("vision.preproc_image_size", 1, kMaxSide).value_or(4 * side);
+  const bool idefics = encoder.token(kForms[1].begin) >= 0;
+  config = {{"model_type", idefics ? "idefics3" : "smolvlm"},
+            {"vision_config", std::move(vision)},
+            {"scale_factor", keys.wanted("vision.projector.scale_factor", 1, 16)}};
+  processor = {{"image_processor_type", idefics ? kIdefics3Processors[0] : kSmolVlmProcessors[0]},
+               {"size", {{"longest_edge", longest}}},
+               {"max_image_size", {{"longest_edge", side}}}};
+  clip_levels(encoder, processor);
+}
+
+constexpr std::string_view kGgufText[] = {"llama"};
+constexpr std::string_view kGgufLayers[] = {"model.fc"};
+constexpr GgufProjector kProjectors[] = {{.type = "idefics3",
+                                          .architectures = kGgufText,
+                                          .read = gguf_idefics,
+                                          .last = "mm.model.fc",
+                                          .layers = kGgufLayers,
+                                          .token = "<image>"}};
+
 }  // namespace
 
-extern constinit const Family kIdeficsFamily = {
-    .name = "idefics", .describers = kDescribers, .policies = kPolicies, .forms = kForms};
+extern constinit const Family kIdeficsFamily = {.name = "idefics",
+                                                .describers = kDescribers,
+                                                .policies = kPolicies,
+                                                .forms = kForms,
+                                                .projectors = kProjectors};
 
 }  // namespace tessera

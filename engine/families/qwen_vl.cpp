@@ -1,7 +1,9 @@
 // Qwen2-VL (Wang et al. 2024) and Qwen2.5-VL (Bai et al. 2025): an image encoder with rotary
 // positions for any size, patches two frames deep, a merger of two by two patches, and a language
 // model with three rotary axes. They describe images.
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/families/family.h"
@@ -170,9 +172,104 @@ constexpr Describer kDescribers[] = {
      .finish = finish_qwen2_5},
 };
 
+// --- pairs of GGUF files -------------------------------------------------------------------------
+
+// What both have. The published processors' limits where the file names none.
+void gguf_qwen_shared(GgufEncoder& encoder, std::string_view type, Json& config, Json& processor) {
+  constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
+  constexpr const char* kEps = "vision.attention.layer_norm_epsilon";
+  GgufKeyReader& keys = encoder.keys;
+  const double eps = keys.wanted_number(kEps, 1e-12, 0.1);
+  if (std::abs(eps - 1e-6) > 1e-9) keys.fail(kEps, "1e-6", Json(eps).dump());
+  const std::int64_t patch = keys.wanted("vision.patch_size", 1, 256);
+  const std::int64_t merge = keys.integer("vision.spatial_merge_size", 1, 8).value_or(2);
+  config = {{"model_type", type},
+            {"text_config", {{"model_type", std::string(type) + "_text"}}},
+            {"vision_config",
+             {{"depth", keys.wanted("vision.block_count", 1, 1024)},
+              {"num_heads", keys.wanted("vision.attention.head_count", 1, 1024)},
+              {"patch_size", patch},
+              {"spatial_merge_size", merge}}}};
+  const PreprocessPolicy usual = qwen2_vl();
+  processor = {{"image_processor_type", kProcessors[0]},
+               {"patch_size", patch},
+               {"temporal_patch_size", 2},
+               {"merge_size", merge},
+               {"min_pixels",
+                keys.integer("vision.image_min_pixels", 1, kMaxPixels).value_or(usual.min_pixels)},
+               {"max_pixels",
+                keys.integer("vision.image_max_pixels", 1, kMaxPixels).value_or(usual.max_pixels)}};
+  clip_levels(encoder, processor);
+}
+
+void gguf_qwen2(GgufEncoder& encoder, Json& config, Json& processor) {
+  gguf_qwen_shared(encoder, "qwen2_vl", config, processor);
+  Json& vision = config["vision_config"];
+  const std::int64_t width = encoder.keys.wanted("vision.embedding_length", 1, kMaxTowerWidth);
+  // vision.feed_forward_length of published files is the language model's width.
+  const std::int64_t up =
+      std::max(encoder.rows("v.blk.0.ffn_up.weight"), encoder.rows("v.blk.0.ffn_down.weight"));
+  vision["embed_dim"] = width;
+  vision["mlp_ratio"] = up / width;
+  vision["hidden_size"] = encoder.text_width;
+  const std::string activation = clip_activation(encoder);
+  if (activation == "silu") encoder.keys.fail("use_silu", "false", "true");
+  vision["hidden_act"] = activation;
+}
+
+void gguf_qwen2_5(GgufEncoder& encoder, Json& config, Json& processor) {
+  constexpr std::string_view kPattern = "vision.n_wa_pattern";
+  GgufKeyReader& keys = encoder.keys;
+  gguf_qwen_shared(encoder, "qwen2_5_vl", config, processor);
+  Json& vision = config["vision_config"];
+  if (clip_activation(encoder) != "silu") keys.fail("use_silu", "true", "false, or no such key");
+  for (const char* key : {"use_glu_mlp", "use_rms_norm"}) {
+    if (!keys.boolean(key).value_or(true)) keys.fail(key, "true", "false");
+  }
+  vision["hidden_size"] = keys.wanted("vision.embedding_length", 1, kMaxTowerWidth);
+  vision["intermediate_size"] = encoder.rows("v.blk.0.ffn_up.weight");
+  vision["out_hidden_size"] = encoder.text_width;
+  vision["tokens_per_second"] = 2;  // of all that are published
+  if (const auto window = keys.integer("vision.window_size", 1, 16384)) {
+    vision["window_size"] = *window;
+  }
+  const std::int64_t depth = vision["depth"].get<std::int64_t>();
+  // Every so many layers one sees all, or those that are named do.
+  auto layers = keys.integers("vision.wa_layer_indexes", 0, depth - 1, 1024);
+  const auto older = keys.integers("vision.fullatt_block_indexes", 0, depth - 1, 1024);
+  if (!layers) layers = older;
+  if (layers) {
+    vision["fullatt_block_indexes"] = *layers;
+  } else {
+    const std::int64_t step = keys.wanted(kPattern, 1, 1024);
+    Json full = Json::array();
+    for (std::int64_t layer = step - 1; layer < depth; layer += step) full.push_back(layer);
+    vision["fullatt_block_indexes"] = std::move(full);
+  }
+}
+
+constexpr std::string_view kGgufText[] = {"qwen2vl"};
+constexpr std::string_view kGgufLayers[] = {"0", "2"};
+constexpr GgufProjector qwen_projector(std::string_view type, decltype(GgufProjector::read) read) {
+  return {.type = type,
+          .architectures = kGgufText,
+          .read = read,
+          .last = "mm.2",
+          .norm = "v.post_ln",
+          .layers = kGgufLayers,
+          .token = "<|image_pad|>",
+          .video_token = "<|video_pad|>",
+          .placeholder = "position_embd.weight"};
+}
+constexpr GgufProjector kProjectors[] = {qwen_projector("qwen2vl_merger", gguf_qwen2),
+                                         qwen_projector("qwen2.5vl_merger", gguf_qwen2_5)};
+
 }  // namespace
 
-extern constinit const Family kQwenVlFamily = {
-    .name = "qwen-vl", .describers = kDescribers, .policies = kPolicies, .forms = kForms};
+extern constinit const Family kQwenVlFamily = {.name = "qwen-vl",
+                                               .describers = kDescribers,
+                                               .policies = kPolicies,
+                                               .forms = kForms,
+                                               .projectors = kProjectors};
 
 }  // namespace tessera

@@ -324,6 +324,14 @@ std::vector<std::string> preprocess_policy_names() {
   return names;
 }
 
+std::vector<const GgufProjector*> gguf_projectors() {
+  std::vector<const GgufProjector*> rows;
+  for (const Family* family : kFamilies) {
+    for (const GgufProjector& row : family->projectors) rows.push_back(&row);
+  }
+  return rows;
+}
+
 std::vector<const ChatForm*> chat_forms() {
   std::vector<const ChatForm*> forms;
   for (const Family* family : kFamilies) {

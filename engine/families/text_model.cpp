@@ -11,6 +11,7 @@
 #include "engine/families/folder_files.h"
 #include "engine/families/folder_pointers.h"
 #include "engine/families/gguf_config.h"
+#include "engine/families/gguf_keys.h"
 #include "engine/families/language.h"
 #include "engine/families/quantised_config.h"
 #include "engine/families/unreadable.h"
@@ -71,11 +72,13 @@ void read_folder(const fs::path& folder, TextSpec& spec) {
 
 void read_gguf(const fs::path& path, const Checkpoint& weights, TextSpec& spec) {
   const std::string name = gguf_parts(path).front().string();
-  spec.config = std::make_shared<const Json>(gguf_config(*weights.gguf(), weights, name));
+  FolderAccount account;
+  spec.config = std::make_shared<const Json>(
+      gguf_config(*weights.gguf(), weights, name, GgufUse::kTexts, account));
+  spec.account = std::make_shared<const FolderAccount>(std::move(account));
   read_config(JsonReader(*spec.config, name), spec);
   spec.model.names.norm_offset = 0;  // files of this format have norms as they are multiplied
-  const GgufValue* const licence = weights.gguf()->find("general.license");
-  if (licence != nullptr && licence->text()) spec.model.licence = std::string(*licence->text());
+  spec.model.licence = gguf_licence(*weights.gguf());
 }
 
 // All tensors of the model, and no others: those would be another model's.

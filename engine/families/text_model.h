@@ -17,8 +17,9 @@ struct FolderAccount;
 struct TextSpec {
   ModelSpec model;    // its text alone: neither describes nor generates
   std::string limit;  // the key because of which texts end before the trained length; empty = none
-  std::shared_ptr<const Json> config;            // config.json, or what it would be
-  std::shared_ptr<const FolderAccount> account;  // of a folder's keys; null for a file
+  std::shared_ptr<const Json> config;  // config.json, or what it would be
+  // Of a folder's keys, or of a file's: of those that say what the model is.
+  std::shared_ptr<const FolderAccount> account;
 };
 
 // "llama, mistral, qwen2 ...": the model_types of folders.

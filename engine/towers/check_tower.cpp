@@ -17,6 +17,15 @@ bool is_foreign(const VisionTower& tower, std::string_view name) {
   return !name.starts_with(prefix) && !name.starts_with(tower.projector.prefix);
 }
 
+// The file that has the encoder, or the first of the model's.
+std::string file_of(const VisionTower& tower, const Checkpoint& checkpoint) {
+  const auto& tensors = checkpoint.tensors();
+  if (tensors.empty()) return "";
+  const auto own = tensors.lower_bound(tower.vit.names.prefix);
+  const bool found = own != tensors.end() && own->first.starts_with(tower.vit.names.prefix);
+  return checkpoint.file_of(found ? own->first : tensors.begin()->first);
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tower_tensors(const VisionTower& tower) {
@@ -31,7 +40,7 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
                    .of = "its image encoder and projector",
                    .optional = {},
                    .foreign = [&](const std::string& name) { return is_foreign(tower, name); },
-                   .file = {}},
+                   .file = file_of(tower, checkpoint)},
                   checkpoint);
 }
 

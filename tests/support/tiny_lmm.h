@@ -28,6 +28,18 @@ struct TinyLmm {
         recorded(Checkpoint::open(recording)),
         backend(make_backend(device, {.threads = threads})) {
     settle_describing(spec, *weights);
+    load();
+  }
+  // One that was opened otherwise.
+  TinyLmm(OpenedModel model, const std::filesystem::path& recording)
+      : spec(std::move(model.spec)),
+        weights(model.weights),
+        recorded(Checkpoint::open(recording)),
+        backend(make_backend("cpu", {.threads = 1})) {
+    load();
+  }
+
+  void load() {
     spec.model.transformer.rope.positions = spec.model.max_positions;
     const auto source = source_of(weights);
     text = std::make_unique<StreamModel>(

@@ -44,8 +44,8 @@ struct ImageFeatures {
 
 class ImageEncoder {
  public:
-  // Weights are kept as `storage` (f32 or bf16); products are computed in f32. Backend and nothing
-  // else must outlive the encoder. `config_file` is where the tower was read from, in messages.
+  // Weights are kept as encoder_storage() of `storage`; products are computed in f32. Backend and
+  // nothing else must outlive the encoder. `config_file` is where the tower was read from, in messages.
   // Error kModel naming the tensors that are missing, wrong or surplus.
   ImageEncoder(Backend& backend, VisionTower tower, const std::string& config_file,
                  const Checkpoint& checkpoint, DType storage);

@@ -1,10 +1,12 @@
 // Packs a tower's tensors; fused q, k, v are taken apart so that no row is copied when it runs.
 #include "vision/encoder/vit_weights.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/checkpoint/checked_weight.h"
 #include "engine/core/index.h"
+#include "engine/core/storage.h"
 
 namespace tessera {
 
@@ -24,6 +26,22 @@ std::size_t VitWeights::bytes() const {
            layer.v.bytes() + layer.out.bytes() + layer.mlp_in.bytes() + layer.mlp_out.bytes();
   }
   return sum;
+}
+
+DType encoder_storage(const Checkpoint& weights, std::string_view name, DType storage) {
+  if (storage != DType::kFile) return storage;
+  const DType own = weights.stored_type(name);
+  return storage_of(own).integers ? beside(storage) : own;
+}
+
+DType WeightReader::kept(const std::vector<std::string>& stems) const {
+  const auto of = [&](const std::string& stem) {
+    return encoder_storage(checkpoint_, stem + ".weight", storage_);
+  };
+  const DType first = of(stems.front());
+  const bool alike = std::all_of(stems.begin(), stems.end(),
+                                 [&](const std::string& stem) { return of(stem) == first; });
+  return alike ? first : DType::kF32;
 }
 
 Tensor WeightReader::upload(Tensor host, Shape shape) {
@@ -56,7 +74,7 @@ Linear WeightReader::linear(const std::vector<std::string>& stems, std::int64_t 
   for (const std::string& stem : stems) {
     weights.push_back(checked_weight(checkpoint_, stem + ".weight", {out, in}));
   }
-  Linear linear{backend_.pack_linear(weights, storage_), {}};
+  Linear linear{backend_.pack_linear(weights, kept(stems)), {}};
   for (const std::string& stem : stems) checkpoint_.release(stem + ".weight");
   if (!bias) return linear;
   const std::int64_t total = out * std::ssize(stems);
@@ -76,7 +94,7 @@ Linear WeightReader::linear_part(const std::string& stem, std::int64_t part, std
   ConstTensorView weight = checked_weight(checkpoint_, stem + ".weight", {parts * out, in});
   weight.shape = {out, in};
   weight.data = weight.raw() + to_size(part) * weight.bytes();
-  Linear linear{backend_.pack_linear({&weight, 1}, storage_), {}};
+  Linear linear{backend_.pack_linear({&weight, 1}, kept({stem})), {}};
   const Tensor bias = widened(checked_weight(checkpoint_, stem + ".bias", {parts * out}));
   Tensor own = Tensor::host(DType::kF32, {out});
   std::memcpy(own.f32(), bias.f32() + part * out, own.bytes());
@@ -88,7 +106,7 @@ Linear WeightReader::linear_part(const std::string& stem, std::int64_t part, std
 Linear WeightReader::patch(const std::string& stem, const Shape& kernel, bool bias) {
   ConstTensorView weight = checked_weight(checkpoint_, stem + ".weight", kernel);
   weight.shape = {kernel[0], kernel.elements() / kernel[0]};
-  Linear linear{backend_.pack_linear({&weight, 1}, storage_), {}};
+  Linear linear{backend_.pack_linear({&weight, 1}, kept({stem})), {}};
   checkpoint_.release(stem + ".weight");
   if (bias) linear.bias = vector(stem + ".bias", kernel[0]);
   return linear;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/backend/backend.h"
@@ -40,6 +41,10 @@ struct VitWeights {
   std::size_t bytes() const;
 };
 
+// How a matrix is kept in an encoder of `storage`: so, or with kFile as its file has it; of blocks
+// as what stands next to them (beside()).
+DType encoder_storage(const Checkpoint& weights, std::string_view name, DType storage);
+
 // Reads tensors one by one, checked for shape, type and NaN (checked_weight), packs them for the
 // backend and gives their pages back.
 class WeightReader {
@@ -61,6 +66,8 @@ class WeightReader {
 
  private:
   Tensor upload(Tensor host, Shape shape);
+  // One type for all of them: f32 where they differ.
+  DType kept(const std::vector<std::string>& stems) const;
 
   Backend& backend_;
   const Checkpoint& checkpoint_;

@@ -8,6 +8,7 @@
 
 #include "engine/core/io.h"
 #include "engine/families/generation_defaults.h"
+#include "engine/families/gguf_pair.h"
 #include "engine/sampling/sampling_settings.h"
 #include "tests/golden/lmm/parity.h"
 #include "tests/support/tiny_lmm.h"
@@ -100,6 +101,30 @@ TEST_P(LmmFamily, ImagesSeenTogether) {
     EXPECT_EQ(together.positions, alone.positions);
   }
 }
+
+// Pairs of GGUF files with the weights of the folders (assets/recipes/fixtures_gguf_vision.py).
+class LmmPair : public Lmm, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(LmmPair, EqualsTheReference) {
+  const std::filesystem::path pair = TinyLmm::goldens().parent_path() / "gguf_vision" / GetParam();
+  FolderAccount account;
+  const TinyLmm tiny(open_gguf_pair(pair / "model.gguf", pair / "mmproj-model.gguf", account),
+                     TinyLmm::goldens() / GetParam() / "recorded.safetensors");
+  EXPECT_EQ(tiny.spec.describe->image_id, 90);
+  expect_parity(tiny, {"", 2});
+  expect_parity(tiny, {"text.", 0});
+  std::size_t used = 0;
+  for (const KeyAccount& key : account.keys) {
+    EXPECT_NE(key.use, KeyUse::kUnknown) << key.key;
+    used += key.use == KeyUse::kUsed ? 1 : 0;
+  }
+  EXPECT_GE(used, 20u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs, LmmPair,
+                         ::testing::Values("llava-1.5", "llava-next", "qwen2-vl", "qwen2.5-vl",
+                                           "idefics3", "smolvlm"),
+                         [](const auto& info) { return test_name(info.param); });
 
 // LLaVA-OneVision cuts no tiles of images that share a prompt.
 TEST_F(Lmm, OneVisionShowsImagesOfOnePromptWhole) {

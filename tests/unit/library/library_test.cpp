@@ -83,6 +83,15 @@ TEST(Library, SettingsOfRequestsAndModelsHold) {
   EXPECT_LT(drafted.passes, drafted.tokens);
 }
 
+TEST(Library, DescribesWithALanguageModelAndItsEncoderInTwoFiles) {
+  Runtime runtime;
+  const std::string pair = TESSERA_SOURCE_DIR "/tests/golden/gguf_vision/smolvlm/model.gguf";
+  const Model texts =
+      runtime.open({pair, Task::kDescribe}, {.threads = 1, .settings = {{"max-tokens", 8}}});
+  EXPECT_EQ(runtime.info(texts).name, "model.gguf");
+  EXPECT_FALSE(runtime.describe(texts, DescribeRequest{.images = {chequered(40, 30)}}).empty());
+}
+
 TEST(Library, RequestsAreWhatTheyAreAloneWhateverRunsWithThem) {
   Runtime runtime;
   const Model images = runtime.open({"test:tiny"}, {.slots = 2});
