@@ -11,6 +11,7 @@
 #include "apps/lab/scorer/scorer.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/visual_model.h"
+#include "engine/decoding/decode_settings.h"
 #include "tests/support/guarded_backend.h"
 
 namespace tessera::images_test {
@@ -81,6 +82,24 @@ TEST_P(DeviceImages, AreTheCpusBitForBit) {
   EXPECT_LE(recorded, 24);
   if (std::string(GetParam().method) == "plain") {
     EXPECT_EQ(recorded, 2);  // two images at once, then one
+  }
+}
+
+// Before weights are read.
+TEST(DeviceRefusals, ACacheOfEightBits) {
+  offer_guarded_devices();
+  GenerateOptions options;
+  options.model = "test:tiny";
+  options.device = "guarded:0";
+  options.method.set(setting::kCache, {0, "q8"});
+  Runtime runtime;
+  try {
+    const GenerateTask task(runtime, options);
+    FAIL() << "this device has no such cache";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_CACHE_DEVICE");
+    EXPECT_EQ(error.info().where, "--kv");
+    EXPECT_EQ(error.info().found, "q8");
   }
 }
 
