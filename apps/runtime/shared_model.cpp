@@ -22,7 +22,7 @@ DType kept_on(const Backend& backend, DType storage) {
 SharedModel::SharedModel(ModelPlace place)
     : place_(std::move(place)),
       backend_(make_backend(place_.device, {.threads = place_.threads}, place_.cuda)) {
-  if (place_.precise && !set_precise(*backend_)) {
+  if (place_.precise && !set_precise(*backend_, true)) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_PRECISE_DEVICE",
                  .where = "--" + std::string(setting::kPrecise.name),

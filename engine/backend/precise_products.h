@@ -5,9 +5,9 @@
 
 namespace tessera {
 
-// From now on products with weights of blocks take f32 inputs times the numbers of the blocks, where
-// they else round inputs to 8 bits. Weights that are packed already serve as they are. False where
-// the device has no such products, and keeps doing what it did.
-bool set_precise(Backend& backend);
+// With `precise` products with weights of blocks from now on take f32 inputs times the numbers of
+// the blocks, where they else round inputs to 8 bits. Packed weights serve both. False where the
+// device has no such products: it keeps doing what it did.
+bool set_precise(Backend& backend, bool precise);
 
 }  // namespace tessera

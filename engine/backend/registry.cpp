@@ -68,7 +68,7 @@ std::vector<std::pair<std::string, std::string>> missing_libraries(
 #endif
 }
 
-bool set_precise(Backend& backend) { return set_cpu_precise(backend); }
+bool set_precise(Backend& backend, bool precise) { return set_cpu_precise(backend, precise); }
 
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> out;

@@ -114,9 +114,9 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
   return std::make_unique<cpu::CpuBackend>(choice.kernels, choice.integers, options.threads);
 }
 
-bool set_cpu_precise(Backend& backend) {
+bool set_cpu_precise(Backend& backend, bool precise) {
   auto* const own = dynamic_cast<cpu::CpuBackend*>(&backend);
-  if (own != nullptr) own->set_precise();
+  if (own != nullptr) own->set_precise(precise);
   return own != nullptr;
 }
 

@@ -42,7 +42,7 @@ class CpuBackend final : public Backend {
   const Kernels& kernels() const { return kernels_; }
   const IntegerKernels& integer_kernels() const { return integers_; }
   bool precise() const { return precise_; }
-  void set_precise() { precise_ = true; }
+  void set_precise(bool precise) { precise_ = precise; }
   // A worker's part of the scratch, grown to at least so many floats a worker before an op runs.
   void ensure_scratch(std::size_t floats_per_worker);
   float* scratch(int worker);

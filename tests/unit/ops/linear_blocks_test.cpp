@@ -139,7 +139,7 @@ TEST_P(LinearBlocks, PreciseIsTheProductOfTheirNumbers) {
       if (place().slow() && rows > 13) continue;
       const std::vector<float> x = normal(to_size(rows * k), 2);
       const std::unique_ptr<Backend> precise = place().open(rows % 3 == 0 ? 3 : 1);
-      ASSERT_TRUE(set_precise(*precise));
+      ASSERT_TRUE(set_precise(*precise, true));
       const std::vector<float> got = run(*precise, x, w);
       EXPECT_TRUE(same_bits(got, run(*backend, x, f32))) << rows << " rows, n " << n << ", k " << k;
       const Expected want = expected(blocks, x, true);
