@@ -31,8 +31,8 @@ struct ModelPlace {
  private:
   std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, bool, DType, bool> key()
       const {
-    return {folder,  device,  cuda.deterministic, cuda.tf32, cuda.overlap, threads,
-            precise, storage, fallback};
+    return {folder,  device,  cuda.deterministic, cuda.tf32, cuda.overlap, threads, precise,
+            storage, fallback};
   }
 };
 

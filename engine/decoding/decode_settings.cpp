@@ -55,10 +55,9 @@ constexpr const Setting* kOfLoops[] = {&setting::kCache, &setting::kPrecise};
 std::span<const SettingGroup> decode_groups() {
   static const auto groups = [] {
     static constexpr const Setting* kRows[] = {
-        &setting::kDecode,     &setting::kWindow,  &setting::kDrafter,
-        &setting::kModelDraft, &setting::kRedraft, &setting::kAccept,
-        &setting::kTree,       &setting::kRowLead, &setting::kTvBudget,
-        &setting::kCache,      &setting::kPrecise};
+        &setting::kDecode,   &setting::kWindow, &setting::kDrafter, &setting::kModelDraft,
+        &setting::kRedraft,  &setting::kAccept, &setting::kTree,    &setting::kRowLead,
+        &setting::kTvBudget, &setting::kCache,  &setting::kPrecise};
     std::vector<SettingGroup> out{{.title = "Decoding", .rows = kRows}};
     out.insert(out.end(), part_groups().begin(), part_groups().end());
     return out;

@@ -18,8 +18,8 @@ struct KeptModel {
   // "q8"; "q8.precise"; with a cache that is not as tables next to such weights "f32.kv-q8".
   std::string name() const;
 };
-// Each type of weights that the device keeps, blocks with both kinds of products, then f32 with each
-// other type of a cache.
+// Each type of weights that the device keeps, blocks with both kinds of products, then f32 with
+// each other type of a cache.
 std::vector<KeptModel> kept_models(Backend& backend);
 
 struct QualityBenchOptions {

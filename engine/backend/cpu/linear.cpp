@@ -1,6 +1,6 @@
-// Matrix products with f32 inputs. One routine serves one row, a guided pair and a prefill of thousands: blocks of
-// 256 inputs in order, each one chain of fused multiply-adds per output. Rows are only grouped
-// differently, so their results are the same bits.
+// Matrix products with f32 inputs. One routine serves one row, a guided pair and a prefill of
+// thousands: blocks of 256 inputs in order, each one chain of fused multiply-adds per output. Rows
+// are only grouped differently, so their results are the same bits.
 #include <algorithm>
 #include <cstring>
 
