@@ -169,7 +169,7 @@ void expand_affine(const void* panel, std::int64_t blocks, float* out) {
   using Panel = AffinePanel<kForm>;
   constexpr int kGroupQuads = kQuads / kForm.groups;
   const auto* unit = static_cast<const std::uint8_t*>(panel);
-  const V16 middle = broadcast(static_cast<float>(kForm.middle));
+  const V16 middle = broadcast(float{kForm.middle});
   for (; blocks > 0; blocks -= Panel::kBlocks, unit += Panel::kBytes) {
     ask_ahead(unit, Panel::kBytes);
     for (int at = 0; at < Panel::kBlocks * kForm.groups; ++at) {

@@ -52,7 +52,7 @@ inline Quad load_quad(FourBits, const std::uint8_t* block, int quad) {
 }
 // Weight `i` of the four.
 inline V16 quad_numbers(Quad weights, int i) {
-  const __m512i own = _mm512_srli_epi32(weights.v, static_cast<unsigned>(8 * i));
+  const __m512i own = _mm512_srlv_epi32(weights.v, _mm512_set1_epi32(8 * i));
   return {_mm512_cvtepi32_ps(_mm512_and_si512(own, _mm512_set1_epi32(255)))};
 }
 template <typename W>
@@ -233,7 +233,7 @@ inline void ask_ahead(const std::uint8_t* from, std::int64_t bytes) {
 template <typename W>
 void expand_plain(const void* panel, std::int64_t blocks, float* out) {
   const auto* b = static_cast<const std::uint8_t*>(panel);
-  const V16 middle = broadcast(static_cast<float>(W::kZero));
+  const V16 middle = broadcast(float{W::kZero});
   for (; blocks > 0; --blocks, b += W::kBytes) {
     ask_ahead(b, W::kBytes);
     const V16 scales = load_halves(b + W::kBytes - kScaleBytes);
