@@ -10,6 +10,7 @@
 #include "apps/runtime/completion_model.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/backend/precise_products.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/core/cached_type.h"
 #include "engine/core/index.h"
@@ -146,7 +147,8 @@ void report_kept(const std::string& family, const KeptModel& kept, const StreamM
   nlohmann::ordered_json object = report.start("quality." + name);
   object["model"] = {{"family", family},
                      {"dtype", dtype_name(kept.weights)},
-                     {"kv_dtype", dtype_name(kept.cache)}};
+                     {"kv_dtype", dtype_name(kept.cache)},
+                     {"precise", kept.precise}};
   object["weight_bytes"] = bytes;
   object["cached_row_bytes"] = row;
   object["tokens"] = count;
@@ -172,6 +174,7 @@ void compare_kept(const std::vector<Written>& written, const std::vector<KeptMod
   all.insert(all.end(), others.begin(), others.end());
   for (const KeptModel& one : all) {
     const StreamModel kept = load(one.weights);
+    set_precise(kept.backend(), one.precise);
     Differences found;
     for (std::size_t i = 0; i < written.size(); ++i) {
       const std::vector<float> logits = logits_of(kept, written[i], one.cache);
@@ -183,6 +186,7 @@ void compare_kept(const std::vector<Written>& written, const std::vector<KeptMod
       }
     }
     report_kept(family, one, kept, std::move(found), report);
+    set_precise(kept.backend(), false);
   }
 }
 
@@ -199,18 +203,26 @@ std::vector<Written> pieces_of(std::span<const std::int32_t> ids, std::int64_t p
   return out;
 }
 
+// Weights of the type; blocks with both kinds of products.
+void add_kept(DType weights, Backend& backend, std::vector<KeptModel>& out) {
+  out.push_back({weights, beside(weights)});
+  const bool blocks = weights == DType::kFile || storage_of(weights).integers;
+  if (blocks && set_precise(backend, false)) out.push_back({weights, beside(weights), true});
+}
+
 }  // namespace
 
 std::string KeptModel::name() const {
-  const std::string type(dtype_name(weights));
+  const std::string type = std::string(dtype_name(weights)) + (precise ? ".precise" : "");
   return cache == beside(weights) ? type : type + ".kv-" + std::string(dtype_name(cache));
 }
 
-std::vector<KeptModel> kept_models(const Backend& backend) {
+std::vector<KeptModel> kept_models(Backend& backend) {
   std::vector<KeptModel> out;
   for (const std::string_view name : kKeptNames) {
     const DType type = *storage_named(name);
-    if (type != DType::kF32 && backend.keeps(type)) out.push_back({type, beside(type)});
+    if (type == DType::kF32 || !backend.keeps(type)) continue;
+    add_kept(type, backend, out);
   }
   for (const CachedType& row : cached_types()) {
     if (row.type != DType::kF32 && backend.keeps(row.type)) out.push_back({DType::kF32, row.type});
@@ -242,7 +254,7 @@ void run_text_quality(const TextQualityOptions& options, Backend& backend, Bench
   }
   std::vector<KeptModel> kept = options.kept;
   if (model->stored() == DType::kFile && backend.keeps(DType::kFile)) {
-    kept.push_back({DType::kFile, beside(DType::kFile)});
+    add_kept(DType::kFile, backend, kept);
   }
   compare_kept(
       pieces_of(ids, options.pieces), kept, model->spec().family,

@@ -41,6 +41,8 @@ class CpuBackend final : public Backend {
   // For the files of the ops.
   const Kernels& kernels() const { return kernels_; }
   const IntegerKernels& integer_kernels() const { return integers_; }
+  bool precise() const { return precise_; }
+  void set_precise(bool precise) { precise_ = precise; }
   // A worker's part of the scratch, grown to at least so many floats a worker before an op runs.
   void ensure_scratch(std::size_t floats_per_worker);
   float* scratch(int worker);
@@ -50,6 +52,7 @@ class CpuBackend final : public Backend {
  private:
   const Kernels& kernels_;
   const IntegerKernels& integers_;
+  bool precise_ = false;  // products with weights of blocks take f32 inputs
   ThreadPool pool_;
   PanelMemory panel_memory_;
   Buffer scratch_;
