@@ -31,7 +31,7 @@
 #include "apps/runtime/model_digest.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
-#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/sampling/sampling_settings.h"
 #include "video/cuts/compare_module.h"
 #include "vision/image/image_reader.h"
@@ -55,7 +55,7 @@ struct CaptionFlags {
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
   std::string decode{setting::kTextDecode.text_fallback};
-  std::string cache{setting::kCache.text_fallback};
+  SettingValues loop;
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, seed = 0;
   std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
@@ -105,7 +105,7 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
     }
     options.method.window = *flags.window;
   }
-  options.method.set(setting::kCache, {0, flags.cache});
+  set_loop(options.method, flags.loop);
   options.prune = prune_choice(flags.prune);
   options.sampling = flags.sampling;
   options.seed = seed;
@@ -250,7 +250,9 @@ Json job_of(const CaptionFlags& flags, const DescribeTask& task, const CaptionIn
               {"caption_ext", flags.extension.value_or("txt")},
               {"csv_raw", flags.raw_csv}};
   if (flags.negative_prompt) out["negative_prompt"] = *flags.negative_prompt;
-  if (flags.cache != setting::kCache.text_fallback) out["kv"] = flags.cache;
+  for (const auto& [row, value] : flags.loop.entries()) {
+    if (value != fallback_of(*row)) write_setting(out, *row, value);
+  }
   if (flags.skip_similar) out[kSkipSimilarKey] = *flags.skip_similar;
   return out;
 }
@@ -528,7 +530,7 @@ void add_caption(CLI::App& root, Session& session) {
   add_sampling_flags(*app, Door::kCaption, flags->sampling);
   setting_flag(*app, setting::kTextDecode, flags->decode, {.group = "Decoding"});
   setting_flag(*app, setting::kTextWindow, flags->window, {.group = "Decoding"});
-  setting_flag(*app, setting::kCache, flags->cache, {.group = "Decoding"});
+  add_loop_flags(*app, flags->loop);
   add_text_draft_flags(*app, flags->draft);
   add_prune_flags(*app, flags->prune);
   add_job_flags(*app, *flags);

@@ -18,7 +18,7 @@
 #include "apps/runtime/complete_task.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
-#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -34,7 +34,7 @@ struct CompleteFlags {
   std::optional<std::string> prompt_file, negative_prompt, chat_template, draft;
   bool chat = false;
   std::string decode{setting::kTextDecode.text_fallback};
-  std::string cache{setting::kCache.text_fallback};
+  SettingValues loop;
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, seed = 0;
   std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
@@ -128,7 +128,7 @@ CompleteOptions options_of(const CompleteFlags& flags, std::size_t prompts, std:
     }
     options.method.window = *flags.window;
   }
-  options.method.set(setting::kCache, {0, flags.cache});
+  set_loop(options.method, flags.loop);
   options.sampling = flags.sampling;
   options.seed = seed;
   return options;
@@ -252,7 +252,7 @@ void add_complete(CLI::App& root, Session& session) {
   add_sampling_flags(*app, Door::kCaption, flags->sampling);
   setting_flag(*app, setting::kTextDecode, flags->decode, {.group = "Decoding"});
   setting_flag(*app, setting::kTextWindow, flags->window, {.group = "Decoding"});
-  setting_flag(*app, setting::kCache, flags->cache, {.group = "Decoding"});
+  add_loop_flags(*app, flags->loop);
   text_flag(*app, "--model-draft", flags->draft,
             "a text model of the same vocabulary that drafts; the text stays the model's own")
       ->group("Decoding");

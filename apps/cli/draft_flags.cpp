@@ -5,6 +5,8 @@
 #include <charconv>
 
 #include "apps/cli/flags.h"
+#include "apps/cli/setting_flags.h"
+#include "engine/decoding/loop_settings.h"
 
 namespace tessera {
 
@@ -62,6 +64,12 @@ void add_text_draft_flags(CLI::App& app, TextDraftFlags& flags) {
             "visual tokens that the draft model keeps of an image, a number or 20%; 0 = it reads "
             "the question without images; with --draft-prune 33%")
       ->group(group);
+}
+
+void add_loop_flags(CLI::App& app, SettingValues& values) {
+  for (const Setting* row : loop_settings()) {
+    setting_flag(app, *row, values, {.group = "Decoding"});
+  }
 }
 
 DraftChoice draft_choice(const TextDraftFlags& flags) {

@@ -17,6 +17,9 @@ struct TextDraftFlags {
   std::optional<std::string> model, prune, keep;
 };
 
+// Those of loop_settings().
+void add_loop_flags(CLI::App& app, SettingValues& values);
+
 void add_text_draft_flags(CLI::App& app, TextDraftFlags& flags);
 
 // Error kUsage for methods that do not exist, for what can be no count, and for flags without

@@ -9,7 +9,7 @@
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
-#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/loop_settings.h"
 
 namespace tessera {
 
@@ -142,7 +142,7 @@ DecodeMethod method_of_texts(const SettingValues& settings, std::int64_t max_tok
     method.window = settings.integer(setting::kTextWindow);
   }
   method.window = std::min(method.window, max_tokens);
-  method.set(setting::kCache, settings.get(setting::kCache));
+  set_loop(method, settings);
   return method;
 }
 
@@ -173,10 +173,10 @@ std::unique_ptr<OpenTask> open_describe_task(Runtime& runtime, const Installatio
   out.seed = options.seed;
   out.helper = place.helper();
   for (const Setting* row :
-       {&setting::kMaxTokens, &setting::kPruneRate, &setting::kTextDecode, &setting::kTextWindow,
-        &setting::kCache}) {
+       {&setting::kMaxTokens, &setting::kPruneRate, &setting::kTextDecode, &setting::kTextWindow}) {
     settings.clear(*row);
   }
+  for (const Setting* row : loop_settings()) settings.clear(*row);
   out.sampling = settings;
   return std::make_unique<OpenDescriber>(runtime, out);
 }

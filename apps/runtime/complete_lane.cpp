@@ -5,6 +5,7 @@
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/index.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/families/describe.h"
 #include "engine/sampling/processors.h"
 #include "engine/sampling/sampling_settings.h"
@@ -66,6 +67,7 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
                                    .device = options_.device,
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
+                                   .precise = is_precise(options_.method),
                                    .storage = options_.storage.value_or(model_->stored()),
                                    .fallback = !options_.storage},
                                   TokenSpace::kText);

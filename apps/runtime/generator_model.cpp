@@ -8,6 +8,7 @@
 #include "apps/runtime/memory.h"
 #include "apps/runtime/tokenizer_account.h"
 #include "engine/core/index.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/sampling/processors.h"
 
 namespace tessera {
@@ -23,6 +24,7 @@ GeneratorModel::GeneratorModel(Runtime& runtime, const GenerateOptions& options,
                                      .device = options_.device,
                                      .cuda = options_.cuda,
                                      .threads = options_.threads,
+                                     .precise = is_precise(options_.method),
                                      .storage = storage_,
                                      .fallback = !options_.storage},
                                     TokenSpace::kImage)),

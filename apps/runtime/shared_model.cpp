@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "engine/backend/precise_products.h"
 #include "engine/core/storage.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/families/open_model.h"
 
 namespace tessera {
@@ -33,6 +35,14 @@ DType kept_on(const Backend& backend, DType storage) {
 SharedModel::SharedModel(ModelPlace place)
     : place_(std::move(place)),
       backend_(make_backend(place_.device, {.threads = place_.threads}, place_.cuda)) {
+  if (place_.precise && !set_precise(*backend_, true)) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_PRECISE_DEVICE",
+                 .where = "--" + std::string(setting::kPrecise.name),
+                 .expected = "the CPU, as other devices round inputs as they do",
+                 .found = backend_->name(),
+                 .hint = "choose --device cpu with it"});
+  }
   if (place_.fallback) place_.storage = kept_on(*backend_, place_.storage);
   if (backend_->keeps(place_.storage)) return;
   throw Error({.kind = ErrorKind::kUsage,

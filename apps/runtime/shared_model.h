@@ -22,14 +22,16 @@ struct ModelPlace {
   std::string device;
   CudaOptions cuda;
   int threads = 0;
+  bool precise = false;  // set_precise()
   DType storage = DType::kF32;
   bool fallback = false;  // kept_on() in its place, where the device does not keep it
 
   friend bool operator<(const ModelPlace& a, const ModelPlace& b) { return a.key() < b.key(); }
 
  private:
-  std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, DType, bool> key() const {
-    return {folder,  device,  cuda.deterministic, cuda.tf32, cuda.overlap, threads,
+  std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, bool, DType, bool> key()
+      const {
+    return {folder,  device,  cuda.deterministic, cuda.tf32, cuda.overlap, threads, precise,
             storage, fallback};
   }
 };
@@ -39,7 +41,8 @@ DType kept_on(const Backend& backend, DType storage);
 
 class SharedModel {
  public:
-  // Error kUsage for an unknown device, or one that does not keep the storage type.
+  // Error kUsage for an unknown device, or one that does not keep the storage type or is not
+  // precise.
   explicit SharedModel(ModelPlace place);
 
   Backend& backend() const { return *backend_; }

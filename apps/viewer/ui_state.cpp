@@ -5,7 +5,7 @@
 
 #include "apps/studio/gallery.h"
 #include "engine/core/index.h"
-#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -211,9 +211,9 @@ CompareCommand compare_methods(const GenerateSettings& settings, std::string_vie
 }
 
 void choose_method(GenerateSettings& settings, std::string_view name) {
-  const SettingValue cache = settings.method.value(setting::kCache);
+  const SettingValues kept = settings.method.settings;
   settings.method = decode_method(name);
-  settings.method.set(setting::kCache, cache);
+  set_loop(settings.method, kept);
 }
 
 std::string wrapped(const std::string& text, double width, const Measure& measure) {

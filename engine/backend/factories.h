@@ -13,6 +13,8 @@ namespace tessera {
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options);
 // "AVX2+FMA, 2 threads": what make_cpu_backend with default options would run.
 std::string describe_cpu();
+// set_precise() of such a device; false for another backend.
+bool set_cpu_precise(Backend& backend, bool precise);
 
 // Where CUDA was built. Every device that the driver shows, or one entry that says why there is
 // none.

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "engine/backend/factories.h"
+#include "engine/backend/precise_products.h"
 #include "engine/backend/read_probe.h"
 
 namespace tessera {
@@ -66,6 +67,8 @@ std::vector<std::pair<std::string, std::string>> missing_libraries(
   return {};
 #endif
 }
+
+bool set_precise(Backend& backend, bool precise) { return set_cpu_precise(backend, precise); }
 
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> out;

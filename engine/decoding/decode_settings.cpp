@@ -5,6 +5,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/index.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/decoding/trees/tree_growth.h"
 
 namespace tessera {
@@ -46,17 +47,17 @@ void for_each_part_row(Take take) {
 }
 
 constexpr const Setting* kOfEveryMethod[] = {&setting::kRowLead, &setting::kTvBudget,
-                                             &setting::kCache};
+                                             &setting::kCache, &setting::kPrecise};
+constexpr const Setting* kOfLoops[] = {&setting::kCache, &setting::kPrecise};
 
 }  // namespace
 
 std::span<const SettingGroup> decode_groups() {
   static const auto groups = [] {
     static constexpr const Setting* kRows[] = {
-        &setting::kDecode,     &setting::kWindow,  &setting::kDrafter,
-        &setting::kModelDraft, &setting::kRedraft, &setting::kAccept,
-        &setting::kTree,       &setting::kRowLead, &setting::kTvBudget,
-        &setting::kCache};
+        &setting::kDecode,   &setting::kWindow, &setting::kDrafter, &setting::kModelDraft,
+        &setting::kRedraft,  &setting::kAccept, &setting::kTree,    &setting::kRowLead,
+        &setting::kTvBudget, &setting::kCache,  &setting::kPrecise};
     std::vector<SettingGroup> out{{.title = "Decoding", .rows = kRows}};
     out.insert(out.end(), part_groups().begin(), part_groups().end());
     return out;
@@ -68,6 +69,18 @@ const SettingGroup& text_decode_group() {
   static constexpr const Setting* kRows[] = {&setting::kTextDecode, &setting::kTextWindow};
   static constexpr SettingGroup kGroup{.title = "Decoding of texts", .rows = kRows};
   return kGroup;
+}
+
+std::span<const Setting* const> loop_settings() { return kOfLoops; }
+
+bool is_precise(const DecodeMethod& method) {
+  return method.settings.number(setting::kPrecise) != 0;
+}
+
+void set_loop(DecodeMethod& method, const SettingValues& given) {
+  for (const Setting* row : kOfLoops) {
+    if (const SettingValue* value = given.find(*row)) method.set(*row, *value);
+  }
 }
 
 DecodeMethod method_of(const SettingValues& given, const DecodeMethod& fallback) {

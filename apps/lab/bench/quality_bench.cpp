@@ -13,6 +13,7 @@
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/shared_model.h"
 #include "apps/runtime/token_walk.h"
+#include "engine/backend/precise_products.h"
 #include "engine/core/cached_type.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -142,7 +143,8 @@ void report_kept(const std::string& family, const Compared& compared, const Stre
   nlohmann::ordered_json object = report.start("quality." + name);
   object["model"] = {{"family", family},
                      {"dtype", dtype_name(kept.weights)},
-                     {"kv_dtype", dtype_name(kept.cache)}};
+                     {"kv_dtype", dtype_name(kept.cache)},
+                     {"precise", kept.precise}};
   object["weight_bytes"] = bytes;
   object["cached_row_bytes"] = row;
   object["tokens"] = count;
@@ -165,6 +167,7 @@ void compare_kept(const std::vector<Written>& written, const std::vector<Compare
   std::vector<std::vector<float>> truth;
   for (const Compared& one : all) {
     const StreamModel kept = one.load();
+    set_precise(kept.backend(), one.kept.precise);
     const std::size_t ids = to_size(kept.logit_ids());
     Differences found;
     for (std::size_t i = 0; i < written.size(); ++i) {
@@ -177,6 +180,7 @@ void compare_kept(const std::vector<Written>& written, const std::vector<Compare
       }
     }
     report_kept(family, one, kept, std::move(found), report);
+    set_precise(kept.backend(), false);
   }
 }
 
@@ -208,18 +212,26 @@ std::vector<Written> pieces_of(std::span<const std::int32_t> ids, std::int64_t p
   return out;
 }
 
+// Weights of the type; blocks with both kinds of products.
+void add_kept(DType weights, Backend& backend, std::vector<KeptModel>& out) {
+  out.push_back({weights, beside(weights)});
+  const bool blocks = weights == DType::kFile || storage_of(weights).integers;
+  if (blocks && set_precise(backend, false)) out.push_back({weights, beside(weights), true});
+}
+
 }  // namespace
 
 std::string KeptModel::name() const {
-  const std::string type(dtype_name(weights));
+  const std::string type = std::string(dtype_name(weights)) + (precise ? ".precise" : "");
   return cache == beside(weights) ? type : type + ".kv-" + std::string(dtype_name(cache));
 }
 
-std::vector<KeptModel> kept_models(const Backend& backend) {
+std::vector<KeptModel> kept_models(Backend& backend) {
   std::vector<KeptModel> out;
   for (const std::string_view name : kKeptNames) {
     const DType type = *storage_named(name);
-    if (type != DType::kF32 && backend.keeps(type)) out.push_back({type, beside(type)});
+    if (type == DType::kF32 || !backend.keeps(type)) continue;
+    add_kept(type, backend, out);
   }
   for (const CachedType& row : cached_types()) {
     if (row.type != DType::kF32 && backend.caches(row.type)) out.push_back({DType::kF32, row.type});
@@ -261,7 +273,9 @@ void run_text_quality(const TextQualityOptions& options, Backend& backend, Bench
     return KeptModel{stored, beside(stored)};
   };
   std::vector<KeptModel> kept = options.kept;
-  if (model->stored() == DType::kFile && backend.keeps(DType::kFile)) kept.push_back(own(*model));
+  if (model->stored() == DType::kFile && backend.keeps(DType::kFile)) {
+    add_kept(DType::kFile, backend, kept);
+  }
   std::vector<Compared> all =
       compared_types(kept, [&](DType storage) { return model->load(backend, storage); });
   for (const std::string& path : options.copies) {

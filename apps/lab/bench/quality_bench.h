@@ -13,12 +13,14 @@ namespace tessera {
 // How a model is kept.
 struct KeptModel {
   DType weights = DType::kF32, cache = DType::kF32;
+  bool precise = false;  // set_precise()
 
-  // "q8"; with a cache that is not as tables next to such weights "f32.kv-q8".
+  // "q8"; "q8.precise"; with a cache that is not as tables next to such weights "f32.kv-q8".
   std::string name() const;
 };
-// Each type of weights that the device keeps, then f32 with each other type of a cache.
-std::vector<KeptModel> kept_models(const Backend& backend);
+// Each type of weights that the device keeps, blocks with both kinds of products, then f32 with
+// each other type of a cache.
+std::vector<KeptModel> kept_models(Backend& backend);
 
 struct QualityBenchOptions {
   GenerateOptions pipeline;         // model, device, threads; generated as f32

@@ -8,7 +8,7 @@
 #include "apps/viewer/panels/panels.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
-#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -254,6 +254,7 @@ void size_fields(Ui& ui) {
     ImGui::EndCombo();
   }
   choice_field(setting::kCache, settings.method);
+  method_field(setting::kPrecise, settings.method);
 }
 
 void seed_fields(Ui& ui) {

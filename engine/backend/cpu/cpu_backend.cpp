@@ -13,7 +13,7 @@ namespace tessera {
 namespace cpu {
 
 namespace {
-// What linear needs of each worker: a block of rows and an expanded panel block (linear.cpp).
+// What linear needs of each worker: a block of rows and expanded panel blocks (linear.cpp).
 constexpr std::size_t kInitialScratchFloats = std::size_t{80} << 10;
 
 Buffer allocate_scratch(std::size_t floats_per_worker, int workers) {
@@ -113,6 +113,12 @@ CpuBackend::Tables choose_tables(CpuOptions::Isa isa) {
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
   return std::make_unique<cpu::CpuBackend>(cpu::choose_tables(options.isa), options.threads,
                                            options.inputs);
+}
+
+bool set_cpu_precise(Backend& backend, bool precise) {
+  auto* const own = dynamic_cast<cpu::CpuBackend*>(&backend);
+  if (own != nullptr) own->set_precise(precise);
+  return own != nullptr;
 }
 
 std::string describe_cpu() {

@@ -50,6 +50,8 @@ class CpuBackend final : public Backend {
   const IntegerKernels& integer_kernels() const { return tables_.integers; }
   const PairKernels& pair_kernels() const { return tables_.pairs; }
   CpuOptions::Inputs inputs() const { return inputs_; }
+  bool precise() const { return precise_; }
+  void set_precise(bool precise) { precise_ = precise; }
   // A worker's part of the scratch, grown to at least so many floats a worker before an op runs.
   void ensure_scratch(std::size_t floats_per_worker);
   float* scratch(int worker);
@@ -59,6 +61,7 @@ class CpuBackend final : public Backend {
  private:
   const Tables tables_;
   const CpuOptions::Inputs inputs_;
+  bool precise_ = false;  // products with weights of blocks take f32 inputs
   ThreadPool pool_;
   PanelMemory panel_memory_;
   Buffer scratch_;

@@ -1,6 +1,6 @@
-// Matrix products. One routine serves one row, a guided pair and a prefill of thousands: blocks of
-// 256 inputs in order, each one chain of fused multiply-adds per output. Rows are only grouped
-// differently, so their results are the same bits.
+// Matrix products with f32 inputs. One routine serves one row, a guided pair and a prefill of
+// thousands: blocks of 256 inputs in order, each one chain of fused multiply-adds per output. Rows
+// are only grouped differently, so their results are the same bits.
 #include <algorithm>
 #include <cstring>
 
@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t kStreamRows = 64;  // up to here all rows pass while a panel streams by
 constexpr std::int64_t kRowBlock = 192;   // rows of a task beyond that, copied to scratch
 constexpr std::int64_t kRowPitch = kBlock + 16;  // floats between copied rows: no cache set twice
+constexpr std::int64_t kExpanded = 2;            // panels of blocks that are expanded together
 
 struct Product {
   const float* x;
@@ -28,11 +29,30 @@ struct Product {
   const float* bias;  // of the part, like `out`
   float* out;
   const Kernels& kernels;
+  const IntegerTile* blocks;  // null where the part is kept as numbers
 };
+
+// Panels that meet the largest tile of `rows` rows together.
+std::int64_t panels_at_once(const Product& product, std::int64_t rows) {
+  const Kernels& kernels = product.kernels;
+  const std::int64_t largest = divide_up(rows, divide_up(rows, kernels.tile_rows));
+  const std::int64_t panels = kernels.tile_panels[largest];
+  return product.blocks != nullptr ? std::min(panels, kExpanded) : panels;
+}
 
 const std::byte* panel_block(const Product& product, std::int64_t panel, std::int64_t k) {
   return product.part.panels +
          to_size(panel) * product.storage.bytes(product.weight.k) + product.storage.bytes(k);
+}
+
+// `inputs` inputs of a panel from input k on as f32 [inputs][16], and zeros to the end of a block.
+void expand_block(const Product& product, std::int64_t panel, std::int64_t k, std::int64_t inputs,
+                  float* out) {
+  const std::byte* const from = panel_block(product, panel, k);
+  if (product.blocks != nullptr) {
+    return product.blocks->expand(from, product.storage.blocks_of_32(inputs), out);
+  }
+  product.storage.expand(product.kernels, from, out, inputs);
 }
 
 // Block [k, k + inputs) of `rows` rows against panels [panel, panel + panels). `a` points at the
@@ -54,20 +74,20 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
   args.bias =
       product.bias != nullptr && k + inputs == weight.k ? product.bias + panel * kLanes : nullptr;
   args.first = k == 0;
-  args.b = panel_block(product, panel, k);
-  args.b_stride = weight.k * kLanes;
-  if (k + inputs == weight.k && (panel + 2 * panels) * kLanes <= product.part.n) {
-    args.b_next = panel_block(product, panel + panels, 0);
-  }
-  auto run = kernels.*product.storage.tile;
-  if (product.storage.expand != nullptr && tiles > 1) {
+  auto run = kernels.tile_f32;
+  if (product.blocks != nullptr || (product.storage.expand != nullptr && tiles > 1)) {
     for (std::int64_t p = 0; p < panels; ++p) {
-      product.storage.expand(kernels, panel_block(product, panel + p, k),
-                             expanded + p * kBlock * kLanes, inputs);
+      expand_block(product, panel + p, k, inputs, expanded + p * kBlock * kLanes);
     }
     args.b = expanded;
     args.b_stride = kBlock * kLanes;
-    run = kernels.tile_f32;
+  } else {
+    args.b = panel_block(product, panel, k);
+    args.b_stride = weight.k * kLanes;
+    if (k + inputs == weight.k && (panel + 2 * panels) * kLanes <= product.part.n) {
+      args.b_next = panel_block(product, panel + panels, 0);
+    }
+    run = kernels.*product.storage.tile;
   }
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const std::int64_t begin = rows * tile / tiles;
@@ -79,16 +99,11 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
   }
 }
 
-// Rows of the largest tile that `rows` rows are cut into.
-std::int64_t largest_tile(const Kernels& kernels, std::int64_t rows) {
-  return divide_up(rows, divide_up(rows, kernels.tile_rows));
-}
-
 // Few rows: each panel passes once, from memory.
 void stream_panels(const Product& product, std::int64_t rows, std::int64_t begin, std::int64_t end,
                    float* scratch) {
   const std::int64_t k_all = product.weight.k;
-  const std::int64_t width = product.kernels.tile_panels[largest_tile(product.kernels, rows)];
+  const std::int64_t width = panels_at_once(product, rows);
   for (std::int64_t panel = begin; panel < end; panel += width) {
     const std::int64_t panels = std::min(width, end - panel);
     for (std::int64_t k = 0; k < k_all; k += kBlock) {
@@ -101,7 +116,7 @@ void stream_panels(const Product& product, std::int64_t rows, std::int64_t begin
 void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, std::int64_t begin,
                    std::int64_t end, float* scratch) {
   const std::int64_t k_all = product.weight.k;
-  const std::int64_t width = product.kernels.tile_panels[largest_tile(product.kernels, rows)];
+  const std::int64_t width = panels_at_once(product, rows);
   float* copy = scratch + 2 * kBlock * kLanes;
   for (std::int64_t k = 0; k < k_all; k += kBlock) {
     const auto bytes = to_size(std::min<std::int64_t>(kBlock, k_all - k)) * sizeof(float);
@@ -118,7 +133,6 @@ void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, 
 void multiply_part(CpuBackend& cpu, const LinearArgs& op, const PanelPart& part) {
   const LinearWeight& w = *op.weight;
   const std::int64_t rows = op.x.shape[0];
-  const Kernels& kernels = cpu.kernels();
   ThreadPool& pool = cpu.threads();
   const Product product{op.x.f32(),
                         w,
@@ -126,10 +140,13 @@ void multiply_part(CpuBackend& cpu, const LinearArgs& op, const PanelPart& part)
                         part.storage,
                         op.bias.empty() ? nullptr : op.bias.f32() + part.column,
                         op.out.f32() + part.column,
-                        kernels};
+                        cpu.kernels(),
+                        part.storage.integer_tile == nullptr
+                            ? nullptr
+                            : &(cpu.integer_kernels().*part.storage.integer_tile)};
   const std::int64_t panels = divide_up(part.n, kLanes);
   if (rows <= kStreamRows) {
-    const std::int64_t width = kernels.tile_panels[largest_tile(kernels, rows)];
+    const std::int64_t width = panels_at_once(product, rows);
     const auto panel_bytes = to_index(product.storage.bytes(w.k));
     const std::int64_t task = streaming_task_bytes(panels * panel_bytes, pool.threads());
     const std::int64_t chunk = std::max<std::int64_t>(1, task / (panel_bytes * width)) * width;
@@ -160,9 +177,13 @@ void linear(CpuBackend& cpu, const LinearArgs& op) {
   if (op.x.shape[0] == 0 || op.weight->n == 0) return;
   bool integers = false, pairs = false;
   for_each_part(*op.weight, cpu.inputs(), [&](const PanelPart& part) {
-    integers = integers || part.storage.integer_tile != nullptr;
-    pairs = pairs || part.storage.pair_tile != nullptr;
-    if (part.storage.tile != nullptr) multiply_part(cpu, op, part);
+    if (part.storage.pair_tile != nullptr) {
+      pairs = true;
+    } else if (part.storage.integer_tile != nullptr && !cpu.precise()) {
+      integers = true;
+    } else {
+      multiply_part(cpu, op, part);
+    }
   });
   if (integers) linear_integers(cpu, op);
   if (pairs) linear_pairs(cpu, op);

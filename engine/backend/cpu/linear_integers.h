@@ -9,7 +9,7 @@ namespace tessera::cpu {
 
 // Inputs are rounded to 8 bits in blocks of 32, a row by itself: half a part in 127 of a block's
 // largest one is lost at most. NaN or infinity in a block makes a row of NaN.
-// Parts of the weight that are of other types are left out.
+// Parts of the weight that are of other types are left out. Not of a precise backend.
 void linear_integers(CpuBackend& cpu, const LinearArgs& op);
 
 }  // namespace tessera::cpu

@@ -174,6 +174,25 @@ TEST_F(CliGenerate, ACacheOfEightBitsIsRecordedAndEveryMethodKeepsTheImage) {
   EXPECT_NE(bad.err.find("one of auto, f32, bf16, q8"), std::string::npos) << bad.err;
 }
 
+TEST_F(CliGenerate, PreciseProductsAreRecordedAndEveryMethodKeepsTheImage) {
+  const auto pixels = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"-p", "x", "-s", "3", "--dtype", "q4", "-o", name};
+    args.insert(args.end(), more.begin(), more.end());
+    generate(args);
+    return read_own_png(folder_ / name).rgb;
+  };
+  const auto plain = pixels("plain.png", {"--precise"});
+  EXPECT_EQ(pixels("gumbel.png", {"--precise", "--decode", "gumbel"}), plain);
+  EXPECT_NE(pixels("rounded.png", {}), plain);
+  const auto facts = [&](const char* name) {
+    return run({"metadata", name, "--json"}).json_lines().at(0).at("facts");
+  };
+  EXPECT_EQ(facts("plain.png").at("precise"), true);
+  EXPECT_FALSE(facts("rounded.png").contains("precise")) << "records are as they were";
+  ASSERT_EQ(run({"generate", "--from-image", "plain.png", "-o", "again.png"}).exit_code, 0);
+  EXPECT_EQ(content("plain.png"), content("again.png"));
+}
+
 // The viewer generated such images when flags and records did not take them.
 TEST_F(CliGenerate, GuidanceBelowOneIsRecordedAndGeneratesAgain) {
   generate({"-p", "x", "-s", "3", "--cfg-scale", "0.5", "-o", "a.png"});

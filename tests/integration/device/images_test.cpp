@@ -11,7 +11,7 @@
 #include "apps/lab/scorer/scorer.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/visual_model.h"
-#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/loop_settings.h"
 #include "tests/support/guarded_backend.h"
 
 namespace tessera::images_test {
@@ -86,21 +86,34 @@ TEST_P(DeviceImages, AreTheCpusBitForBit) {
 }
 
 // Before weights are read.
-TEST(DeviceRefusals, ACacheOfEightBits) {
+ErrorInfo refusal_of(const Setting& row, const SettingValue& value) {
   offer_guarded_devices();
   GenerateOptions options;
   options.model = "test:tiny";
   options.device = "guarded:0";
-  options.method.set(setting::kCache, {0, "q8"});
+  options.method.set(row, value);
   Runtime runtime;
   try {
     const GenerateTask task(runtime, options);
-    FAIL() << "this device has no such cache";
   } catch (const Error& error) {
-    EXPECT_EQ(error.info().code, "E_CACHE_DEVICE");
-    EXPECT_EQ(error.info().where, "--kv");
-    EXPECT_EQ(error.info().found, "q8");
+    return error.info();
   }
+  ADD_FAILURE() << "the device took --" << row.name;
+  return {};
+}
+
+TEST(DeviceRefusals, ACacheOfEightBits) {
+  const ErrorInfo error = refusal_of(setting::kCache, {0, "q8"});
+  EXPECT_EQ(error.code, "E_CACHE_DEVICE");
+  EXPECT_EQ(error.where, "--kv");
+  EXPECT_EQ(error.found, "q8");
+}
+
+TEST(DeviceRefusals, PreciseProducts) {
+  const ErrorInfo error = refusal_of(setting::kPrecise, {1});
+  EXPECT_EQ(error.code, "E_PRECISE_DEVICE");
+  EXPECT_EQ(error.where, "--precise");
+  EXPECT_EQ(error.found, "guarded:0");
 }
 
 TEST_P(DeviceImages, OpsThatRunAtOnceGiveTheSame) {

@@ -30,7 +30,7 @@ TEST(TextQuality, FewerBitsCostMore) {
                     .kept = kept_models(*backend),
                     .pieces = 3},
                    *backend, report);
-  ASSERT_EQ(lines.size(), 7u);
+  ASSERT_EQ(lines.size(), 9u);
   const auto kl = [&](const char* type) {
     return lines.at(std::string("quality.") + type).at("kl").at("mean").get<double>();
   };
@@ -39,6 +39,10 @@ TEST(TextQuality, FewerBitsCostMore) {
   EXPECT_GT(kl("bf16"), 0);
   EXPECT_GT(kl("q8"), kl("bf16"));
   EXPECT_GT(kl("q4"), 2 * kl("q8"));
+  // What inputs of 8 bits add; the weights' own share stays.
+  EXPECT_LT(kl("q8.precise"), kl("q8"));
+  EXPECT_LT(kl("q4.precise"), kl("q4"));
+  EXPECT_GT(kl("q4.precise"), kl("q8.precise"));
   // A cache alone costs less than weights and a cache.
   EXPECT_GT(kl("f32.kv-bf16"), 0);
   EXPECT_LT(kl("f32.kv-bf16"), kl("bf16"));

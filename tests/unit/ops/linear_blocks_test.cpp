@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "engine/backend/precise_products.h"
 #include "engine/core/index.h"
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/places.h"
@@ -84,9 +85,10 @@ struct Expected {
 
 // As in linear_test.cpp; the numbers of a reader are rounded once, and a scale's part and an
 // offset's are together several times as large as what is left of them.
-Expected expected(const Blocks& blocks, const std::vector<float>& x) {
+Expected expected(const Blocks& blocks, const std::vector<float>& x, bool precise = false) {
   constexpr double kRoundings = 24;
-  const std::vector<float> w = blocks.numbers(), rounded = rounded_to_8_bits(x, blocks.k);
+  const std::vector<float> w = blocks.numbers(),
+                           rounded = precise ? x : rounded_to_8_bits(x, blocks.k);
   const std::vector<float> bias = normal(to_size(blocks.n), 3);
   Expected out;
   for (auto row = rounded.begin(); row != rounded.end(); row += blocks.k) {
@@ -120,6 +122,30 @@ TEST_P(LinearBlocks, EqualsDoublePrecision) {
       const Expected want = expected(blocks, x);
       EXPECT_TRUE(close(run(*backend, x, w), want.value, want.tolerance))
           << rows << " rows, n " << n << ", k " << k;
+    }
+  }
+}
+
+// A precise product is that of f32 weights with the numbers of the blocks, bit for bit, and so has
+// its error and its row contract.
+TEST_P(LinearBlocks, PreciseIsTheProductOfTheirNumbers) {
+  for (const auto& [n, k] : {std::pair{1, 256}, {17, 512}, {100, 768}, {33, 1280}}) {
+    const Blocks blocks(storage(), n, k, 7);
+    const LinearWeight w = pack(*backend, blocks);
+    const std::vector<float> numbers = blocks.numbers();
+    const ConstTensorView wide = view_of(numbers, {n, k});
+    const LinearWeight f32 = backend->pack_linear({&wide, 1}, DType::kF32);
+    for (const std::int64_t rows : {1, 2, 3, 5, 6, 7, 13, 64, 300}) {
+      if (place().slow() && rows > 13) continue;
+      const std::vector<float> x = normal(to_size(rows * k), 2);
+      const std::unique_ptr<Backend> precise = place().open(rows % 3 == 0 ? 3 : 1);
+      ASSERT_TRUE(set_precise(*precise, true));
+      const std::vector<float> got = run(*precise, x, w);
+      EXPECT_TRUE(same_bits(got, run(*backend, x, f32))) << rows << " rows, n " << n << ", k " << k;
+      const Expected want = expected(blocks, x, true);
+      EXPECT_TRUE(close(got, want.value, want.tolerance)) << rows;
+      const Expected coarse = expected(blocks, x);
+      EXPECT_FALSE(close(got, coarse.value, coarse.tolerance)) << "inputs of 8 bits";
     }
   }
 }

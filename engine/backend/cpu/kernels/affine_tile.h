@@ -163,6 +163,34 @@ void affine_tile(const IntegerTileArgs& args) {
   write_sums(args, sum);
 }
 
+// A product with a scale is exact, and an offset is added with one rounding, as readers do.
+template <QuantForm kForm>
+void expand_affine(const void* panel, std::int64_t blocks, float* out) {
+  using Panel = AffinePanel<kForm>;
+  constexpr int kGroupQuads = kQuads / kForm.groups;
+  const auto* unit = static_cast<const std::uint8_t*>(panel);
+  const V16 middle = broadcast(float{kForm.middle});
+  for (; blocks > 0; blocks -= Panel::kBlocks, unit += Panel::kBytes) {
+    ask_ahead(unit, Panel::kBytes);
+    for (int at = 0; at < Panel::kBlocks * kForm.groups; ++at) {
+      const int inner = at / kForm.groups, first = at % kForm.groups * kGroupQuads;
+      const V16 scales = load_scales<kForm>(unit, Panel::kScalesAt, Panel::kFactorsAt, at);
+      V16 offsets = zero();
+      if constexpr (kForm.offsets) {
+        offsets = load_scales<kForm>(unit, Panel::kOffsetsAt, Panel::kOffsetFactorsAt, at);
+      }
+      for (int quad = first; quad < first + kGroupQuads; ++quad) {
+        const Quad weights = load_affine<kForm>(unit + inner * Panel::kNibbles,
+                                                unit + Panel::kHighAt + inner * Panel::kHigh, quad);
+        for (int i = 0; i < 4; ++i, out += kLanes) {
+          const V16 number = sub(quad_numbers(weights, i), middle);
+          store(out, kForm.offsets ? fma(number, scales, offsets) : mul(number, scales));
+        }
+      }
+    }
+  }
+}
+
 template <QuantForm kForm>
 struct TileOf<Affine<kForm>> {
   template <int R>
@@ -171,7 +199,7 @@ struct TileOf<Affine<kForm>> {
 
 template <QuantForm kForm>
 constexpr IntegerTile affine_tile_of() {
-  return {&run_integer_tile<Affine<kForm>>, 1, kForm.groups > 1};
+  return {&run_integer_tile<Affine<kForm>>, 1, kForm.groups > 1, &expand_affine<kForm>};
 }
 
 constexpr IntegerKernels with_affine(IntegerKernels table) {

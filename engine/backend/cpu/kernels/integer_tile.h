@@ -50,6 +50,11 @@ inline Quad load_quad(FourBits, const std::uint8_t* block, int quad) {
   const __m512i own = quad < kQuads / 2 ? both : _mm512_srli_epi16(both, 4);
   return {_mm512_and_si512(own, _mm512_set1_epi8(15))};
 }
+// Weight `i` of the four.
+inline V16 quad_numbers(Quad weights, int i) {
+  const __m512i own = _mm512_srlv_epi32(weights.v, _mm512_set1_epi32(8 * i));
+  return {_mm512_cvtepi32_ps(_mm512_and_si512(own, _mm512_set1_epi32(255)))};
+}
 template <typename W>
 inline I16 add_products(W, I16 sum, Quad weights, const std::int8_t* inputs) {
   std::int32_t four;
@@ -81,6 +86,14 @@ inline Quad load_quad(FourBits, const std::uint8_t* block, int quad) {
   }
   const __m256i low = _mm256_set1_epi8(15);
   return {_mm256_and_si256(both.lo, low), _mm256_and_si256(both.hi, low)};
+}
+inline __m256 eight_numbers(__m256i weights, int i) {
+  const __m256i own = _mm256_srli_epi32(weights, 8 * i);
+  return _mm256_cvtepi32_ps(_mm256_and_si256(own, _mm256_set1_epi32(255)));
+}
+// Weight `i` of the four.
+inline V16 quad_numbers(Quad weights, int i) {
+  return {eight_numbers(weights.lo, i), eight_numbers(weights.hi, i)};
 }
 inline __m256i add_pairs(__m256i sum, __m256i pairs) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -121,6 +134,10 @@ inline V16 to_floats(I16 x) {
 struct Quad {
   int v[kLanes][4];
 };
+// Weight `i` of the four.
+inline V16 quad_numbers(const Quad& weights, int i) {
+  return each_lane([&](int lane) { return static_cast<float>(weights.v[lane][i]); });
+}
 template <typename F>
 inline Quad each_weight(F value) {
   Quad out;
@@ -206,6 +223,29 @@ void integer_tile(const IntegerTileArgs& args) {
   write_sums(args, sum);
 }
 
+// Asks memory for the next bytes of a panel of which `bytes` are read meanwhile.
+inline void ask_ahead(const std::uint8_t* from, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += kLineBytes) {
+    __builtin_prefetch(from + kAheadBytes + at, 0, 2);
+  }
+}
+
+template <typename W>
+void expand_plain(const void* panel, std::int64_t blocks, float* out) {
+  const auto* b = static_cast<const std::uint8_t*>(panel);
+  const V16 middle = broadcast(float{W::kZero});
+  for (; blocks > 0; --blocks, b += W::kBytes) {
+    ask_ahead(b, W::kBytes);
+    const V16 scales = load_halves(b + W::kBytes - kScaleBytes);
+    for (int quad = 0; quad < kQuads; ++quad) {
+      const Quad weights = load_quad(W{}, b, quad);
+      for (int i = 0; i < 4; ++i, out += kLanes) {
+        store(out, mul(sub(quad_numbers(weights, i), middle), scales));
+      }
+    }
+  }
+}
+
 #if defined(__AVX512F__)
 constexpr int kIntegerRows = 12;
 #else
@@ -278,8 +318,10 @@ inline void round_inputs(const float* x, std::int64_t blocks, const RoundedRow& 
 constexpr IntegerKernels make_integer_table() {
   IntegerKernels table{};
   table.tile_rows = kIntegerRows;
-  table.tile_q8 = {&run_integer_tile<EightBits>, sum_factor(EightBits{}), false};
-  table.tile_q4 = {&run_integer_tile<FourBits>, sum_factor(FourBits{}), false};
+  table.tile_q8 = {&run_integer_tile<EightBits>, sum_factor(EightBits{}), false,
+                   &expand_plain<EightBits>};
+  table.tile_q4 = {&run_integer_tile<FourBits>, sum_factor(FourBits{}), false,
+                   &expand_plain<FourBits>};
   table.round_inputs = &round_inputs;
   return table;
 }

@@ -55,7 +55,10 @@ struct IntegerTileArgs {
 struct IntegerTile {
   void (*run)(const IntegerTileArgs& args, int rows);
   std::int32_t sum_factor;
-  bool halves = false;  // reads half_sums
+  bool halves;  // reads half_sums
+  // So many blocks of 32 inputs of a panel as f32, [inputs][16]: the numbers that readers make of
+  // them.
+  void (*expand)(const void* panel, std::int64_t blocks, float* out);
 };
 
 // Where input i of a block stands for column c, in a panel's block of weights of 8 bits.
