@@ -372,7 +372,7 @@ TEST(Completion, OtherArchitecturesSayWhatIsMissing) {
   put_file(folder / "model.gguf", bytes);
   const ErrorInfo info = refusal_of(folder / "model.gguf").info();
   EXPECT_EQ(info.code, "E_GGUF_ARCHITECTURE");
-  EXPECT_EQ(info.expected, "llama or qwen2 or qwen3 or gemma3");
+  EXPECT_EQ(info.expected, "llama or qwen2 or qwen2vl or qwen3 or gemma3");
   EXPECT_NE(info.found.find("GELU"), std::string::npos);
 }
 
