@@ -97,8 +97,8 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   std::int64_t wanted = 0;
   for (const PreprocessPlan& plan : images) {
     wanted += plan.tokens + class_tokens * (plan.video ? plan.views : 1);
-    constexpr std::int64_t kMaxTokens = std::int64_t{1} << 15, kMaxTiles = 64;
-    if (plan.tokens < 1 || plan.tokens >= kMaxTokens || plan.tiles.rows > kMaxTiles ||
+    constexpr std::int64_t kMaxPrompt = std::int64_t{1} << 15, kMaxTiles = 64;
+    if (plan.tokens < 1 || plan.tokens >= kMaxPrompt || plan.tiles.rows > kMaxTiles ||
         plan.tiles.cols > kMaxTiles) {
       throw Error({.kind = ErrorKind::kGeneral,
                    .code = "E_PICTURE_TOKENS",

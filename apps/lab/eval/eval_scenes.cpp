@@ -134,7 +134,7 @@ class Evaluation {
 };
 
 bool Evaluation::scorer(std::span<const Image> decoded_images, const std::string& what) {
-  constexpr std::size_t kAtOnce = 64;
+  constexpr std::size_t kImagesAtOnce = 64;
   seen_.clear();
   const auto total = std::ssize(decoded_images);
   while (seen_.size() < decoded_images.size()) {
@@ -142,7 +142,7 @@ bool Evaluation::scorer(std::span<const Image> decoded_images, const std::string
     const std::size_t first = seen_.size();
     std::vector<std::size_t> there;
     std::vector<Image> part;
-    for (std::size_t i = first; i < std::min(first + kAtOnce, decoded_images.size()); ++i) {
+    for (std::size_t i = first; i < std::min(first + kImagesAtOnce, decoded_images.size()); ++i) {
       seen_.emplace_back();
       if (decoded_images[i].rgb.empty()) continue;
       there.push_back(i);
