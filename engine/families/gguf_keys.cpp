@@ -191,7 +191,7 @@ void account_other_keys(const GgufFile& head, std::span<const std::string_view> 
       continue;
     }
     const auto row = std::find_if(kOtherKeys.begin(), kOtherKeys.end(),
-                                  [&](const OtherKey& one) { return fits(one.key, name); });
+                                  [&key = name](const OtherKey& one) { return fits(one.key, key); });
     const bool known = row != kOtherKeys.end();
     out.keys.push_back(
         {place, name, known ? row->use : KeyUse::kUnknown, known ? row->why : std::string_view()});

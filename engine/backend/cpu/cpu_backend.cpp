@@ -33,7 +33,10 @@ CpuBackend::CpuBackend(const Tables& tables, int threads, CpuOptions::Inputs inp
   }
 }
 
-std::string CpuBackend::name() const { return std::string("cpu-") + kernels().name; }
+std::string CpuBackend::name() const {
+  const char* const inputs = inputs_ == CpuOptions::Inputs::kBF16 ? "-bf16" : "";
+  return std::string("cpu-") + kernels().name + inputs;
+}
 
 Tensor CpuBackend::allocate(DType dtype, Shape shape) { return Tensor::host(dtype, shape); }
 

@@ -129,7 +129,7 @@ TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThem) {
 INSTANTIATE_TEST_SUITE_P(Families, FoldersOf,
                          ::testing::Values("llava", "llava_next", "llava_onevision", "qwen2_vl",
                                            "qwen2_5_vl", "idefics3", "smolvlm", "janus"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 // The reference gives a token another id than the file says; here the files must agree.
 TEST(Folders, TokensThatOtherFilesNameOtherwiseAreRefused) {

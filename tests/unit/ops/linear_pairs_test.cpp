@@ -208,6 +208,7 @@ TEST(LinearPairs, StacksOfSeveralTypesAreTheirParts) {
 // give what f32 weights give to rounded inputs, but for the order.
 TEST(LinearPairs, OnlyProductsOfBf16Change) {
   const auto plain = open(Isa::kAuto, 2, Inputs::kByWeights), mode = open(Isa::kAuto);
+  EXPECT_EQ(mode->name(), plain->name() + "-bf16") << "figures tell one from the other";
   const Problem problem(45, 416, 20);
   for (const DType storage : {DType::kF32, DType::kF16, DType::kQ8, DType::kQ4, DType::kBF16}) {
     const LinearWeight a = problem.pack(*plain, storage), b = problem.pack(*mode, storage);
