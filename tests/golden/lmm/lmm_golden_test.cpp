@@ -124,7 +124,7 @@ TEST_P(LmmPair, EqualsTheReference) {
 INSTANTIATE_TEST_SUITE_P(Pairs, LmmPair,
                          ::testing::Values("llava-1.5", "llava-next", "qwen2-vl", "qwen2.5-vl",
                                            "idefics3", "smolvlm"),
-                         [](const auto& info) { return test_name(info.param); });
+                         [](const auto& test) { return test_name(test.param); });
 
 // LLaVA-OneVision cuts no tiles of images that share a prompt.
 TEST_F(Lmm, OneVisionShowsImagesOfOnePromptWhole) {
