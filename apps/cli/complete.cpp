@@ -25,7 +25,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kMaxPromptFile = std::size_t{64} << 20;
 
 struct CompleteFlags {

@@ -32,7 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr auto kMaxImages = truncate<std::int64_t>(setting::kBatchCount.high);
 constexpr std::int64_t kGenerateSheetGap = 4;  // pixels
 

@@ -2,6 +2,9 @@
 // preset, of texts greedy.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "engine/core/setting.h"
 
 namespace CLI {
@@ -9,6 +12,9 @@ class App;
 }
 
 namespace tessera {
+
+// The largest --seed.
+inline constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 
 void add_sampling_flags(CLI::App& app, Door door, SettingValues& sampling);
 

@@ -229,7 +229,7 @@ void check_surplus(const PairFile& file, const std::set<std::string_view>& known
                    std::initializer_list<std::string_view> prefixes) {
   for (const auto& [name, view] : file.weights.tensors()) {
     const bool checked = std::any_of(prefixes.begin(), prefixes.end(),
-                                     [&](std::string_view one) { return name.starts_with(one); });
+                                     [&own = name](std::string_view one) { return own.starts_with(one); });
     if (checked || known.contains(name)) continue;
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_TENSORS",
