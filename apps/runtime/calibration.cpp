@@ -58,7 +58,7 @@ class Columns {
   bool empty() const { return rows_ == 0; }
   std::vector<float> means() const {
     std::vector<float> out;
-    for (const double sum : sums_) out.push_back(static_cast<float>(sum / to_double(rows_)));
+    for (const double sum : sums_) out.push_back(to_float(sum / to_double(rows_)));
     return out;
   }
 
@@ -73,7 +73,7 @@ class InputObserver final : public LayerObserver {
 
   bool wants_inputs() const override { return true; }
   void inputs(std::int64_t layer, LayerProduct of, ConstTensorView rows) override {
-    nth(layers_, layer)[static_cast<std::size_t>(of)].add(rows);
+    nth(layers_, layer)[of].add(rows);
   }
   // Hidden states, which an output layer takes.
   void hidden(ConstTensorView rows) { head_.add(rows); }
@@ -85,8 +85,8 @@ class InputObserver final : public LayerObserver {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const std::string prefix = layer_name(names.layer_prefix, to_index(i));
       const auto put = [&](LayerProduct of, const std::string& name) {
-        const Columns& columns = layers_[i][static_cast<std::size_t>(of)];
-        if (!columns.empty()) out[prefix + name] = columns.means();
+        const auto columns = layers_[i].find(of);
+        if (columns != layers_[i].end()) out[prefix + name] = columns->second.means();
       };
       for (const std::string& name : names.qkv) put(LayerProduct::kQkv, name);
       put(LayerProduct::kOut, names.out);
@@ -103,7 +103,7 @@ class InputObserver final : public LayerObserver {
   }
 
  private:
-  std::vector<std::array<Columns, 4>> layers_;
+  std::vector<std::map<LayerProduct, Columns>> layers_;
   Columns head_;
 };
 

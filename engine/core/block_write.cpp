@@ -165,8 +165,6 @@ class Sum {
 
 using Levels = std::array<float, 32>;  // quants less the middle
 
-float to_single(double value) { return static_cast<float>(value); }
-
 class Group {
  public:
   Group(const QuantForm& form, const float* numbers, const float* weights)
@@ -215,14 +213,14 @@ class Group {
     }
     const double w = sum_w.total(), l = sum_l.total(), ll = sum_ll.total(), x = sum_x.total(),
                  lx = sum_lx.total();
-    const Step alone{ll > 0 ? to_single(lx / ll) : 0.0f, 0.0f};
+    const Step alone{ll > 0 ? to_float(lx / ll) : 0.0f, 0.0f};
     if (!form_.offsets) return alone;
     const double determinant = w * ll - l * l;
-    if (determinant <= 1e-6 * w * ll) return {0.0f, to_single(x / w)};
+    if (determinant <= 1e-6 * w * ll) return {0.0f, to_float(x / w)};
     const double scale = (w * lx - l * x) / determinant;
     const double offset = (x - scale * l) / w;
     if (form_.factors && offset > 0) return alone;
-    return {to_single(scale), to_single(offset)};
+    return {to_float(scale), to_float(offset)};
   }
 
   // Calls try_step(step) for steps around the usual one.
@@ -252,7 +250,7 @@ class Group {
 
   void put_quants(const Levels& levels, std::uint8_t* out) const {
     for (std::size_t i = 0; i < count_; ++i) {
-      out[i] = narrow<std::uint8_t>(static_cast<int>(levels[i]) + form_.middle);
+      out[i] = narrow<std::uint8_t>(truncate<int>(levels[i]) + form_.middle);
     }
   }
 
@@ -324,7 +322,7 @@ void search_factors(const BlockForm& form, const WrittenForm& written, const flo
     const Group group = group_of(g);
     const auto near = [](float value, float whole) {
       const float factor = whole == 0.0f ? 0.0f : std::nearbyint(value / whole);
-      return static_cast<int>(std::clamp(factor, -128.0f, 127.0f));
+      return truncate<int>(std::clamp(factor, -128.0f, 127.0f));
     };
     const int own_scale =
         std::clamp(near(nth(steps, g).scale, scale), written.least_factor, written.most_factor);
@@ -370,8 +368,7 @@ void round_plain(const BlockForm& form, const float* from, BlockParts& out) {
   const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
   for (int i = 0; i < 32; ++i) {
     const float q = std::trunc((from[i] - offset) * inverse + half);
-    nth(out.quants, i) =
-        narrow<std::uint8_t>(static_cast<int>(std::clamp(q, 0.0f, to_float(most))));
+    nth(out.quants, i) = narrow<std::uint8_t>(truncate<int>(std::clamp(q, 0.0f, to_float(most))));
   }
   out.scale = float_to_f16(scale);
   out.offset = float_to_f16(offset);

@@ -70,7 +70,7 @@ void add_container(std::vector<BadSample>& out) {
                     safetensors_file(good + "\n", kData)));
   out.push_back(raw("text_after_header", "E_JSON", {"nothing after the value"},
                     safetensors_file(good + "{}", kData)));
-  out.push_back(raw("a_pickle_by_another_name", "E_ST_HEADER_SIZE", {"byte 0"},
+  out.push_back(raw("a_pickle_by_another_name", "E_CKPT_NAME", {"pytorch_model.bin"},
                     "PK\x03\x04" + std::string(60, 'x')));
 }
 

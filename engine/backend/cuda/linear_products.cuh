@@ -231,6 +231,7 @@ struct BlockRows {
     return reinterpret_cast<const std::uint16_t*>(row + k / kNumbers * kStride);
   }
   __device__ static void early(const std::byte* row, std::int64_t k) { fetch_early(block(row, k)); }
+  __device__ static int in_block(std::int64_t k) { return static_cast<int>(k % kNumbers); }
   // Bytes `at`, a multiple of four, to at + 3 after the scale.
   __device__ static std::uint32_t bytes(const std::uint16_t* block, int at) {
     return block[1 + at / 2] | static_cast<std::uint32_t>(block[2 + at / 2]) << 16;
@@ -242,7 +243,7 @@ struct Q8Rows : BlockRows<32> {
   __device__ static float4 four(const std::byte* row, std::int64_t k) {
     const std::uint16_t* const from = block(row, k);
     const float scale = half_value(from[0]);
-    const std::uint32_t q = bytes(from, static_cast<int>(k % kNumbers));
+    const std::uint32_t q = bytes(from, in_block(k));
     const auto number = [&](int byte) {
       return scale * static_cast<float>(static_cast<std::int8_t>(q >> (8 * byte)));
     };
@@ -255,7 +256,7 @@ struct Q4Rows : BlockRows<16> {
   __device__ static float4 four(const std::byte* row, std::int64_t k) {
     const std::uint16_t* const from = block(row, k);
     const float scale = half_value(from[0]);
-    const int at = static_cast<int>(k % kNumbers);
+    const int at = in_block(k);
     const std::uint32_t q = bytes(from, at % 16) >> (at / 16 * 4);
     const auto number = [&](int byte) {
       return scale * static_cast<float>(static_cast<int>(q >> (8 * byte) & 15u) - 8);

@@ -9,6 +9,8 @@
 // instruction. The other tables do the same: processors by their own mode, portable code in words.
 #pragma once
 
+#include <bit>
+
 #include "engine/backend/cpu/kernels/kernels.h"
 #include "engine/backend/cpu/kernels/simd.h"
 
@@ -47,8 +49,8 @@ inline float add_step(float x, float weight, float sum) {
   const float out = __builtin_fmaf(x, weight, sum);
   if (float_of(bits_of(out) & 0x7fffffffu) != kLeastNormal) return tiny_to_zero(out);
   const double exact =
-      static_cast<double>(x) * static_cast<double>(weight) + static_cast<double>(sum);
-  constexpr double kEdge = static_cast<double>(kLeastNormal) * (1.0 - 1.0 / 33554432.0);
+      double{x} * double{weight} + double{sum};
+  constexpr double kEdge = double{kLeastNormal} * (1.0 - 1.0 / 33554432.0);
   const bool below = (exact < 0 ? -exact : exact) < kEdge;
   return below ? float_of(bits_of(out) & 0x80000000u) : out;
 }
@@ -74,7 +76,7 @@ inline Pairs load_singles(const std::uint16_t* p) {
   return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
 inline Pairs broadcast_pair(std::uint32_t pair) {
-  return {_mm512_set1_epi32(static_cast<int>(pair))};
+  return {_mm512_set1_epi32(std::bit_cast<int>(pair))};
 }
 inline V16 add_pairs(V16 sum, Pairs x, Pairs weights) {
   return {_mm512_dpbf16_ps(sum.v, reinterpret_cast<__m512bh>(x.v),
@@ -97,7 +99,7 @@ inline Pairs broadcast_pair(std::uint32_t pair) {
 
 inline Pairs load_pairs(const std::uint16_t* p) {
   const __m512i both = _mm512_loadu_si512(p);
-  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  const __m512i high = _mm512_set1_epi32(std::bit_cast<int>(0xffff0000u));
   return {{_mm512_castsi512_ps(_mm512_slli_epi32(both, 16))},
           {_mm512_castsi512_ps(_mm512_and_si512(both, high))}};
 }
@@ -107,7 +109,7 @@ inline Pairs load_pairs(const std::uint16_t* p) {
 inline Pairs load_pairs(const std::uint16_t* p) {
   const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + kLanes));
-  const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  const __m256i mask = _mm256_set1_epi32(std::bit_cast<int>(0xffff0000u));
   return {{_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
            _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))},
           {_mm256_castsi256_ps(_mm256_and_si256(low, mask)),
