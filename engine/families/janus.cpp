@@ -58,7 +58,7 @@ Vision parse_hf_vision(const JsonReader& reader, std::int64_t hidden) {
                 std::to_string(heads));
   }
   vision.patch = reader.integer_or("patch_size", 16, 1, 1024);
-  vision.image = reader.integer_or("image_size", 384, vision.patch, kMaxSide);
+  vision.image = read_image_side(reader, 384, vision.patch, kMaxSide);
   vision.mlp = mlp_width(reader, vision.width);
   vision.aligner_depth = reader.integer_or("depth", 2, 1, 16);
   const std::string act = reader.string_or("hidden_act", "gelu");
@@ -311,7 +311,7 @@ Vision parse_original_vision(const JsonReader& config) {
   vision.layers = params.integer_or("layers", vision.layers, 1, kMaxLayers);
   vision.patch = params.integer_or("patch_size", vision.patch, 1, 1024);
   vision.mlp = params.integer_or("mlp_width", vision.mlp, 1, kMaxFfn);
-  vision.image = params.integer_or("image_size", 384, vision.patch, kMaxSide);
+  vision.image = read_image_side(params, 384, vision.patch, kMaxSide);
   const JsonReader aligner = sub_config(sub_config(config, "aligner_config"), "params");
   vision.aligner_depth = aligner.integer_or("depth", 2, 1, 16);
   const std::string kind = aligner.string_or("projector_type", "mlp_gelu");

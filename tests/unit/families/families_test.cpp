@@ -127,6 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"original", "/language_config/hidden_size", "100000", "language_config.hidden_size"},
         Bad{"original", "/vision_config/params/model_name", R"("vit_h")", "model_name"},
         Bad{"original", "/vision_config/params/image_size", "8", "image_size"},
+        Bad{"original", "/vision_config/params",
+            R"({"model_name": "siglip_large_patch16_384", "patch_size": 1024})", "patch_size"},
         Bad{"original", "/aligner_config/params/projector_type", R"("linear")", "projector_type"},
         Bad{"original", "/aligner_config/params/input_dim", "768", "input_dim"},
         Bad{"original", "/aligner_config/params/n_embed", "65", "n_embed"},
