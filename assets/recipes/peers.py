@@ -27,7 +27,7 @@ TINY = dict(size="B", layers=2, width=256, heads=4, ffn=512, vocab=512)
 DECODE, PREFILL = [(1, 600), (2, 300), (8, 300)], [600, 2300]
 QUICK_DECODE, QUICK_PREFILL = [(1, 20), (2, 10)], [20]
 PEERS = ["openvino:int8", "openvino:int4", "ctranslate2:int8", "transformers:bf16",
-         "tessera:q8", "tessera:q4", "tessera:bf16", "tessera:f32"]
+         "tessera:q8", "tessera:q4", "tessera:bf16", "tessera:bf16+inputs", "tessera:f32"]
 
 
 def timed(call):
@@ -285,11 +285,12 @@ def run_peer(name, args, dims, decode, prefill):
 
 def run_lab(name, args, dims, decode, prefill):
     kind, lines = name.split(":")[1], []
+    kind, *inputs = kind.split("+")  # bf16+inputs: inputs of bf16 too
     runs = [([rows], [sequences], args.passes) for sequences, rows in decode] + [(prefill, [1], 2)]
     for rows, sequences, passes in runs:
         text = subprocess.run(
             [args.lab, "bench", "text", "--random", "llamagen:" + dims["size"], "--dtype", kind,
-             "-t", str(args.threads), "--rows", ",".join(map(str, rows)),
+             *(["--inputs", "bf16"] if inputs else []), "-t", str(args.threads), "--rows", ",".join(map(str, rows)),
              "--batch-sizes", ",".join(map(str, sequences)), "--tokens", str(max(passes, 2)),
              "--runs", "1"], check=True, capture_output=True, text=True).stdout
         for line in map(json.loads, text.splitlines()):
