@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "engine/checkpoint/tensor_kinds.h"
 #include "engine/core/index.h"
@@ -174,23 +176,28 @@ void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelC
   }
 }
 
+// layer_types: whether each layer has a window; nothing without the key.
+std::optional<std::vector<bool>> listed_windows(const JsonReader& text, std::int64_t layers) {
+  if (!text.has("layer_types")) return std::nullopt;
+  const std::vector<std::string> types = text.strings("layer_types", 1024);
+  if (std::ssize(types) != layers) {
+    text.fail("layer_types", "as many as layers, " + std::to_string(layers),
+              std::to_string(types.size()));
+  }
+  std::vector<bool> out;
+  for (const std::string& type : types) {
+    if (type != "sliding_attention" && type != "full_attention") {
+      text.fail("layer_types", "sliding_attention or full_attention", type);
+    }
+    out.push_back(type == "sliding_attention");
+  }
+  return out;
+}
+
 // The layers with a window, each to its number.
 std::vector<bool> pattern_of(const JsonReader& text, std::int64_t layers) {
+  if (auto listed = listed_windows(text, layers)) return *listed;
   std::vector<bool> out;
-  if (text.has("layer_types")) {
-    const std::vector<std::string> types = text.strings("layer_types", 1024);
-    if (std::ssize(types) != layers) {
-      text.fail("layer_types", "as many as layers, " + std::to_string(layers),
-                std::to_string(types.size()));
-    }
-    for (const std::string& type : types) {
-      if (type != "sliding_attention" && type != "full_attention") {
-        text.fail("layer_types", "sliding_attention or full_attention", type);
-      }
-      out.push_back(type == "sliding_attention");
-    }
-    return out;
-  }
   const char* key = text.has("_sliding_window_pattern") ? "_sliding_window_pattern"
                                                         : "sliding_window_pattern";
   const std::int64_t every = text.integer_or(key, kWindowEvery, 1, kMaxLayers);
@@ -227,9 +234,8 @@ bool has_window(const JsonReader& text, const LanguageDefaults& defaults, std::i
   if (defaults.window == WindowRule::kPattern) return false;
   if (defaults.window != WindowRule::kAskedFor) return defaults.window == WindowRule::kAlways;
   const bool asked = text.boolean_or("use_sliding_window", false);
-  if (text.has("layer_types")) {
-    const std::vector<std::string> types = text.strings("layer_types", 1024);
-    const bool any = std::find(types.begin(), types.end(), "sliding_attention") != types.end();
+  if (const auto listed = listed_windows(text, layers)) {
+    const bool any = std::find(listed->begin(), listed->end(), true) != listed->end();
     if (any && !asked) text.fail("use_sliding_window", "true, as layer_types has windows", "false");
     return any;
   }
