@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/families/family.h"
+#include "engine/families/processor_keys.h"
 #include "engine/families/language.h"
 #include "engine/towers/tower_configs.h"
 
@@ -176,7 +177,6 @@ constexpr Describer kDescribers[] = {
 
 // What both have. The published processors' limits where the file names none.
 void gguf_qwen_shared(GgufEncoder& encoder, std::string_view type, Json& config, Json& processor) {
-  constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
   constexpr const char* kEps = "vision.attention.layer_norm_epsilon";
   GgufKeyReader& keys = encoder.keys;
   const double eps = keys.wanted_number(kEps, 1e-12, 0.1);

@@ -15,7 +15,7 @@ namespace {
 
 // Pixels of a frame as qwen-vl-utils resizes it before the processor does: 128 to 768 tokens of
 // the published models.
-constexpr std::int64_t kFewestPixels = 128 * 28 * 28, kMostPixels = 768 * 28 * 28;
+constexpr std::int64_t kUsualMinPixels = 128 * 28 * 28, kUsualMaxPixels = 768 * 28 * 28;
 constexpr std::array<double, 3> kHalf = {0.5, 0.5, 0.5};
 
 // What the files say of frames: a video processor's keys, or an image processor's in their place.
@@ -50,13 +50,13 @@ void read_pixel_bounds(const VideoKeys& keys, PreprocessPolicy& frame) {
       own.fail("size", std::string(edge) + " in it, or " + older, own.raw("size").dump());
     }
   }
-  std::int64_t low = size.integer_or("shortest_edge", kFewestPixels, 1, kMaxPixels);
+  std::int64_t low = size.integer_or("shortest_edge", kUsualMinPixels, 1, kMaxPixels);
   low = own.integer_or("min_pixels", low, 1, kMaxPixels);
-  std::int64_t high = size.integer_or("longest_edge", kMostPixels, 1, kMaxPixels);
+  std::int64_t high = size.integer_or("longest_edge", kUsualMaxPixels, 1, kMaxPixels);
   high = own.integer_or("max_pixels", high, 1, kMaxPixels);
   if (keys.of_images) {  // of bounds for images, what qwen-vl-utils leaves
-    high = std::max(std::min(high, kMostPixels), low);
-    low = std::min(std::max(low, kFewestPixels), high);
+    high = std::max(std::min(high, kUsualMaxPixels), low);
+    low = std::min(std::max(low, kUsualMinPixels), high);
   }
   if (high < low) {
     own.fail(own.has("max_pixels") ? "max_pixels" : "size",
@@ -160,8 +160,8 @@ VideoPolicy read_video_policy(const DescribeSpec& spec, FolderFiles& files,
   if (spec.policy.mode == ResizeMode::kMultiples) {
     out.view_frames = spec.tower.vit.frames;
     const std::int64_t side = out.frame.patch * out.frame.merge;
-    out.frame.min_pixels = kFewestPixels;
-    out.frame.max_pixels = kMostPixels;
+    out.frame.min_pixels = kUsualMinPixels;
+    out.frame.max_pixels = kUsualMaxPixels;
     out.total_pixels = 128000 * side * side * 9 / 10;
   }
   if (!files.has_processors()) return out;
