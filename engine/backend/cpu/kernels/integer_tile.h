@@ -248,8 +248,10 @@ void expand_plain(const void* panel, std::int64_t blocks, float* out) {
 
 #if defined(__AVX512F__)
 constexpr int kIntegerRows = 12;
-#else
+#elif defined(__AVX2__)
 constexpr int kIntegerRows = 4;
+#else
+constexpr int kIntegerRows = 2;
 #endif
 
 // The function of a tile; weights of other kinds have their own (affine_tile.h).

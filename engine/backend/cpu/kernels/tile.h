@@ -87,9 +87,12 @@ using TileFunction = void (*)(const TileArgs&);
 #if defined(__AVX512F__)
 constexpr int kTileRows = 12;
 constexpr int panels_of(int rows) { return rows <= 4 ? 4 : rows <= 8 ? 1 : 2; }
-#else
+#elif defined(__AVX2__)
 constexpr int kTileRows = 6;
 constexpr int panels_of(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+#else
+constexpr int kTileRows = 2;  // no registers to fill, and each tile takes a second to compile
+constexpr int panels_of(int) { return 1; }
 #endif
 
 template <typename B>
