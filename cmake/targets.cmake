@@ -4,6 +4,13 @@
 function(tessera_units name)
   if(NOT TESSERA_UNITY EQUAL 1)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TESSERA_UNITY})
+    # A source that is included counts as a header, whose classes must not hold what one file alone knows.
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
+  # Tests are long by themselves: smaller units keep all processors at work.
+  get_target_property(type ${name} TYPE)
+  if(type STREQUAL EXECUTABLE AND TESSERA_UNITY GREATER 12)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 12)
   endif()
 endfunction()
 

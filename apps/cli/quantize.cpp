@@ -99,7 +99,10 @@ int run_quantize(const Session& session, const QuantizeFlags& flags) {
                                           .requantize = flags.requantize},
                                          listener);
   listener.clear();
-  if (!report.finished) return session.stop_exit_code();
+  if (!report.finished) {
+    warn(session, "stopped; the same command goes on from here");
+    return session.stop_exit_code();
+  }
   print_report(session, flags.output, report, monotonic_seconds() - began);
   return 0;
 }
@@ -121,9 +124,10 @@ void add_quantize(CLI::App& root, Session& session) {
                   "ROLE=TYPE: another type for table, head, attention or feed-forward")
       ->delimiter(',')
       ->allow_extra_args(false);
-  text_flag(*app, "--calibrate", flags->calibrate,
-            "what the model runs over first, so that large inputs meet small errors: a text, a file "
-            "of prompts, or a folder of images");
+  text_flag(
+      *app, "--calibrate", flags->calibrate,
+      "what the model runs over first, so that large inputs meet small errors: a text, a file "
+      "of prompts, or a folder of images");
   app->add_flag("--force", flags->force, "replace an output that is there");
   app->add_flag("--requantize", flags->requantize,
                 "round weights that are in blocks already once more");

@@ -67,7 +67,7 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
                                    .device = options_.device,
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
-                                   .precise = is_precise(options_.method),
+                                   .inputs = product_inputs(options_.method),
                                    .storage = options_.storage.value_or(model_->stored()),
                                    .fallback = !options_.storage},
                                   TokenSpace::kText);

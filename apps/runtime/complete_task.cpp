@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 
+#include "apps/runtime/clock.h"
 #include "apps/runtime/complete_lane.h"
 #include "apps/runtime/text_stream.h"
 #include "engine/core/index.h"
@@ -12,12 +13,6 @@
 namespace tessera {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Prompts of one listener on their way to texts.
 class CompleteSubmission final : public Submission {
@@ -211,8 +206,8 @@ const Backend& CompleteTask::backend() const { return state_->model.backend(); }
 
 Ticket CompleteTask::submit(std::vector<CompleteRequest> requests, CompleteListener& listener) {
   const Ticket ticket = state_->runtime.next_ticket();
-  state_->lane.submit(ticket, std::make_unique<CompleteSubmission>(
-                                  state_->model, std::move(requests), listener));
+  state_->lane.submit(
+      ticket, std::make_unique<CompleteSubmission>(state_->model, std::move(requests), listener));
   return ticket;
 }
 

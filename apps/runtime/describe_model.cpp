@@ -35,7 +35,7 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                                    .device = options_.device,
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
-                                   .precise = is_precise(options_.method),
+                                   .inputs = product_inputs(options_.method),
                                    .storage = options_.storage.value_or(model_->stored()),
                                    .fallback = !options_.storage},
                                   TokenSpace::kText);

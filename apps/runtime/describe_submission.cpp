@@ -5,18 +5,13 @@
 #include <chrono>
 #include <new>
 
+#include "apps/runtime/clock.h"
 #include "apps/runtime/text_stream.h"
 #include "engine/core/index.h"
 
 namespace tessera {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n");
@@ -60,7 +55,7 @@ void DescribeListener::on_fewer(std::int64_t had, std::int64_t have) {
 // A text at work or on its way there.
 struct DescribeSubmission::Work {
   Caption caption;
-  ImagePrompt prompt;                  // its rows are in the stream
+  ImagePrompt prompt;                    // its rows are in the stream
   Stream stream;                         // until it is given to the lane
   std::unique_ptr<VerifierWatch> watch;  // over the prompt, for a draft that goes by it
   std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
@@ -71,10 +66,10 @@ struct DescribeSubmission::Work {
 // Images that are read, on their way to the encoder.
 struct DescribeSubmission::Arrival {
   PreparedImages prepared;
-  std::size_t place = 0;             // in the submission
-  std::uint64_t number = 0;          // half of the key of what is sampled
+  std::size_t place = 0;           // in the submission
+  std::uint64_t number = 0;        // half of the key of what is sampled
   std::vector<EncodedTiles> seen;  // of its images, if they ran together with others
-  double seconds = 0;                // its share of that run
+  double seconds = 0;              // its share of that run
 };
 
 DescribeSubmission::DescribeSubmission(DescribeModel& model, const StreamLane& lane,
@@ -206,8 +201,8 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
   }
   const DescribeOptions& options = model_.options();
   work->prompt = make_image_prompt(model_.model(), prepared.request.prompt, prepared.images,
-                                     pruning_->of(options.seed, arrival.number), options.max_tokens,
-                                     arrival.seen);
+                                   pruning_->of(options.seed, arrival.number), options.max_tokens,
+                                   arrival.seen);
   const PromptRows& rows = work->prompt.rows;
   caption.visual_tokens = work->prompt.visual_tokens;
   caption.seconds.select = work->prompt.select_seconds();
@@ -267,8 +262,8 @@ void DescribeSubmission::prepare_draft(const PreparedImages& prepared, Work& wor
   try {
     if (prepared.draft_error) throw Error(*prepared.draft_error);
     const DescribeQuestion question{prepared.request.prompt, without_images(prepared.request)};
-    work.draft = model_.draft()->prepare(
-        question, own ? prepared.draft_images : prepared.images, work.stream, work.watch.get());
+    work.draft = model_.draft()->prepare(question, own ? prepared.draft_images : prepared.images,
+                                         work.stream, work.watch.get());
     caption.draft = model_.draft()->name();
     caption.seconds.draft = work.draft->seconds;
   } catch (const Error& error) {

@@ -1,8 +1,10 @@
 #include "apps/runtime/quantize.h"
 
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/quantize_source.h"
 #include "apps/runtime/quantize_tensors.h"
 #include "engine/checkpoint/gguf_weights.h"
+#include "engine/core/file_stream.h"
 #include "engine/core/io.h"
 #include "engine/families/text_model.h"
 
@@ -69,10 +71,12 @@ QuantizeReport quantize(const QuantizeOptions& options, QuantizeListener& listen
   QuantizeJob job{options, types, listener, {}};
   if (!options.calibrate.empty()) {
     check_calibration(types, options);
-    job.inputs = measure_inputs(model, options.calibrate, [&] { return listener.keep_going(); });
+    job.inputs = kept_inputs(model, options, [&] { return listener.keep_going(); });
     if (!listener.keep_going()) return {};
   }
-  return text ? quantize_text(model, job) : quantize_folder(model, job);
+  const QuantizeReport report = text ? quantize_text(model, job) : quantize_folder(model, job);
+  if (report.finished) remove_durable(kept_inputs_path(options));
+  return report;
 }
 
 }  // namespace tessera

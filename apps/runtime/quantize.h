@@ -25,6 +25,7 @@ struct QuantizeOptions {
   std::filesystem::path calibrate;
   bool force = false;       // an output that is there is replaced
   bool requantize = false;  // weights that are in blocks already are rounded once more
+  double mark_seconds = 5;  // a run that goes on after a kill does no more than so much again
 };
 
 class QuantizeListener {
@@ -42,7 +43,7 @@ class QuantizeListener {
 };
 
 struct QuantizeReport {
-  bool finished = false;                            // false: stopped, and nothing was written
+  bool finished = false;  // false: stopped; the same call goes on from there
   std::uint64_t bytes_before = 0, bytes_after = 0;  // of the files with weights
   struct Share {
     std::uint64_t tensors = 0, bytes = 0;
@@ -61,7 +62,9 @@ struct QuantizeReport {
 // E_QUANTIZE_TYPE, E_QUANTIZE_ROLE; E_CALIBRATE of measure_inputs(), and where no type is one
 // that it changes; E_QUANTIZE_OUTPUT for an output that is there, is the model
 // itself or has a name of another kind; E_QUANTIZE_BLOCKS for weights in blocks without
-// `requantize`; E_QUANTIZE_MODEL for a model that is no folder. kStorage: nothing is left then.
+// `requantize`; E_QUANTIZE_MODEL for a model that is no folder. kStorage: nothing is left then. A
+// run that was stopped or killed left a part next to the output, which the same call goes on with;
+// E_IO_LOCKED while another run writes it.
 QuantizeReport quantize(const QuantizeOptions& options, QuantizeListener& listener);
 
 }  // namespace tessera

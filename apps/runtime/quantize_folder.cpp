@@ -1,13 +1,12 @@
 // Models of images and videos: a copy of their folder in which the matrices of the transformer are
 // in a GGUF file and all other tensors in a safetensors file, as an index says.
-#include <unistd.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "apps/runtime/quantize_tensors.h"
 #include "engine/checkpoint/gguf_weights.h"
+#include "engine/core/atomic_file.h"
 #include "engine/core/file_stream.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -33,23 +32,26 @@ constexpr const char* kIndex = "model.safetensors.index.json";
                .found = std::move(found)});
 }
 
-// A folder under a temporary name next to the one that it becomes; removed unless it did.
+// A folder under another name next to the one that it becomes; removed unless it did or is kept for
+// a later run. One process at a time.
 class NewFolder {
  public:
   explicit NewFolder(const fs::path& target)
-      : target_(target.has_filename() ? target : target.parent_path()) {
-    const std::string mark = ".tmp-" + std::to_string(::getpid()) + "-0";
-    path_ = target_.parent_path() / ("." + target_.filename().string() + mark);
+      : target_(target.has_filename() ? target : target.parent_path()),
+        path_(target_.string() + ".part"),
+        lock_(target_.string() + ".lock", AppendFile::Lock::kExclusive) {
     make_folders_durable(path_);
   }
   ~NewFolder() {
     std::error_code ignored;  // the error that led here is the one that counts
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    if (!path_.empty() && !kept_) fs::remove_all(path_, ignored);
+    fs::remove(lock_.path(), ignored);
   }
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
   const fs::path& path() const { return path_; }
+  void keep() { kept_ = true; }
 
   void publish() {
     const fs::path old = path_.string() + "-old";
@@ -63,6 +65,8 @@ class NewFolder {
 
  private:
   fs::path target_, path_;
+  AppendFile lock_;
+  bool kept_ = false;
 };
 
 void copy_bytes(const fs::path& from, const fs::path& to) {
@@ -91,8 +95,12 @@ class FolderCopy {
   QuantizeReport run() {
     sort_tensors();
     QuantizeReport report;
-    report.bytes_before = bytes_of_files(weight_files(weights()));
-    if (!write_blocks(report)) return report;
+    const std::set<fs::path> files = weight_files(weights());
+    report.bytes_before = bytes_of_files(files);
+    if (!write_blocks(files, report)) {
+      target_.keep();
+      return report;
+    }
     write_rest(report);
     write_index();
     copy_others(folder_, target_.path(), true);
@@ -156,11 +164,11 @@ class FolderCopy {
                         .done = [this, name] { weights().release(name); }});
   }
 
-  bool write_blocks(QuantizeReport& report) {
+  bool write_blocks(const std::set<fs::path>& files, QuantizeReport& report) {
     GgufKeys keys;
     keys.text("general.architecture", kPlainArchitecture);
     put_file_type(job_.types, tensors_, keys);
-    return write_tensors(target_.path() / kBlocks, keys, tensors_, job_.listener, report);
+    return write_tensors(target_.path() / kBlocks, keys, tensors_, files, job_, report);
   }
 
   void write_rest(QuantizeReport& report) {

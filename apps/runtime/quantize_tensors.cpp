@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
 
+#include "apps/runtime/quantize_source.h"
 #include "engine/core/block_write.h"
 #include "engine/core/index.h"
+#include "engine/core/io.h"
+#include "engine/core/json.h"
 #include "engine/core/thread_pool.h"
 
 namespace tessera {
@@ -12,6 +17,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kNumbersAtOnce = std::int64_t{1} << 20;
+constexpr double kMaxSum = std::numeric_limits<double>::max();
 
 class NumberWriter {
  public:
@@ -104,6 +110,36 @@ class NumberWriter {
   double error_ = 0, size_ = 0;
 };
 
+// Sums over the matrices that were written, as QuantizeReport has them.
+struct Errors {
+  double error = 0, size = 0;
+};
+
+std::string note_of(const Errors& errors) {
+  return Json({{"error", errors.error}, {"size", errors.size}}).dump();
+}
+
+Errors noted(const std::string& note) {
+  if (note.empty()) return {};
+  const Json sums = parse_json(note, "note");
+  const JsonReader reader(sums, "note");
+  const auto sum = [&](const char* key) { return reader.number(key, 0, kMaxSum); };
+  return {.error = sum("error"), .size = sum("size")};
+}
+
+void write_tensor(const TensorOnItsWay& tensor, GgufWriter& writer, ThreadPool& pool,
+                  Errors& errors) {
+  if (tensor.read) {
+    NumberWriter numbers(tensor, writer, pool);
+    numbers.run();
+    errors.error += numbers.error();
+    errors.size += numbers.size();
+  } else {
+    writer.append(tensor.as_it_is);
+  }
+  if (tensor.done) tensor.done();
+}
+
 }  // namespace
 
 std::set<std::filesystem::path> weight_files(const Checkpoint& weights) {
@@ -157,36 +193,42 @@ void put_file_type(const QuantizeTypes& types, std::span<const TensorOnItsWay> t
 }
 
 bool write_tensors(const std::filesystem::path& path, const GgufKeys& keys,
-                   std::span<const TensorOnItsWay> tensors, QuantizeListener& listener,
+                   std::span<const TensorOnItsWay> tensors,
+                   const std::set<std::filesystem::path>& files, const QuantizeJob& job,
                    QuantizeReport& report) {
   std::vector<GgufPlanned> planned;
   for (const TensorOnItsWay& tensor : tensors) {
     planned.push_back({tensor.name, tensor.type, tensor.shape});
   }
-  GgufWriter writer(path, keys, planned);
+  GgufWriter writer(path, keys, planned, source_of(job.options, files));
   std::uint64_t written = writer.bytes();
   for (const GgufPlanned& tensor : planned) written -= tensor.bytes();
+  Errors errors = noted(writer.note());
   ThreadPool pool;
+  double marked = monotonic_seconds();
+  const std::size_t before = writer.done();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorOnItsWay& tensor = tensors[i];
-    if (tensor.read) {
-      NumberWriter numbers(tensor, writer, pool);
-      numbers.run();
-      report.error += numbers.error();
-      report.size += numbers.size();
-    } else {
-      writer.append(tensor.as_it_is);
-    }
-    if (tensor.done) tensor.done();
+    if (i >= before) write_tensor(tensor, writer, pool, errors);
     QuantizeReport::Share& share = report.types[std::string(tensor.type->name)];
     ++share.tensors;
     share.bytes += planned[i].bytes();
     report.read_before += tensor.read_before;
     if (tensor.read_before > 0) report.read_after += planned[i].bytes();
     written += planned[i].bytes();
-    if (!listener.on_tensor(tensor.name, written, writer.bytes())) return false;
+    if (i < before) continue;
+    const bool go_on = job.listener.on_tensor(tensor.name, written, writer.bytes());
+    if (!go_on || monotonic_seconds() - marked >= job.options.mark_seconds) {
+      writer.mark(note_of(errors));
+      marked = monotonic_seconds();
+    }
+    if (go_on) continue;
+    writer.keep();
+    return false;
   }
   writer.publish();
+  report.error += errors.error;
+  report.size += errors.size;
   report.bytes_after += writer.bytes();
   return true;
 }

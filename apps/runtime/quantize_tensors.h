@@ -42,11 +42,6 @@ const BlockType& settled_type(const QuantizeTypes& types, bool requantize, Weigh
 void put_file_type(const QuantizeTypes& types, std::span<const TensorOnItsWay> tensors,
                    GgufKeys& keys);
 
-// Writes `path` and adds to the report. False: stopped, and nothing is there.
-bool write_tensors(const std::filesystem::path& path, const GgufKeys& keys,
-                   std::span<const TensorOnItsWay> tensors, QuantizeListener& listener,
-                   QuantizeReport& report);
-
 // The files with these weights, and their bytes together.
 std::set<std::filesystem::path> weight_files(const Checkpoint& weights);
 std::uint64_t bytes_of_files(const std::set<std::filesystem::path>& files);
@@ -57,6 +52,12 @@ struct QuantizeJob {
   QuantizeListener& listener;
   InputSquares inputs;  // of the matrices' columns; empty without calibration
 };
+// Writes `path`, whose tensors are from `files`, and adds to the report. Goes on with the part that
+// an earlier run left. False: stopped, and such a part is there.
+bool write_tensors(const std::filesystem::path& path, const GgufKeys& keys,
+                   std::span<const TensorOnItsWay> tensors,
+                   const std::set<std::filesystem::path>& files, const QuantizeJob& job,
+                   QuantizeReport& report);
 // Marks a tensor as a matrix that a token reads, and gives it the inputs of its columns.
 void set_matrix(TensorOnItsWay& tensor, WeightRole role, const BlockType* source,
                 const InputSquares& inputs, const std::string& name);

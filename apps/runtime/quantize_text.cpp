@@ -37,8 +37,9 @@ class FolderToFile {
     for (const TensorSpec& tensor : model_->spec().tensors) add(tensor, roles);
     put_file_type(job_.types, tensors_, keys_);
     QuantizeReport report;
-    report.bytes_before = bytes_of_files(weight_files(model_->weights()));
-    report.finished = write_tensors(job_.options.output, keys_, tensors_, job_.listener, report);
+    const std::set<fs::path> files = weight_files(model_->weights());
+    report.bytes_before = bytes_of_files(files);
+    report.finished = write_tensors(job_.options.output, keys_, tensors_, files, job_, report);
     model_->weights().verify_unchanged();
     return report;
   }
@@ -148,8 +149,9 @@ class FileToFile {
     }
     put_file_type(job_.types, tensors_, keys);
     QuantizeReport report;
-    report.bytes_before = bytes_of_files({parts_.begin(), parts_.end()});
-    report.finished = write_tensors(job_.options.output, keys, tensors_, job_.listener, report);
+    const std::set<fs::path> files(parts_.begin(), parts_.end());
+    report.bytes_before = bytes_of_files(files);
+    report.finished = write_tensors(job_.options.output, keys, tensors_, files, job_, report);
     model_->weights().verify_unchanged();
     return report;
   }

@@ -23,6 +23,8 @@ std::string kept_names(const Backend& backend) {
   return out;
 }
 
+std::string flag_of(const Setting& row) { return "--" + std::string(row.name); }
+
 }  // namespace
 
 DType kept_on(const Backend& backend, DType storage) {
@@ -34,16 +36,22 @@ DType kept_on(const Backend& backend, DType storage) {
 
 SharedModel::SharedModel(ModelPlace place)
     : place_(std::move(place)),
-      backend_(make_backend(place_.device, {.threads = place_.threads}, place_.cuda)) {
-  if (place_.precise && !set_precise(*backend_, true)) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_PRECISE_DEVICE",
-                 .where = "--" + std::string(setting::kPrecise.name),
-                 .expected = "the CPU, as other devices round inputs as they do",
-                 .found = backend_->name(),
-                 .hint = "choose --device cpu with it"});
-  }
+      backend_(make_backend(place_.device,
+                            {.threads = place_.threads,
+                             .inputs = place_.inputs.bf16 ? CpuOptions::Inputs::kBF16
+                                                          : CpuOptions::Inputs::kByWeights},
+                            place_.cuda)) {
+  if (place_.inputs.precise && !set_precise(*backend_, true)) refuse_inputs(setting::kPrecise);
+  if (place_.inputs.bf16 && backend_->device() != Device{}) refuse_inputs(setting::kBf16Inputs);
   if (place_.fallback) place_.storage = kept_on(*backend_, place_.storage);
+  if (place_.inputs.bf16 && place_.storage != DType::kBF16 && place_.storage != DType::kFile) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_INPUTS_DTYPE",
+                 .where = flag_of(setting::kBf16Inputs),
+                 .expected = "weights of bf16",
+                 .found = std::string(dtype_name(place_.storage)),
+                 .hint = "add --dtype bf16, or leave the flag out"});
+  }
   if (backend_->keeps(place_.storage)) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_DTYPE_DEVICE",
@@ -51,6 +59,15 @@ SharedModel::SharedModel(ModelPlace place)
                .expected = kept_names(*backend_) + " on " + backend_->name(),
                .found = std::string(dtype_name(place_.storage)),
                .hint = "choose --device cpu for " + std::string(dtype_name(place_.storage))});
+}
+
+void SharedModel::refuse_inputs(const Setting& row) const {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_INPUTS_DEVICE",
+               .where = flag_of(row),
+               .expected = "the CPU, as other devices round inputs as they do",
+               .found = backend_->name(),
+               .hint = "choose --device cpu with it"});
 }
 
 std::shared_ptr<const StreamModel> SharedModel::space_of(TokenSpace space) const {

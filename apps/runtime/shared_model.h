@@ -12,6 +12,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/core/function_ref.h"
+#include "engine/decoding/loop_settings.h"
 #include "engine/model/stream_model.h"
 
 namespace tessera {
@@ -22,16 +23,16 @@ struct ModelPlace {
   std::string device;
   CudaOptions cuda;
   int threads = 0;
-  bool precise = false;  // set_precise()
+  ProductInputs inputs;
   DType storage = DType::kF32;
   bool fallback = false;  // kept_on() in its place, where the device does not keep it
 
   friend bool operator<(const ModelPlace& a, const ModelPlace& b) { return a.key() < b.key(); }
 
  private:
-  std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, bool, DType, bool> key()
-      const {
-    return {folder,  device,  cuda.deterministic, cuda.tf32, cuda.overlap, threads, precise,
+  std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, ProductInputs, DType, bool>
+  key() const {
+    return {folder,  device,  cuda.deterministic, cuda.tf32, cuda.overlap, threads, inputs,
             storage, fallback};
   }
 };
@@ -41,8 +42,8 @@ DType kept_on(const Backend& backend, DType storage);
 
 class SharedModel {
  public:
-  // Error kUsage for an unknown device, or one that does not keep the storage type or is not
-  // precise.
+  // Error kUsage for an unknown device, or one that does not keep the storage type or has other
+  // products than `inputs` asks for; also where no weight can be of bf16 and they ask for that.
   explicit SharedModel(ModelPlace place);
 
   Backend& backend() const { return *backend_; }
@@ -54,6 +55,7 @@ class SharedModel {
 
  private:
   friend class ModelShare;
+  [[noreturn]] void refuse_inputs(const Setting& row) const;
   std::shared_ptr<const StreamModel> space_of(TokenSpace space) const;
   std::shared_ptr<const StreamModel> load(TokenSpace space, FunctionRef<StreamModel()> alone);
 

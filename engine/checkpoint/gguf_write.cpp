@@ -186,13 +186,29 @@ BlockWriter block_writer(const BlockType& type) {
 }
 
 GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufKeys& keys,
-                       std::vector<GgufPlanned> tensors)
-    : GgufWriter(path, front_of(keys, tensors), std::move(tensors)) {}
+                       std::vector<GgufPlanned> tensors, std::string source)
+    : GgufWriter(path, front_of(keys, tensors), std::move(tensors), std::move(source)) {}
 
 GgufWriter::GgufWriter(const std::filesystem::path& path, std::string_view front,
-                       std::vector<GgufPlanned>&& tensors)
-    : tensors_(std::move(tensors)), bytes_(front.size() + bytes_of(tensors_)), file_(path, bytes_) {
-  file_.append(std::as_bytes(std::span(front.data(), front.size())));
+                       std::vector<GgufPlanned>&& tensors, std::string source)
+    : tensors_(std::move(tensors)),
+      bytes_(front.size() + bytes_of(tensors_)),
+      file_(path, std::move(source)) {
+  if (take_up(front)) return;
+  file_.restart();
+  file_.append(front);
+}
+
+// Whether the part that is there begins as this file does and ends between two tensors of it.
+bool GgufWriter::take_up(std::string_view front) {
+  if (file_.note().empty() || file_.front(front.size()) != front) return false;
+  std::uint64_t end = front.size();
+  std::size_t done = 0;
+  for (; done < tensors_.size() && end < file_.size(); ++done)
+    end += padded(tensors_[done].bytes());
+  if (end != file_.size()) return false;
+  current_ = done;
+  return true;
 }
 
 void GgufWriter::append(std::span<const std::byte> data) {
@@ -201,18 +217,23 @@ void GgufWriter::append(std::span<const std::byte> data) {
   expects(current_ < tensors_.size(), "a tensor is open");
   const std::uint64_t size = tensors_[current_].bytes();
   expects(data.size() <= size - written_, "bytes of one tensor");
-  file_.append(data);
+  file_.append(chars_of(data));
   written_ += data.size();
   if (written_ < size) return;
-  static constexpr std::array<std::byte, kGgufAlignment> kZeros{};
-  file_.append(std::span(kZeros).first(padded(size) - size));
+  static constexpr std::array<char, kGgufAlignment> kZeros{};
+  file_.append({kZeros.data(), padded(size) - size});
   ++current_;
   written_ = 0;
 }
 
-bool GgufWriter::publish(Publish publish) {
+void GgufWriter::mark(std::string_view note) {
+  expects(written_ == 0, "no tensor is open");
+  file_.mark(note);
+}
+
+void GgufWriter::publish() {
   expects(file_.size() == bytes_, "every tensor was written");
-  return file_.publish(publish);
+  file_.publish();
 }
 
 }  // namespace tessera

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/checkpoint/gguf.h"
-#include "engine/core/atomic_file.h"
+#include "engine/core/kept_file.h"
 
 namespace tessera {
 
@@ -59,24 +59,31 @@ BlockWriter block_writer(const BlockType& type);
 
 class GgufWriter {
  public:
-  // Writes all that stands in front of the tensors. Error kStorage as AtomicFile's. `keys` have no
-  // general.alignment: tensors begin at multiples of 32 bytes.
+  // Writes all that precedes the tensors. `keys` have no general.alignment: tensors begin at
+  // multiples of 32 bytes. With a `source` a part of it that another run kept is gone on with
+  // (kept_file.h), if it has the same keys and tensors. Error kStorage as KeptFile's.
   GgufWriter(const std::filesystem::path& path, const GgufKeys& keys,
-             std::vector<GgufPlanned> tensors);
+             std::vector<GgufPlanned> tensors, std::string source = {});
 
   std::uint64_t bytes() const { return bytes_; }  // of the whole file
+  // Whole tensors in the file. After opening: those of the earlier run, and what it noted of them.
+  std::size_t done() const { return current_; }
+  const std::string& note() const { return file_.note(); }
   // The next bytes of the tensors, in their order. No piece holds bytes of two of them.
   void append(std::span<const std::byte> data);
-  // As AtomicFile's, after all bytes of all tensors.
-  bool publish(Publish publish = Publish::kReplace);
+  // Between two tensors: KeptFile's.
+  void mark(std::string_view note);
+  void keep() { file_.keep(); }
+  void publish();  // after all bytes of all tensors
 
  private:
   GgufWriter(const std::filesystem::path& path, std::string_view front,
-             std::vector<GgufPlanned>&& tensors);
+             std::vector<GgufPlanned>&& tensors, std::string source);
+  bool take_up(std::string_view front);
 
   std::vector<GgufPlanned> tensors_;
   std::uint64_t bytes_;
-  AtomicFile file_;
+  KeptFile file_;
   std::size_t current_ = 0;
   std::uint64_t written_ = 0;  // of the current tensor
 };

@@ -17,7 +17,7 @@ struct TensorKind {
 };
 
 // The first that any name has: marks of one scheme only come before those that several share.
-constexpr std::array kKinds = {
+constexpr std::array kTensorKinds = {
     TensorKind{Part::kMiddle, ".lora_A.", "of a LoRA adapter"},
     TensorKind{Part::kEnd, ".g_idx", "quantised by GPTQ"},
     TensorKind{Part::kEnd, ".qzeros", "quantised by AWQ"},
@@ -45,7 +45,7 @@ bool has(std::string_view name, const TensorKind& kind) {
 }  // namespace
 
 std::string explained(const Checkpoint& checkpoint, std::string found) {
-  for (const TensorKind& kind : kKinds) {
+  for (const TensorKind& kind : kTensorKinds) {
     for (const auto& [name, unused] : checkpoint.tensors()) {
       if (has(name, kind)) return "tensors " + std::string(kind.name) + ": " + found;
     }

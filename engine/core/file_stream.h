@@ -70,8 +70,8 @@ class AppendFile {
 };
 
 enum class FileType : std::uint8_t { kMissing, kFile, kFolder, kLink, kOther };
-// Of the name itself: links are kLink. Error kGeneral, E_IO_STAT, if that cannot be notified: "missing"
-// must never be a draft.
+// Of the name itself: links are kLink. Error kGeneral, E_IO_STAT, if nobody can say: "missing" must
+// never be a guess.
 FileType file_type(const std::filesystem::path& path);
 
 // A small regular file, never through a link. Error kGeneral: E_IO_OPEN, E_IO_READ, E_IO_SIZE.

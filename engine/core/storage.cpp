@@ -21,7 +21,7 @@ void read_each(const void* from, std::int64_t first, std::int64_t step, std::int
 }
 
 // The nearest f32; the language leaves it open for what is beyond the largest one.
-float narrowed(double value) {
+float double_to_float(double value) {
   constexpr double kMost = std::numeric_limits<float>::max(), kRoundsUp = 0x1.ffffffp127;
   const double size = std::abs(value);
   if (!(size > kMost)) return to_float(value);
@@ -88,17 +88,17 @@ constexpr StorageType of_numbers(DType dtype, bool kept, std::uint32_t gguf,
 
 template <std::uint32_t kId>
 constexpr StorageType of_blocks(DType dtype, bool written, DType heads) {
-  return {dtype, true, true, kId, read_blocks<kId>, written ? write_blocks<kId> : nullptr,
+  return {dtype,        true, true, kId, read_blocks<kId>, written ? write_blocks<kId> : nullptr,
           DType::kBF16, heads};
 }
 
-constexpr StorageType kTypes[] = {
+constexpr StorageType kStorageTypes[] = {
     of_numbers(DType::kF32, true, 0, read_f32, write_f32, DType::kF32),
     of_numbers(DType::kBF16, true, 30, read_each<std::uint16_t, bf16_to_float>,
                write_each<float_to_bf16>, DType::kBF16),
     of_numbers(DType::kF16, true, 1, read_each<std::uint16_t, f16_to_float>,
                write_each<float_to_f16>, DType::kF32),
-    of_numbers(DType::kF64, false, 28, read_each<double, narrowed>, nullptr, DType::kF32),
+    of_numbers(DType::kF64, false, 28, read_each<double, double_to_float>, nullptr, DType::kF32),
     of_blocks<8>(DType::kQ8, true, DType::kQ8),
     of_blocks<2>(DType::kQ4, true, DType::kQ8),
     of_blocks<3>(DType::kQ4_1, false, DType::kQ4_1),
@@ -113,14 +113,14 @@ constexpr StorageType kTypes[] = {
 
 const StorageType* find(DType dtype) {
   const auto* const found =
-      std::find_if(std::begin(kTypes), std::end(kTypes),
+      std::find_if(std::begin(kStorageTypes), std::end(kStorageTypes),
                    [&](const StorageType& type) { return type.dtype == dtype; });
-  return found == std::end(kTypes) ? nullptr : found;
+  return found == std::end(kStorageTypes) ? nullptr : found;
 }
 
 }  // namespace
 
-std::span<const StorageType> storage_types() { return kTypes; }
+std::span<const StorageType> storage_types() { return kStorageTypes; }
 
 const StorageType& storage_of(DType dtype) {
   const StorageType* const found = find(dtype);
@@ -141,7 +141,7 @@ const StorageType& kept_storage(DType dtype) {
 }
 
 std::optional<DType> storage_in_gguf(std::uint32_t number) {
-  for (const StorageType& type : kTypes) {
+  for (const StorageType& type : kStorageTypes) {
     if (type.gguf == number) return type.dtype;
   }
   return std::nullopt;
@@ -161,7 +161,7 @@ DType head_storage(DType storage) {
 }
 
 std::optional<DType> storage_named(std::string_view name) {
-  for (const StorageType& type : kTypes) {
+  for (const StorageType& type : kStorageTypes) {
     if (type.write != nullptr && dtype_name(type.dtype) == name) return type.dtype;
   }
   return std::nullopt;

@@ -47,8 +47,9 @@ void for_each_part_row(Take take) {
 }
 
 constexpr const Setting* kOfEveryMethod[] = {&setting::kRowLead, &setting::kTvBudget,
-                                             &setting::kCache, &setting::kPrecise};
-constexpr const Setting* kOfLoops[] = {&setting::kCache, &setting::kPrecise};
+                                             &setting::kCache, &setting::kPrecise,
+                                             &setting::kBf16Inputs};
+constexpr const Setting* kOfLoops[] = {&setting::kCache, &setting::kPrecise, &setting::kBf16Inputs};
 
 }  // namespace
 
@@ -57,7 +58,7 @@ std::span<const SettingGroup> decode_groups() {
     static constexpr const Setting* kRows[] = {
         &setting::kDecode,   &setting::kWindow, &setting::kDrafter, &setting::kModelDraft,
         &setting::kRedraft,  &setting::kAccept, &setting::kTree,    &setting::kRowLead,
-        &setting::kTvBudget, &setting::kCache,  &setting::kPrecise};
+        &setting::kTvBudget, &setting::kCache,  &setting::kPrecise, &setting::kBf16Inputs};
     std::vector<SettingGroup> out{{.title = "Decoding", .rows = kRows}};
     out.insert(out.end(), part_groups().begin(), part_groups().end());
     return out;
@@ -73,8 +74,9 @@ const SettingGroup& text_decode_group() {
 
 std::span<const Setting* const> loop_settings() { return kOfLoops; }
 
-bool is_precise(const DecodeMethod& method) {
-  return method.settings.number(setting::kPrecise) != 0;
+ProductInputs product_inputs(const DecodeMethod& method) {
+  return {.precise = method.settings.number(setting::kPrecise) != 0,
+          .bf16 = method.settings.number(setting::kBf16Inputs) != 0};
 }
 
 void set_loop(DecodeMethod& method, const SettingValues& given) {

@@ -16,7 +16,7 @@ namespace {
 // Pixels of a frame as qwen-vl-utils resizes it before the processor does: 128 to 768 tokens of
 // the published models.
 constexpr std::int64_t kUsualMinPixels = 128 * 28 * 28, kUsualMaxPixels = 768 * 28 * 28;
-constexpr std::array<double, 3> kHalf = {0.5, 0.5, 0.5};
+constexpr std::array<double, 3> kMiddles = {0.5, 0.5, 0.5};
 
 // What the files say of frames: a video processor's keys, or an image processor's in their place.
 struct VideoKeys {
@@ -108,18 +108,22 @@ struct VideoClass {
   LevelDefaults levels;
   void (*read)(const VideoKeys& keys, const DescribeSpec& spec, VideoPolicy& out);
 };
-constexpr VideoClass kClasses[] = {
+constexpr VideoClass kVideoClasses[] = {
     {"LlavaOnevisionVideoProcessor", {"llava_onevision"}, {}, read_stretched},
     {"Qwen2VLVideoProcessor", {"qwen2_vl", "qwen2_5_vl"}, {}, read_multiples},
-    {"SmolVLMVideoProcessor", {"smolvlm"}, {ResampleFilter::kLanczos, kHalf, kHalf}, read_one_tile},
+    {"SmolVLMVideoProcessor",
+     {"smolvlm"},
+     {ResampleFilter::kLanczos, kMiddles, kMiddles},
+     read_one_tile},
 };
 
 // Null: the reference shows such models no videos, and here frames are prepared as images are.
 const VideoClass* class_of(std::string_view type) {
-  const auto found = std::find_if(std::begin(kClasses), std::end(kClasses), [&](const auto& one) {
-    return std::find(one.types.begin(), one.types.end(), type) != one.types.end();
-  });
-  return found == std::end(kClasses) ? nullptr : &*found;
+  const auto found =
+      std::find_if(std::begin(kVideoClasses), std::end(kVideoClasses), [&](const auto& one) {
+        return std::find(one.types.begin(), one.types.end(), type) != one.types.end();
+      });
+  return found == std::end(kVideoClasses) ? nullptr : &*found;
 }
 
 // Within processor_config.json, else of video_preprocessor_config.json, else of

@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-using Kind = ProtoField::Kind;
+using Wire = ProtoField::Kind;
 
 [[noreturn]] void fail_model(const std::string& file, const char* code, std::string where,
                              std::string expected, std::string found) {
@@ -33,13 +33,13 @@ SentencePiece read_piece(std::string_view bytes, const std::string& file, std::s
   SentencePiece piece;
   for (ProtoField field; reader.next(field);) {
     if (field.number == 1) {
-      reader.expect(field, Kind::kBytes);
+      reader.expect(field, Wire::kBytes);
       piece.text = std::string(field.bytes);
     } else if (field.number == 2) {
-      reader.expect(field, Kind::kFixed32);
+      reader.expect(field, Wire::kFixed32);
       piece.score = field.as_float();
     } else if (field.number == 3) {
-      reader.expect(field, Kind::kVarint);
+      reader.expect(field, Wire::kVarint);
       if (field.value < 1 || field.value > 6)
         fail_model(file, "E_TOK_PIECE", where, "a type from 1 to 6", std::to_string(field.value));
       piece.type = static_cast<SentencePiece::Type>(field.value);
@@ -61,13 +61,13 @@ SentencePiece read_piece(std::string_view bytes, const std::string& file, std::s
 void read_trainer(ProtoReader reader, const std::string& file, SentencePieceModel& model) {
   for (ProtoField field; reader.next(field);) {
     if (field.number == 45) {
-      reader.expect(field, Kind::kBytes);
+      reader.expect(field, Wire::kBytes);
       model.unknown_piece = std::string(field.bytes);
       continue;
     }
     if (field.number != 3 && field.number != 24 && field.number != 35 && field.number != 40)
       continue;
-    reader.expect(field, Kind::kVarint);
+    reader.expect(field, Wire::kVarint);
     if (field.number == 3) {
       if (field.value != 1 && field.value != 2) {
         fail_model(file, "E_TOK_MODEL", "trainer_spec.model_type", "1 (Unigram) or 2 (BPE)",
@@ -86,7 +86,7 @@ void read_trainer(ProtoReader reader, const std::string& file, SentencePieceMode
 void read_normalizer_spec(ProtoReader reader, SentencePieceModel& model) {
   for (ProtoField field; reader.next(field);) {
     if (field.number != 2) continue;
-    reader.expect(field, Kind::kBytes);
+    reader.expect(field, Wire::kBytes);
     model.charsmap = std::string(field.bytes);
   }
 }
@@ -117,7 +117,7 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
   ProtoReader reader(bytes, file, "model");
   for (ProtoField field; reader.next(field);) {
     if (field.number < 1 || field.number > 3) continue;
-    reader.expect(field, Kind::kBytes);
+    reader.expect(field, Wire::kBytes);
     if (field.number == 2)
       read_trainer({field.bytes, file, "trainer_spec", reader.place()}, file, model);
     if (field.number == 3)

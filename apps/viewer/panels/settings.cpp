@@ -255,6 +255,7 @@ void size_fields(Ui& ui) {
   }
   choice_field(setting::kCache, settings.method);
   method_field(setting::kPrecise, settings.method);
+  method_field(setting::kBf16Inputs, settings.method);
 }
 
 void seed_fields(Ui& ui) {

@@ -1,4 +1,5 @@
-// Generating through the real program: same seed, same bytes; the record generates it again; signals.
+// Generating through the real program: same seed, same bytes; the record generates it again;
+// signals.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -174,23 +175,43 @@ TEST_F(CliGenerate, ACacheOfEightBitsIsRecordedAndEveryMethodKeepsTheImage) {
   EXPECT_NE(bad.err.find("one of auto, f32, bf16, q8"), std::string::npos) << bad.err;
 }
 
-TEST_F(CliGenerate, PreciseProductsAreRecordedAndEveryMethodKeepsTheImage) {
-  const auto pixels = [&](const std::string& name, const std::vector<std::string>& more) {
-    std::vector<std::string> args = {"-p", "x", "-s", "3", "--dtype", "q4", "-o", name};
-    args.insert(args.end(), more.begin(), more.end());
-    generate(args);
-    return read_own_png(folder_ / name).rgb;
+TEST_F(CliGenerate, WhatProductsMakeOfInputsIsRecordedAndEveryMethodKeepsTheImage) {
+  struct Switch {
+    const char* dtype;
+    const char* flag;
+    const char* key;
   };
-  const auto plain = pixels("plain.png", {"--precise"});
-  EXPECT_EQ(pixels("gumbel.png", {"--precise", "--decode", "gumbel"}), plain);
-  EXPECT_NE(pixels("rounded.png", {}), plain);
-  const auto facts = [&](const char* name) {
-    return run({"metadata", name, "--json"}).json_lines().at(0).at("facts");
-  };
-  EXPECT_EQ(facts("plain.png").at("precise"), true);
-  EXPECT_FALSE(facts("rounded.png").contains("precise")) << "records are as they were";
-  ASSERT_EQ(run({"generate", "--from-image", "plain.png", "-o", "again.png"}).exit_code, 0);
-  EXPECT_EQ(content("plain.png"), content("again.png"));
+  for (const auto& [dtype, flag, key] :
+       {Switch{"q4", "--precise", "precise"}, {"bf16", "--bf16-inputs", "bf16_inputs"}}) {
+    const auto pixels = [&, type = dtype](const std::string& name,
+                                          const std::vector<std::string>& more) {
+      std::vector<std::string> args = {"-p",      "x",  "-s", "3", "--overwrite",
+                                       "--dtype", type, "-o", name};
+      args.insert(args.end(), more.begin(), more.end());
+      generate(args);
+      return read_own_png(folder_ / name).rgb;
+    };
+    const auto plain = pixels("plain.png", {flag});
+    EXPECT_EQ(pixels("gumbel.png", {flag, "--decode", "gumbel"}), plain) << flag;
+    EXPECT_NE(pixels("without.png", {}), plain) << flag;
+    const auto facts = [&](const char* name) {
+      return run({"metadata", name, "--json"}).json_lines().at(0).at("facts");
+    };
+    EXPECT_EQ(facts("plain.png").at(key), true);
+    EXPECT_FALSE(facts("without.png").contains(key)) << "records are as they were";
+    ASSERT_EQ(
+        run({"generate", "--from-image", "plain.png", "--overwrite", "-o", "again.png"}).exit_code,
+        0);
+    EXPECT_EQ(content("plain.png"), content("again.png")) << flag;
+  }
+}
+
+TEST_F(CliGenerate, InputsOfBf16NeedWeightsOfBf16) {
+  const ProgramResult bad =
+      run({"generate", "-p", "x", "--dtype", "q8", "--bf16-inputs", "-o", "bad.png"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_NE(bad.err.find("--bf16-inputs: expected weights of bf16, found q8"), std::string::npos)
+      << bad.err;
 }
 
 // The viewer generated such images when flags and records did not take them.
@@ -320,8 +341,9 @@ TEST_F(CliGenerate, PeakMemoryIsWhatInspectSays) {
             .json_lines()
             .at(0)
             .at("memory");
-    const ProgramResult generated = run({"generate", "-m", model, "-p", prompt, "-b", batch,
-                                       "--batch-size", batch, "--overwrite", "--progress", "none"});
+    const ProgramResult generated =
+        run({"generate", "-m", model, "-p", prompt, "-b", batch, "--batch-size", batch,
+             "--overwrite", "--progress", "none"});
     ASSERT_EQ(generated.exit_code, 0) << generated.err;
     const double ratio = static_cast<double>(generated.peak_bytes) / plan.at("total").get<double>();
     EXPECT_GT(ratio, 0.95) << batch;

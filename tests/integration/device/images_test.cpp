@@ -19,7 +19,9 @@ namespace {
 
 class Collector final : public GenerateListener {
  public:
-  void on_image(GeneratedImage&& decoded_image) override { images.push_back(std::move(decoded_image)); }
+  void on_image(GeneratedImage&& decoded_image) override {
+    images.push_back(std::move(decoded_image));
+  }
   std::vector<GeneratedImage> images;
 };
 
@@ -53,8 +55,7 @@ std::vector<GeneratedImage> generate(const Generation& generation, const char* d
   return std::move(collector.images);
 }
 
-void expect_equal(const std::vector<GeneratedImage>& got,
-                  const std::vector<GeneratedImage>& want) {
+void expect_equal(const std::vector<GeneratedImage>& got, const std::vector<GeneratedImage>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].status, ImageStatus::kDone) << format_error(got[i].error);
@@ -109,11 +110,13 @@ TEST(DeviceRefusals, ACacheOfEightBits) {
   EXPECT_EQ(error.found, "q8");
 }
 
-TEST(DeviceRefusals, PreciseProducts) {
-  const ErrorInfo error = refusal_of(setting::kPrecise, {1});
-  EXPECT_EQ(error.code, "E_PRECISE_DEVICE");
-  EXPECT_EQ(error.where, "--precise");
-  EXPECT_EQ(error.found, "guarded:0");
+TEST(DeviceRefusals, PreciseProductsAndInputsOfBf16) {
+  for (const Setting* row : {&setting::kPrecise, &setting::kBf16Inputs}) {
+    const ErrorInfo error = refusal_of(*row, {1});
+    EXPECT_EQ(error.code, "E_INPUTS_DEVICE");
+    EXPECT_EQ(error.where, "--" + std::string(row->name));
+    EXPECT_EQ(error.found, "guarded:0");
+  }
 }
 
 TEST_P(DeviceImages, OpsThatRunAtOnceGiveTheSame) {
@@ -123,12 +126,13 @@ TEST_P(DeviceImages, OpsThatRunAtOnceGiveTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(
     Methods, DeviceImages,
-    ::testing::Values(Generation{}, Generation{.model = "test:rows"}, Generation{.model = "test:null"},
-                    Generation{.method = "sjd", .window = 8},
-                    Generation{.method = "coupled", .window = 8}, Generation{.method = "gumbel"},
-                    Generation{.method = "tree"}, Generation{.method = "gumbel-tree"},
-                    Generation{.method = "rows"}, Generation{.method = "draft", .draft = "test:tiny"},
-                    Generation{.method = "draft-tree", .draft = "test:tiny"}),
+    ::testing::Values(Generation{}, Generation{.model = "test:rows"},
+                      Generation{.model = "test:null"}, Generation{.method = "sjd", .window = 8},
+                      Generation{.method = "coupled", .window = 8}, Generation{.method = "gumbel"},
+                      Generation{.method = "tree"}, Generation{.method = "gumbel-tree"},
+                      Generation{.method = "rows"},
+                      Generation{.method = "draft", .draft = "test:tiny"},
+                      Generation{.method = "draft-tree", .draft = "test:tiny"}),
     [](const auto& one) {
       std::string name = std::string(one.param.model).substr(5) + "_" + one.param.method;
       for (char& c : name) {

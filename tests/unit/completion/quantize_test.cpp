@@ -3,8 +3,11 @@
 #include "apps/runtime/quantize.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -160,7 +163,7 @@ TEST(Quantize, AFolderBecomesWhatTheGgufPackageWrites) {
     EXPECT_EQ(own.bytes(tensor.name), other.bytes(tensor.name)) << tensor.name;
   }
   for (const auto& [key, value] : other.gguf.keys) {
-    if (key == "tokenizer.ggml.scores") continue;  // an order of merges: others give it too
+    if (key == "tokenizer.ggml.scores") continue;      // an order of merges: others give it too
     if (key == "tokenizer.ggml.token_type") continue;  // that file has pieces of users as others
     const GgufValue* const found = own.gguf.find(key);
     ASSERT_NE(found, nullptr) << key;
@@ -396,14 +399,122 @@ TEST(Quantize, NumbersThatAreNoneAreRefused) {
   EXPECT_FALSE(fs::exists(folder / "a.gguf"));
 }
 
-TEST(Quantize, StoppedOrFailedRunsLeaveNothing) {
-  const TempFolder folder;
+// A run that goes on: how many tensors it wrote, and its report.
+struct GoneOn {
+  int tensors = 0;
+  QuantizeReport report;
+};
+GoneOn go_on(const QuantizeOptions& options) {
   Listener listener;
-  listener.stop_at = 3;
+  GoneOn out;
+  out.report = quantize(options, listener);
+  EXPECT_TRUE(out.report.finished);
+  out.tensors = listener.tensors;
+  return out;
+}
+void stop_after(int tensors, const QuantizeOptions& options) {
+  Listener listener;
+  listener.stop_at = tensors;
+  EXPECT_FALSE(quantize(options, listener).finished);
+}
+
+TEST(Quantize, AStoppedRunGoesOnToTheSameFile) {
+  const TempFolder folder;
+  put_file(folder / "text.txt", std::string(400, 'a') + " b c d e\n");
+  const QuantizeOptions whole{.model = (kModels / "llama_f32").string(),
+                              .output = folder / "whole.gguf",
+                              .type = "q4",
+                              .calibrate = folder / "text.txt"};
+  const GoneOn once = go_on(whole);
+  const auto same_as_once = [&](const QuantizeOptions& options, int left) {
+    const GoneOn rest = go_on(options);
+    EXPECT_EQ(rest.tensors, left);
+    EXPECT_EQ(get_file(options.output), get_file(whole.output));
+    EXPECT_EQ(rest.report.relative_error(), once.report.relative_error());
+    EXPECT_EQ(rest.report.bytes_after, once.report.bytes_after);
+    EXPECT_EQ(rest.report.types.at("Q4_0").tensors, once.report.types.at("Q4_0").tensors);
+  };
+  const auto parts = [&] {
+    return std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator{});
+  };
+  ASSERT_EQ(parts(), 2) << "text and file";
+  QuantizeOptions options = whole;
+  options.output = folder / "parts.gguf";
+  stop_after(3, options);
+  EXPECT_FALSE(fs::exists(options.output));
+  stop_after(2, options);
+  same_as_once(options, once.tensors - 5);
+  EXPECT_EQ(parts(), 3) << "nothing is left next to the files";
+
+  // Killed between two marks, with bytes that are no whole tensor.
+  fs::remove(options.output);
+  stop_after(4, options);
+  put_file(folder / "parts.gguf.part", get_file(folder / "parts.gguf.part") + "half a tensor");
+  same_as_once(options, once.tensors - 4);
+
+  // What was made from something else, or cannot be believed, is begun anew.
+  for (const char* damage : {"type", "cut", "state", "front"}) {
+    fs::remove(options.output);
+    QuantizeOptions other = options;
+    if (damage == std::string("type")) other.type = "q5_0";
+    stop_after(4, other);
+    const std::string part = folder / "parts.gguf.part";
+    if (damage == std::string("cut")) put_file(part, get_file(part).substr(0, 5000));
+    if (damage == std::string("state")) put_file(part + ".json", "{\"source\": 3");
+    if (damage == std::string("front")) put_file(part, "X" + get_file(part).substr(1));
+    SCOPED_TRACE(damage);
+    same_as_once(options, once.tensors);
+  }
+}
+
+TEST(Quantize, AStoppedFolderGoesOnToTheSameFolder) {
+  const TempFolder folder;
+  QuantizeOptions options{
+      .model = std::string(TESSERA_SOURCE_DIR) + "/assets/models/tabletop-draft",
+      .output = folder / "whole",
+      .type = "q8"};
+  const GoneOn once = go_on(options);
+  options.output = folder / "parts";
+  stop_after(5, options);
+  EXPECT_TRUE(fs::exists(folder / "parts.part"));
+  EXPECT_EQ(go_on(options).tensors, once.tensors - 5);
+  for (const char* name : {"model-blocks.gguf", "model-rest.safetensors", "config.json"}) {
+    EXPECT_EQ(get_file(folder / "parts" / name), get_file(folder / "whole" / name)) << name;
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator{}), 2);
+}
+
+// A child that is killed in the middle of a tensor's write.
+TEST(Quantize, AKilledRunGoesOnToTheSameFile) {
+  const TempFolder folder;
+  QuantizeOptions options{
+      .model = (kModels / "llama_f32").string(), .output = folder / "whole.gguf", .type = "q8"};
+  options.mark_seconds = 0;
+  const GoneOn once = go_on(options);
+  options.output = folder / "killed.gguf";
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    class Killer final : public QuantizeListener {
+      bool on_tensor(std::string_view, std::uint64_t, std::uint64_t) override {
+        if (++tensors_ == 6) ::raise(SIGKILL);
+        return true;
+      }
+      int tensors_ = 0;
+    } killer;
+    quantize(options, killer);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(go_on(options).tensors, once.tensors - 5) << "the sixth was not marked";
+  EXPECT_EQ(get_file(options.output), get_file(folder / "whole.gguf"));
+}
+
+TEST(Quantize, FailedRunsLeaveNothing) {
+  const TempFolder folder;
   const QuantizeOptions options{
       .model = (kModels / "llama_f32").string(), .output = folder / "a.gguf", .type = "q8"};
-  EXPECT_FALSE(quantize(options, listener).finished);
-  EXPECT_TRUE(fs::is_empty(folder.path()));
   int faults = 0;
   for (std::uint64_t nth = 1;; nth += 7) {
     const FaultScope full({.op = IoOp::kWrite, .nth = nth, .error = ENOSPC});

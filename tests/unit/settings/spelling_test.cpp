@@ -162,6 +162,7 @@ constexpr Use kMore[] = {
     {"kv", "apps/runtime/generation_parts.cpp", "refused where a device has no such cache"},
     {"kv", "apps/viewer/panels/settings.cpp", "its control"},
     {"precise", "apps/viewer/panels/settings.cpp", "its control"},
+    {"bf16-inputs", "apps/viewer/panels/settings.cpp", "its control"},
     {"decode", "apps/library/open_describer.cpp", "texts of the library, by their own default"},
     {"model-draft", "apps/library/task_options.cpp", "a model of the task, not of the method"},
     {"continue", "apps/library/named_settings.cpp", "which rows a library's video takes"},
