@@ -6,7 +6,9 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/checkpoint/gguf_weights.h"
 #include "engine/core/io.h"
 #include "tokenizers/template/conversation.h"
 #include "tokenizers/template/folder_template.h"
@@ -22,17 +24,26 @@ struct TemplateFlags {
   bool no_generation = false;
 };
 
+std::optional<FolderTemplate> template_of_file(const std::filesystem::path& file) {
+  GgufTexts texts = read_gguf_texts(file);
+  if (!texts.chat_template) return std::nullopt;
+  return read_template_text(std::move(*texts.chat_template), file.string(),
+                            std::move(texts.special_tokens));
+}
+
 FolderTemplate template_of(const TemplateFlags& flags) {
   const std::filesystem::path folder = resolve_model(flags.model).open_name;
-  if (flags.chat_template) return read_template_file(*flags.chat_template, folder);
-  auto found = read_folder_template(folder);
+  const bool file = is_gguf_file(folder);
+  if (flags.chat_template) return read_template_file(*flags.chat_template, file ? "" : folder);
+  auto found = file ? template_of_file(folder) : read_folder_template(folder);
   if (found) return std::move(*found);
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_TEMPLATE_MISSING",
                .file = folder.string(),
                .where = "chat_template",
                .expected = "a chat template: chat_template.jinja, or the key in "
-                           "processor_config.json, chat_template.json or tokenizer_config.json",
+                           "processor_config.json, chat_template.json or tokenizer_config.json, "
+                           "of a .gguf file tokenizer.chat_template",
                .found = "none",
                .hint = "caption asks in the form of the family then"});
 }
@@ -92,7 +103,8 @@ void add_template(CLI::App& root, Session& session) {
   CLI::App* app =
       root.add_subcommand("template", "show the prompt that a model's chat template makes");
   const auto flags = std::make_shared<TemplateFlags>();
-  app->add_option("model", flags->model, "bundled name, folder or org/name")->required();
+  app->add_option("model", flags->model, "bundled name, folder, .gguf file or org/name")
+      ->required();
   text_flag(*app, "--conversation", flags->conversation,
             "a .json file: a list of messages, or an object with messages, tools, documents and "
             "variables");

@@ -5,7 +5,9 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/model_catalog.h"
+#include "engine/checkpoint/gguf_weights.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "engine/core/utf8.h"
@@ -49,8 +51,9 @@ std::string text_to_encode(const TokenizeFlags& flags) {
 
 int run_tokenize(const Session& session, const TokenizeFlags& flags) {
   const std::string text = text_to_encode(flags);
-  const std::filesystem::path folder = resolve_model(flags.model).open_name;
-  const TextTokenizer tokenizer = TextTokenizer::from_folder(folder);
+  const std::filesystem::path model = resolve_model(flags.model).open_name;
+  const TextTokenizer tokenizer =
+      is_gguf_file(model) ? read_gguf_texts(model).tokenizer : TextTokenizer::from_folder(model);
   const auto ids = tokenizer.encode(text, !flags.bare,
                                     flags.plain ? SpecialText::kPlain : SpecialText::kControl);
   if (session.json) {
@@ -71,7 +74,8 @@ int run_tokenize(const Session& session, const TokenizeFlags& flags) {
 void add_tokenize(CLI::App& root, Session& session) {
   CLI::App* app = root.add_subcommand("tokenize", "show the tokens of a text");
   const auto flags = std::make_shared<TokenizeFlags>();
-  app->add_option("model", flags->model, "bundled name, folder or org/name")->required();
+  app->add_option("model", flags->model, "bundled name, folder, .gguf file or org/name")
+      ->required();
   app->add_option("text", flags->text, "what is encoded");
   text_flag(*app, "--file", flags->file, "a file that holds the text");
   app->add_flag("--plain", flags->plain, "special tokens spelled in the text stay text");

@@ -6,6 +6,7 @@
 
 #include "engine/checkpoint/gguf_weights.h"
 #include "engine/core/index.h"
+#include "engine/core/io.h"
 #include "engine/families/gguf_keys.h"
 
 namespace tessera {
@@ -174,6 +175,14 @@ GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file, FolderA
   if (begin) out.special_tokens.emplace_back("bos_token", out.tokenizer.token(*begin));
   if (end) out.special_tokens.emplace_back("eos_token", out.tokenizer.token(*end));
   return out;
+}
+
+GgufTexts read_gguf_texts(const std::filesystem::path& file) {
+  const std::filesystem::path head = gguf_parts(file).front();
+  const MappedFile mapped(head);
+  const GgufFile gguf = parse_gguf(mapped.bytes(), head.string());
+  FolderAccount unused;
+  return read_gguf_texts(gguf, head.string(), unused);
 }
 
 void write_gguf_texts(const ListedTokenizer& listed, std::span<const std::int32_t> stops,

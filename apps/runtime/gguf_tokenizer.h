@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,9 @@ struct GgufTexts {
 // for those that are neither of the tokenizer nor of the architecture. Error kModel naming file and
 // key: E_TOK_KEY for a key that is missing or of another kind, and as convert_listed().
 GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file, FolderAccount& account);
+
+// The same of a file that nothing else was read of: the model's, or any part of it.
+GgufTexts read_gguf_texts(const std::filesystem::path& file);
 
 // Keys of our own, which other readers pass over: all ids that end a text, in place of what the
 // other keys say; a generation_config.json; how spaces stand after special tokens.

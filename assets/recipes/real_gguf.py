@@ -4,6 +4,8 @@
                                                 and accelerate, into tests/golden/real/gguf_texts.json
   real_gguf.py check FOLDER PROGRAM [NAME ...]  what `tessera complete --dtype f32` writes; needs the standard library
                                                 and pip
+  real_gguf.py perplexity FOLDER LAB [NAME ...] of docs/decoding.md by transformers and by `tessera-lab bench quality`,
+                                                1,270 tokens; needs what `record` needs
   real_gguf.py draft FOLDER PROGRAM             the 1.5 B Qwen2.5-Coder with the 0.5 B one drafting, against plain
                                                 decoding: same texts, tokens a pass, time
 
@@ -11,6 +13,7 @@ FOLDER keeps the downloads, 1.9 GB for all of them. Where a text differs, `check
 transformers itself nearly tied.
 """
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -27,6 +30,7 @@ MODELS = {
                            ["<|im_end|>", "<|endoftext|>"]),
 }
 TEXTS = Path(__file__).resolve().parents[2] / "tests" / "golden" / "real" / "gguf_texts.json"
+PAGE = TEXTS.parents[3] / "docs" / "decoding.md"
 NEAR_TIE, KEPT_TIE = 1e-3, 1e-2
 PROMPTS = ["The capital of France is", "Once upon a time", "def fibonacci(n):", "Water boils at",
            "The three primary colours are", "In 1969, humans", "Dear Sir or Madam,", "To make bread you need",
@@ -187,6 +191,35 @@ def check(folder, program, names):
     return 1 if wrong else 0
 
 
+def perplexity(folder, lab, names):
+    import torch
+    import transformers
+    count, length = 10, 128
+    for name in names or MODELS:
+        path = fetch(folder, name)
+        if path is None:
+            print(f"skipped: the packages of {name} could not be downloaded")
+            continue
+        run = subprocess.run([lab, "bench", "quality", "-m", str(path), "--text", str(PAGE), "--prompts", str(count),
+                              "--copy", str(path), "--json"], capture_output=True, text=True, check=True)
+        ours = {line["name"]: line["perplexity"] for line in map(json.loads, run.stdout.splitlines())
+                if "perplexity" in line}
+        listed = (Pieces if name.startswith("gemma") else Listed)(path).encode(PAGE.read_text())
+        shown = subprocess.run([lab, "tokenize", str(path), "--file", str(PAGE), "--plain", "--json"],
+                               capture_output=True, text=True, check=True)
+        ids = json.loads(shown.stdout)["ids"]
+        print(f"{name}: {'the same' if ids == listed else 'other'} ids, {len(ids)} and {len(listed)}")
+        model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name,
+                                                                  dtype=torch.float32).eval()
+        total = 0.0
+        for piece in range(count):  # evenly over the text, as the laboratory cuts it
+            first = (len(ids) - length) * piece // (count - 1)
+            line = torch.tensor([ids[first:first + length]])
+            with torch.no_grad():
+                total += float(model(line, labels=line).loss) * (length - 1)
+        print(f"{name}: transformers {math.exp(total / count / (length - 1)):.4f}, here", ours)
+
+
 def draft(folder, program):
     """Pairs of runs, prompt by prompt, one at a time."""
     target, small = (fetch(folder, f"qwen2.5-coder-{size}b") for size in ("1.5", "0.5"))
@@ -211,6 +244,8 @@ def draft(folder, program):
 if __name__ == "__main__":
     if sys.argv[1] == "record":
         record(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+    elif sys.argv[1] == "perplexity":
+        perplexity(Path(sys.argv[2]), sys.argv[3], sys.argv[4:])
     elif sys.argv[1] == "draft":
         sys.exit(draft(Path(sys.argv[2]), sys.argv[3]))
     else:

@@ -68,6 +68,26 @@ TEST_F(TemplateCliTest, AQuestionAndAConversationAreShown) {
             "a1y</s>");
 }
 
+// A text model in a file gives what its folder gives.
+TEST_F(TemplateCliTest, TextModelsInFiles) {
+  const std::filesystem::path models =
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/golden/gguf_text";
+  const std::string folder = (models / "gemma3_f32").string(), file = folder + ".gguf";
+  const std::string text = "Hello, world! 12345\n  two spaces";
+  const ProgramResult ids = run({"tokenize", file, text});
+  EXPECT_EQ(ids.exit_code, 0) << ids.err;
+  EXPECT_FALSE(ids.out.empty());
+  EXPECT_EQ(ids.out, run({"tokenize", folder, text}).out);
+  // Any part of a split one.
+  const std::string part = (models / "llama3_q8-00002-of-00003.gguf").string();
+  EXPECT_EQ(run({"tokenize", part, text}).exit_code, 0);
+  const ProgramResult asked = run({"template", (models / "qwen2_f16.gguf").string(), "-p", "Hi"});
+  EXPECT_EQ(asked.exit_code, 0) << asked.err;
+  EXPECT_NE(asked.out.find("Hi"), std::string::npos);
+  put("t.jinja", "[{{ messages[0].content }}]");
+  EXPECT_EQ(run({"template", file, "-p", "Hi", "--chat-template", "t.jinja"}).out, "[Hi]");
+}
+
 TEST_F(TemplateCliTest, WhatCannotBeShownIsRefused) {
   const std::string model = model_.string();
   expect_refused({"template", model, "--conversation", "none.json"}, 2, {"none.json"});
