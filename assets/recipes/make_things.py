@@ -1,9 +1,8 @@
 """Make a pack of cut-outs for the second world from what Debian packages: `scene --things FILE`.
 
 Pictures: fonts-noto-color-emoji (bitmaps of the colour font). Names: English short names of
-unicode-cldr-core, the list below says which and what a person would call them. More pictures, with
---clipart: titled drawings of openclipart-svg. The format is described in
-apps/lab/still_life/things.h; the same packages give the same bytes.
+unicode-cldr-core; the list below says which, and what a person would call them. The format is
+described in apps/lab/still_life/things.h. The same packages and Pillow give the same bytes.
 
     apt-get download fonts-noto-color-emoji unicode-cldr-core
     python make_things.py --packages . --out things.pack --sheet things.png

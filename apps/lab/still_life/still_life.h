@@ -40,8 +40,8 @@ inline constexpr int kTurns = 100;  // of a quarter turn
 // Every sampled scene keeps at least this share of each object in sight at 128 pixels or more.
 inline constexpr double kVisibleShare = 0.6;
 
-// A solid, or a cut-out of a thing that stands upright and faces the camera. x to the right, z away
-// from the camera, in units of 1.2 times less than a large sphere's radius; multiples of 1/100.
+// A solid, or a cut-out of a thing that is upright and faces the camera. x to the right, z away from
+// the camera; a large sphere has a radius of 1.2 units. Multiples of 1/100.
 struct Object {
   std::string thing;  // name of a cut-out; empty: a solid
   SolidSize size = SolidSize::kLarge;

@@ -1,5 +1,5 @@
 // Cut-outs of things: small RGBA images with names, in one file (a pack). The project ships none;
-// assets/recipes/make_things.py makes a pack from fonts and drawings that Debian packages.
+// assets/recipes/make_things.py makes a pack from what Debian packages.
 #pragma once
 
 #include <cstdint>
