@@ -55,7 +55,7 @@ def main():
     options.out.parent.mkdir(parents=True, exist_ok=True)
     done, lines_path = parts_of(options.out), options.out.with_suffix(".jsonl")
     keep_lines(lines_path, done)
-    scenes = Scenes(options, options.split, options.first + done, with_lines=True)
+    scenes = Scenes(options, options.split, options.first + done, options.size, with_lines=True)
     begun = time.time()
     while done < options.count:
         count = min(PART, options.count - done)

@@ -25,36 +25,40 @@ GLYPH = 109  # the size at which the font has bitmaps
 
 # CLDR's short name, and after "=" the name in captions where another is plainer.
 THINGS = """
-dog=dog; cat; wolf=; fox=; lion=; tiger; leopard; horse; unicorn; zebra; deer; bison; cow; pig; boar; ram; ewe=sheep;
-goat; camel; llama; giraffe; elephant; mammoth; rhinoceros; hippopotamus=hippo; mouse; rat; rabbit; chipmunk; beaver;
-hedgehog; bat; sloth; otter; skunk; kangaroo; badger; turkey; rooster; hatching chick; baby chick; bird; penguin; dove;
-eagle; duck; swan; owl; dodo; feather; flamingo; peacock; parrot; crocodile; turtle; lizard; snake; dragon; sauropod=
-dinosaur; whale; dolphin; seal; fish; tropical fish; blowfish; shark; octopus; spiral shell=shell; snail; butterfly; bug=
-caterpillar; ant; honeybee=bee; beetle; lady beetle=ladybird; cricket; spider; scorpion; mosquito; crab; lobster; shrimp;
-squid; monkey; gorilla; bouquet; rose; sunflower; tulip; seedling; potted plant; evergreen tree=fir tree; deciduous tree=
-tree; palm tree; cactus; maple leaf; grapes=bunch of grapes; melon; watermelon; tangerine=orange fruit; lemon; banana;
-pineapple; mango; red apple; green apple; pear; peach; cherries=pair of cherries; strawberry; kiwi fruit=kiwi; tomato;
-coconut; avocado; eggplant; potato; carrot; ear of corn; hot pepper; bell pepper; cucumber; broccoli=head of broccoli;
-garlic=bulb of garlic; onion; mushroom; bread=loaf of bread; croissant; pretzel; bagel; pancakes=stack of pancakes; waffle;
-cheese wedge=piece of cheese; hamburger; french fries=bag of french fries; pizza=slice of pizza; hot dog; sandwich; taco;
-egg; popcorn=box of popcorn; soft ice cream=ice cream; doughnut; cookie; birthday cake; shortcake=piece of cake; cupcake;
-pie; chocolate bar; candy=piece of candy; lollipop; honey pot; baby bottle; glass of milk; teapot; wine glass; beer mug;
-cup with straw; spoon; amphora; brick; rock; wood=log; hut; house; castle; church; fountain; tent; carousel horse; barber pole;
-locomotive; tram; bus; ambulance; fire engine; police car; taxi; automobile=car; pickup truck; delivery truck=truck; tractor;
-racing car; motorcycle; motor scooter=scooter; bicycle; kick scooter; skateboard; roller skate; fuel pump; stop sign; anchor;
-sailboat; canoe; ship; airplane; helicopter; rocket; flying saucer; satellite; luggage=suitcase; hourglass done=hourglass; watch; alarm clock;
-mantelpiece clock=mantel clock; umbrella; snowman; jack-o-lantern; balloon; wrapped gift=gift box; trophy; soccer ball; baseball; basketball;
-volleyball; american football; boxing glove; ice skate; sled; yo-yo; kite; crystal ball; joystick; slot machine;
-game die; puzzle piece; teddy bear; nesting dolls=nesting doll; chess pawn; artist palette=palette; thread=spool of thread; yarn=ball of yarn;
-sunglasses=pair of sunglasses; necktie; t-shirt; jeans=pair of jeans; scarf; gloves=pair of gloves; coat; socks=pair of socks; dress; handbag;
-backpack; running shoe; hiking boot; high-heeled shoe; crown; top hat; ring; gem stone=diamond; bell; microphone;
-headphone=pair of headphones; radio; saxophone; accordion; guitar; trumpet; violin; banjo; drum; mobile phone; telephone;
-laptop; desktop computer=computer; printer; television; camera; movie camera; candle; light bulb; flashlight; red paper lantern;
-books=stack of books; scroll; money bag; coin; package=cardboard box; postbox; pencil; paintbrush; crayon; briefcase; pushpin;
-paperclip; scissors=pair of scissors; wastebasket; locked=padlock; key; hammer; axe; water pistol; boomerang; shield; wrench; screwdriver;
-gear; balance scale; toolbox; magnet; ladder; test tube; microscope; telescope; syringe; door; mirror; chair; toilet; bathtub;
-broom; basket; bucket; toothbrush; fire extinguisher; shopping cart; moai=stone head; robot; ghost; skull; alien; frog=frog;
-bear=bear; panda=panda; koala=koala; sparkling heart=heart; glowing star=star; ringed planet=planet; volcano; rainbow; cloud;
+dog; cat; wolf; fox; lion; tiger; leopard; horse; unicorn; zebra; deer; bison; cow; pig; boar; ram; ewe=sheep; goat;
+camel; llama; giraffe; elephant; mammoth; rhinoceros; hippopotamus=hippo; mouse; rat; rabbit; chipmunk; beaver;
+hedgehog; bat; sloth; otter; skunk; kangaroo; badger; turkey; rooster; hatching chick; baby chick; bird; penguin;
+dove; eagle; duck; swan; owl; dodo; feather; flamingo; peacock; parrot; crocodile; turtle; lizard; snake; dragon;
+sauropod=dinosaur; whale; dolphin; seal; fish; tropical fish; blowfish; shark; octopus; spiral shell=shell; snail;
+butterfly; bug=caterpillar; ant; honeybee=bee; beetle; lady beetle=ladybird; cricket; spider; scorpion; mosquito;
+crab; lobster; shrimp; squid; monkey; gorilla; bouquet; rose; sunflower; tulip; seedling; potted plant;
+evergreen tree=fir tree; deciduous tree=tree; palm tree; cactus; maple leaf; grapes=bunch of grapes; melon;
+watermelon; tangerine=orange fruit; lemon; banana; pineapple; mango; red apple; green apple; pear; peach;
+cherries=pair of cherries; strawberry; kiwi fruit=kiwi; tomato; coconut; avocado; eggplant; potato; carrot;
+ear of corn; hot pepper; bell pepper; cucumber; broccoli=head of broccoli; garlic=bulb of garlic; onion; mushroom;
+bread=loaf of bread; croissant; pretzel; bagel; pancakes=stack of pancakes; waffle; cheese wedge=piece of cheese;
+hamburger; french fries=bag of french fries; pizza=slice of pizza; hot dog; sandwich; taco; egg;
+popcorn=box of popcorn; soft ice cream=ice cream; doughnut; cookie; birthday cake; shortcake=piece of cake; cupcake;
+pie; chocolate bar; candy=piece of candy; lollipop; honey pot; baby bottle; glass of milk; teapot; wine glass;
+beer mug; cup with straw; spoon; amphora; brick; rock; wood=log; hut; house; castle; church; fountain; tent;
+carousel horse; barber pole; locomotive; tram; bus; ambulance; fire engine; police car; taxi; automobile=car;
+pickup truck; delivery truck=truck; tractor; racing car; motorcycle; motor scooter=scooter; bicycle; kick scooter;
+skateboard; roller skate; fuel pump; stop sign; anchor; sailboat; canoe; ship; airplane; helicopter; rocket;
+flying saucer; satellite; luggage=suitcase; hourglass done=hourglass; watch; alarm clock;
+mantelpiece clock=mantel clock; umbrella; snowman; jack-o-lantern; balloon; wrapped gift=gift box; trophy;
+soccer ball; baseball; basketball; volleyball; american football; boxing glove; ice skate; sled; yo-yo; kite;
+crystal ball; joystick; slot machine; game die; puzzle piece; teddy bear; nesting dolls=nesting doll; chess pawn;
+artist palette=palette; thread=spool of thread; yarn=ball of yarn; sunglasses=pair of sunglasses; necktie; t-shirt;
+jeans=pair of jeans; scarf; gloves=pair of gloves; coat; socks=pair of socks; dress; handbag; backpack;
+running shoe; hiking boot; high-heeled shoe; crown; top hat; ring; gem stone=diamond; bell; microphone;
+headphone=pair of headphones; radio; saxophone; accordion; guitar; trumpet; violin; banjo; drum; mobile phone;
+telephone; laptop; desktop computer=computer; printer; television; camera; movie camera; candle; light bulb;
+flashlight; red paper lantern; books=stack of books; scroll; money bag; coin; package=cardboard box; postbox;
+pencil; paintbrush; crayon; briefcase; pushpin; paperclip; scissors=pair of scissors; wastebasket; locked=padlock;
+key; hammer; axe; water pistol; boomerang; shield; wrench; screwdriver; gear; balance scale; toolbox; magnet;
+ladder; test tube; microscope; telescope; syringe; door; mirror; chair; toilet; bathtub; broom; basket; bucket;
+toothbrush; fire extinguisher; shopping cart; moai=stone head; robot; ghost; skull; alien; frog; bear; panda; koala;
+sparkling heart=heart; glowing star=star; ringed planet=planet; volcano; rainbow; cloud;
 """
 VOWEL_SOUNDS = ("a", "e", "i", "o", "umbrella", "hourglass")
 CONSONANT_SOUNDS = ("one-",)
@@ -63,7 +67,7 @@ CONSONANT_SOUNDS = ("one-",)
 def wanted() -> dict[str, str]:
     """CLDR's name -> the name in captions"""
     names = {}
-    for entry in THINGS.replace("=\n", "=").replace("\n", " ").split(";"):
+    for entry in THINGS.replace("\n", " ").split(";"):
         source, _, name = entry.strip().partition("=")
         if source:
             names[source.strip()] = (name or source).strip()

@@ -29,13 +29,15 @@ from training_common import Log, MixedOptimiser, load_checkpoint, picture_grid, 
 class Scenes:
     """still lifes one after the other from `start`: pixels u8 [size, size, 3], and their JSON lines if asked for"""
 
-    def __init__(self, options, split: str, start: int, with_lines: bool = False):
-        self.options, self.split, self.next, self.with_lines, self.process = options, split, start, with_lines, None
+    def __init__(self, options, split: str, start: int, size: int, with_lines: bool = False):
+        """options.scene_dump, options.things: the program and the pack"""
+        self.options, self.split, self.next, self.size = options, split, start, size
+        self.with_lines, self.process = with_lines, None
 
     def begin(self):
         binary = self.options.scene_dump
         command = [str(Path(binary).resolve()) if "/" in binary else binary, "--world", "2", "--split", self.split,
-                   "--start", str(self.next), "--count", str(1 << 40), "--size", str(self.options.size)]
+                   "--start", str(self.next), "--count", str(1 << 40), "--size", str(self.size)]
         command += [] if self.with_lines else ["--no-json"]
         command += ["--things", str(self.options.things)] if self.options.things else []
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=1 << 18)
@@ -44,7 +46,7 @@ class Scenes:
         """lines (none without `with_lines`) and pixels [count, size, size, 3]"""
         if self.process is None:
             self.begin()
-        size, lines = self.options.size, []
+        size, lines = self.size, []
         pixels = np.empty((count, size, size, 3), np.uint8)
         for i in range(count):
             if self.with_lines:
@@ -91,8 +93,9 @@ class Reviver:
         dead = torch.nonzero(self.recent < 0.05).flatten()[:32]
         if len(dead):
             picks = torch.from_numpy(order.integers(0, len(latents), len(dead)))
+            moved = latents[picks] + 0.02 * torch.randn(len(dead), latents.shape[1])
             for weights in (optimiser.master, optimiser.ema):
-                weights["quantize.embedding.weight"][dead] = latents[picks] + 0.02 * torch.randn(len(dead), latents.shape[1])
+                weights["quantize.embedding.weight"][dead] = moved
             self.recent[dead] = 1.0
             optimiser.publish()
         return len(dead)
@@ -108,6 +111,7 @@ def arguments():
     parser.add_argument("--size", type=int, default=256)
     parser.add_argument("--batch", type=int, default=8, help="crops; a quarter as many whole images")
     parser.add_argument("--whole-share", type=float, default=0.15, help="of batches that are whole images")
+    parser.add_argument("--base", type=int, default=32, help="channels at full size")
     parser.add_argument("--multiplier", type=int, nargs="+", default=[1, 1, 2, 4, 4])
     parser.add_argument("--codes", type=int, default=4096)
     parser.add_argument("--latent", type=int, default=64)
@@ -142,8 +146,8 @@ def main():
     options = arguments()
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
-    model = VqModel(VqConfig(channel_multiplier=options.multiplier, latent_channels=options.latent,
-                             num_embeddings=options.codes))
+    model = VqModel(VqConfig(base_channels=options.base, channel_multiplier=options.multiplier,
+                             latent_channels=options.latent, num_embeddings=options.codes))
     done = {"step": 0, "scenes": 0, "seconds": 0.0}
     master = options.out / "master.safetensors"
     if master.exists():
@@ -159,12 +163,13 @@ def main():
                                lr_scale=lambda name: 3.0 if name == "quantize.embedding.weight" else 1.0)
     if done["step"]:
         optimiser.ema = load_checkpoint(options.out / "vq.safetensors")[0]
-    held = Scenes(options, "val", 0)
+    held = Scenes(options, "val", 0, options.size)
     val = held.take(options.val)
     held.close()
-    scenes, reviver = Scenes(options, "train", done["scenes"]), Reviver(options.codes)
+    scenes, reviver = Scenes(options, "train", done["scenes"], options.size), Reviver(options.codes)
     order = np.random.default_rng([options.seed, done["step"]])
-    begun = saved = time.time()
+    begun, used = time.time(), time.process_time()
+    saved = begun
     earlier, first, window = done["seconds"], done["step"], []
     minutes = options.anneal_minutes or options.minutes
     while time.time() - begun < 60 * minutes:
@@ -181,7 +186,7 @@ def main():
         window.append(float(parts["mse"].detach()))
         if done["step"] % 20 == 0:
             log(step=done["step"], db=float(-10 * np.log10(np.mean(window) / 4)), norm=norm, moved=moved,
-                live=int((reviver.recent > 0.05).sum()), pace=(time.time() - begun) / (done["step"] - first),
+                live=int((reviver.recent > 0.05).sum()), cpu=(time.process_time() - used) / (done["step"] - first),
                 **{name: float(value.detach()) for name, value in parts.items()})
             window = []
         if time.time() - saved > 60 * options.save_minutes:
