@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from encode_codes import load_vq
 from tabletop_tokenizer import BEGIN_IMAGE, BOS, EOS, PAD, PLACEHOLDER
+from train_still_vq import Scenes
 from train_vq import evaluate
 from training_common import load_checkpoint
 
@@ -46,12 +47,26 @@ def config_of(lm: dict, vq: dict, tokenizer: Tokenizer, image_size: int) -> dict
             "vision_config": None, "vq_config": vq_config}
 
 
+def val_pixels(options, count: int) -> np.ndarray:
+    """u8 [count, size, size, 3]"""
+    if not options.still:
+        return np.load(options.val.with_suffix(".npy"), mmap_mode="r")
+    scenes = Scenes(options, "val", 0, options.image_size)
+    pixels = scenes.take(count)
+    scenes.close()
+    return pixels
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lm", type=Path, required=True)
     parser.add_argument("--vq", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--val", type=Path, required=True, help="dumped val set, for the bf16 check")
+    val = parser.add_mutually_exclusive_group(required=True)
+    val.add_argument("--val", type=Path, help="dumped val set, for the bf16 check")
+    val.add_argument("--still", action="store_true", help="that of the second world, from scene_dump")
+    parser.add_argument("--scene-dump", default="scene_dump")
+    parser.add_argument("--things", type=Path, help="pack of cut-outs of the second world")
     parser.add_argument("--card", type=Path, help="README.md of the folder")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--image-size", type=int, default=64)
@@ -65,9 +80,10 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     lm, lm_meta = load_checkpoint(options.lm)
     vq, vq_meta = load_checkpoint(options.vq)
-    pixels = np.load(options.val.with_suffix(".npy"), mmap_mode="r")
-    exact = evaluate(load_vq(options.vq, torch.float32), pixels, 256)[0]
-    rounded = evaluate(load_vq(options.vq, torch.bfloat16).float(), pixels, 256)[0]
+    count = 64 if options.still else 256
+    pixels = val_pixels(options, count)
+    exact = evaluate(load_vq(options.vq, torch.float32), pixels, count)[0]
+    rounded = evaluate(load_vq(options.vq, torch.bfloat16).float(), pixels, count)[0]
     vq_dtype = torch.bfloat16 if exact - rounded <= 0.1 else torch.float32
     tensors = {}
     for name, t in lm.items():

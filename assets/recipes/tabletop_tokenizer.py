@@ -65,7 +65,7 @@ def main():
     for stem in options.scenes:
         for line in load_scenes(stem, with_pixels=False)[1]:
             texts.append(f": {line['caption']}\n\n")
-            texts += [f"\n{pair['q']}\n\n: {pair['a']}" for pair in line["questions"]]
+            texts += [f"\n{pair['q']}\n\n: {pair['a']}" for pair in line.get("questions", [])]
     tokenizer = build(texts, options.vocabulary)
     options.out.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(options.out / "tokenizer.json"))

@@ -19,7 +19,7 @@ from training_common import (Clock, Log, MixedOptimiser, load_checkpoint, pictur
 
 
 def losses(model: VqModel, x: torch.Tensor, options):
-    """x [B, 3, H, W]; returns total and its parts"""
+    """x [B, 3, H, W]; returns total, its parts, codes, latents [B*H'*W', D] and what is decoded"""
     z = model.latents(x.bfloat16())
     flat, book = z.reshape(-1, z.shape[-1]), model.codebook()
     similarity = flat @ book.t()
@@ -36,7 +36,8 @@ def losses(model: VqModel, x: torch.Tensor, options):
     mse, l1 = d.square().mean(), d.abs().mean()
     edges = (d[..., 1:] - d[..., :-1]).abs().mean() + (d[..., 1:, :] - d[..., :-1, :]).abs().mean()
     total = mse + 0.5 * l1 + 0.5 * edges + options.commit * commit + options.entropy * entropy
-    return total, {"mse": mse, "l1": l1, "commit": commit, "entropy": entropy}, codes
+    parts = {"mse": mse, "l1": l1, "commit": commit, "entropy": entropy}
+    return total, parts, codes, flat.detach(), y
 
 
 @torch.no_grad()
@@ -103,7 +104,7 @@ def main():
     step = 0
     while clock.progress(step) < 1:
         picks = np.sort(order.choice(len(train), options.batch, replace=False))
-        total, parts, codes = losses(model, to_float(train[picks]), options)
+        total, parts, codes, _, _ = losses(model, to_float(train[picks]), options)
         total.backward()
         norm = optimiser.step(clock.factor(step))
         recent = 0.98 * recent + torch.bincount(codes, minlength=len(recent)).float()

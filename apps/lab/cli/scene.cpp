@@ -1,4 +1,4 @@
-// `tessera-lab scene`: true images of the tabletop world: one, a numbered set, a contact sheet, or
+// `tessera-lab scene`: true images of the tabletop worlds: one, a numbered set, a contact sheet, or
 // the image of a scene file. Next to each image stands a JSON file with everything known about
 // it.
 #include <CLI/CLI.hpp>
@@ -13,6 +13,7 @@
 #include "apps/cli/session.h"
 #include "apps/lab/cli/commands.h"
 #include "apps/lab/scene/scene_set.h"
+#include "apps/lab/still_life/still_set.h"
 #include "apps/runtime/output_names.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
@@ -32,6 +33,8 @@ constexpr std::int64_t kMaxSheetPixels = std::int64_t{1} << 26;
 constexpr std::size_t kMaxSceneBytes = std::size_t{1} << 16;
 
 struct SceneFlags {
+  std::string world = "1";
+  std::string things;
   std::int64_t count = 1;
   std::int64_t start = 0;
   std::int64_t seed = 0;
@@ -87,13 +90,17 @@ void refuse_existing(const fs::path& path, bool overwrite) {
 
 Image to_image(const SceneImage& decoded_image) { return {decoded_image.width, decoded_image.height, decoded_image.rgb}; }
 
-// What stands next to the image. A scene out of a file has no place in a set.
-Json sidecar(const SceneRecord& record, bool of_set) {
-  Json json = Json::parse(record_to_json(record));
-  if (!of_set) {
-    for (const char* key : {"index", "split", "seed"}) json.erase(key);
-  }
-  return json;
+// An image of either world with what stands next to it.
+struct Drawn {
+  std::uint64_t index;
+  std::string caption;
+  Json facts;
+  Image image;
+};
+
+template <typename Record>
+Drawn drawn_of(const Record& record) {
+  return {record.index, record.caption, Json::parse(record_to_json(record)), to_image(record.image)};
 }
 
 void report(const Session& session, const fs::path& path, const Image& image, const Json& facts) {
@@ -106,27 +113,48 @@ void report(const Session& session, const fs::path& path, const Image& image, co
   print_json_line(line);
 }
 
-void save_image(const Session& session, const fs::path& path, const SceneRecord& record,
-                  bool of_set) {
-  const Json facts = sidecar(record, of_set);
-  const std::string text = facts.dump();
-  const PngText texts[] = {{"Description", record.caption}, {"tessera-scene", text}};
-  const Image image = to_image(record.image);
-  save_png(path, image, texts);
+void save_image(const Session& session, const fs::path& path, const Drawn& drawn) {
+  const std::string text = drawn.facts.dump();
+  const PngText texts[] = {{"Description", drawn.caption}, {"tessera-scene", text}};
+  save_png(path, drawn.image, texts);
   write_file_atomic(fs::path(path).replace_extension(".json"), text + "\n");
-  report(session, path, image, facts);
+  report(session, path, drawn.image, drawn.facts);
 }
 
-// The record of a scene that a file describes; it belongs to no set.
-SceneRecord record_of_file(const std::string& file, int size) {
-  SceneRecord record;
-  record.scene = scene_from_json(read_file(file, kMaxSceneBytes, ErrorKind::kUsage), file);
-  record.size = size;
-  record.caption = scene_caption(record.scene);
-  record.canonical = canonical_caption(record.scene);
-  record.questions = scene_questions(record.scene);
-  record.image = render_scene(record.scene, size);
-  return record;
+// The image of a scene that a file describes; it belongs to no set.
+Drawn drawn_of_file(const SceneFlags& flags, const still::Things& things, int size) {
+  const std::string& file = *flags.scene;
+  const std::string text = read_file(file, kMaxSceneBytes, ErrorKind::kUsage);
+  Drawn drawn;
+  if (flags.world == "2") {
+    still::Record record =
+        still::record_of(still::still_life_from_json(text, things, file), things, size);
+    record.image = still::render(record.scene, things, size);
+    drawn = drawn_of(record);
+  } else {
+    SceneRecord record;
+    record.scene = scene_from_json(text, file);
+    record.size = size;
+    record.caption = scene_caption(record.scene);
+    record.canonical = canonical_caption(record.scene);
+    record.questions = scene_questions(record.scene);
+    record.image = render_scene(record.scene, size);
+    drawn = drawn_of(record);
+  }
+  for (const char* key : {"index", "split", "seed"}) drawn.facts.erase(key);
+  return drawn;
+}
+
+// Calls sink(Drawn) for each index of the request.
+template <typename Sink>
+void for_each_drawn(const SceneFlags& flags, const still::Things& things,
+                    const SceneSetRequest& request, ThreadPool& pool, Sink sink) {
+  if (flags.world == "2") {
+    still::for_each_still_life(request, things, pool,
+                               [&](const still::Record& record) { sink(drawn_of(record)); });
+  } else {
+    for_each_scene(request, pool, [&](const SceneRecord& record) { sink(drawn_of(record)); });
+  }
 }
 
 void check_sheet(const SceneFlags& flags, int side) {
@@ -153,7 +181,12 @@ int run_scene(const Session& session, const SceneFlags& flags) {
   if (flags.scene && (flags.count != 1 || flags.sheet)) {
     refuse("--scene", "one image", "--count or --sheet next to it");
   }
+  if (flags.world == "1" && !flags.things.empty()) {
+    refuse("--things", "--world 2 with it", "--world 1");
+  }
   check_sheet(flags, side);
+  const still::Things things =
+      flags.things.empty() ? still::Things{} : still::read_things(flags.things);
   const auto first = narrow<std::uint64_t>(flags.start);
   const auto count = narrow<std::uint64_t>(flags.count);
   const auto path_of = [&](std::uint64_t index) {
@@ -167,7 +200,7 @@ int run_scene(const Session& session, const SceneFlags& flags) {
     ensure_output_folder(path_of(first).parent_path().empty() ? "." : path_of(first).parent_path());
   }
   if (flags.scene) {
-    save_image(session, path_of(first), record_of_file(*flags.scene, side), false);
+    save_image(session, path_of(first), drawn_of_file(flags, things, side));
     return 0;
   }
 
@@ -182,9 +215,9 @@ int run_scene(const Session& session, const SceneFlags& flags) {
                                   .count = std::min(kStep, count - done),
                                   .size = side,
                                   .pixels = ScenePixels::kRender};
-    for_each_scene(request, pool, [&](const SceneRecord& record) {
-      if (flags.sheet) on_sheet.push_back(to_image(record.image));
-      if (images) save_image(session, path_of(record.index), record, true);
+    for_each_drawn(flags, things, request, pool, [&](const Drawn& drawn) {
+      if (flags.sheet) on_sheet.push_back(drawn.image);
+      if (images) save_image(session, path_of(drawn.index), drawn);
     });
   }
   if (flags.sheet) {
@@ -200,7 +233,7 @@ int run_scene(const Session& session, const SceneFlags& flags) {
 }  // namespace
 
 void add_scene(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("scene", "render true images of the tabletop world");
+  CLI::App* app = root.add_subcommand("scene", "render true images of the tabletop worlds");
   auto flags = std::make_shared<SceneFlags>();
   integer_flag(*app, "-b,--count", flags->count, 1, kMaxCount, "how many scenes");
   integer_flag(*app, "--start", flags->start, 0, std::int64_t{1} << 53, "index of the first scene");
@@ -213,6 +246,8 @@ void add_scene(CLI::App& root, Session& session) {
       text_flag(*app, "--output-dir", flags->output_dir, "folder for the images");
   text_flag(*app, "--sheet", flags->sheet, "one PNG with all images on a grid");
   integer_flag(*app, "--columns", flags->columns, 1, 256, "images a row of the sheet");
+  choice_flag(*app, "--world", flags->world, {"1", "2"}, "1: plain solids; 2: still lifes");
+  text_flag(*app, "--things", flags->things, "pack of cut-outs for world 2");
   text_flag(*app, "--scene", flags->scene, "render the scene of this JSON file");
   app->add_flag("--overwrite", flags->overwrite, "replace files that are there");
   integer_flag(*app, "-t,--threads", flags->threads, 0, 1024, "threads; 0 = one per core");

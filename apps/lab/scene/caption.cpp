@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "apps/lab/scene/word_reader.h"
 #include "apps/lab/scene/wording.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
@@ -65,9 +66,9 @@ QuestionAnswer is_there(const Scene& scene, const Choices& choices) {
   const Solid& present = scene.solids[choices.below(narrow<int>(scene.solids.size()), 10)];
   const bool about_present = choices.below(2, 11) == 0;
   const SolidColour colour =
-      about_present ? present.colour : static_cast<SolidColour>(choices.below(kSolidColours, 12));
+      about_present ? present.colour : enum_at<SolidColour>(choices.below(kSolidColours, 12));
   const SolidKind kind =
-      about_present ? present.kind : static_cast<SolidKind>(choices.below(kSolidKinds, 13));
+      about_present ? present.kind : enum_at<SolidKind>(choices.below(kSolidKinds, 13));
   const int found = count_if(
       scene, [&](const Solid& solid) { return solid.colour == colour && solid.kind == kind; });
   const std::string article = colour == SolidColour::kOrange ? "an " : "a ";
@@ -96,18 +97,18 @@ QuestionAnswer how_many(const Scene& scene, const Choices& choices) {
   const std::string start = "how many ";
   switch (choices.below(3, 30)) {
     case 0: {
-      const auto size = static_cast<SolidSize>(choices.below(kSolidSizes, 31));
+      const auto size = enum_at<SolidSize>(choices.below(kSolidSizes, 31));
       const int found = count_if(scene, [&](const Solid& solid) { return solid.size == size; });
       return {start + std::string(name_of(size)) + " solids are there?", number_word(found)};
     }
     case 1: {
-      const auto material = static_cast<SolidMaterial>(choices.below(kSolidMaterials, 31));
+      const auto material = enum_at<SolidMaterial>(choices.below(kSolidMaterials, 31));
       const int found =
           count_if(scene, [&](const Solid& solid) { return solid.material == material; });
       return {start + std::string(name_of(material)) + " solids are there?", number_word(found)};
     }
     default: {
-      const auto kind = static_cast<SolidKind>(choices.below(kSolidKinds, 31));
+      const auto kind = enum_at<SolidKind>(choices.below(kSolidKinds, 31));
       const int found = count_if(scene, [&](const Solid& solid) { return solid.kind == kind; });
       return {start + std::string(name_of(kind)) + "s are there?", number_word(found)};
     }
@@ -127,60 +128,16 @@ std::optional<QuestionAnswer> which_is_behind(const Scene& scene, const Choices&
   return std::nullopt;
 }
 
-// Reads words one after another and names the place of the first that does not fit.
-class WordReader {
- public:
-  explicit WordReader(std::string_view text) : text_(text) {}
-
-  bool accept(std::string_view expected) {
-    if (text_.substr(at_, expected.size()) != expected) return false;
-    at_ += expected.size();
-    return true;
-  }
-
-  void need(std::string_view expected) {
-    if (!accept(expected)) fail("\"" + std::string(expected) + "\"");
-  }
-
-  int need_one_of(std::span<const std::string_view> words) {
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      if (accept(words[i])) return narrow<int>(i);
-    }
-    std::string expected = "one of";
-    for (const std::string_view word : words) expected += " " + std::string(word);
-    fail(expected);
-  }
-
-  void need_end() const {
-    if (at_ != text_.size()) fail("the end of the caption");
-  }
-
-  [[noreturn]] void fail(const std::string& expected) const {
-    const std::string_view rest = text_.substr(at_, 24);
-    throw Error{{.kind = ErrorKind::kUsage,
-                 .code = "E_SCENE_CAPTION",
-                 .file = "caption",
-                 .where = "byte " + std::to_string(at_),
-                 .expected = expected,
-                 .found = rest.empty() ? "the end" : "\"" + std::string(rest) + "\"",
-                 .hint = {}}};
-  }
-
- private:
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
-
 Solid read_description(WordReader& words) {
   Solid solid;
   words.need("a ");
-  solid.size = static_cast<SolidSize>(words.need_one_of(size_names()));
+  solid.size = enum_at<SolidSize>(words.need_one_of(size_names()));
   words.need(" ");
-  solid.colour = static_cast<SolidColour>(words.need_one_of(colour_names()));
+  solid.colour = enum_at<SolidColour>(words.need_one_of(colour_names()));
   words.need(" ");
-  solid.material = static_cast<SolidMaterial>(words.need_one_of(material_names()));
+  solid.material = enum_at<SolidMaterial>(words.need_one_of(material_names()));
   words.need(" ");
-  solid.kind = static_cast<SolidKind>(words.need_one_of(kind_names()));
+  solid.kind = enum_at<SolidKind>(words.need_one_of(kind_names()));
   return solid;
 }
 
@@ -240,7 +197,7 @@ Scene parse_canonical(std::string_view caption) {
     scene.solids.push_back(read_description(words));
   }
   if (scene.solids.size() > 1 && !last) words.fail("\" and \" before the last solid");
-  scene.floor = static_cast<FloorKind>(words.need_one_of(floor_names()));
+  scene.floor = enum_at<FloorKind>(words.need_one_of(floor_names()));
   words.need(" floor");
   words.need_end();
   return scene;

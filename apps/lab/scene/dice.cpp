@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/lab/scene/word_reader.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
 
@@ -17,11 +18,11 @@ bool same_look(const Solid& a, const Solid& b) {
 Solid draw_known(Dice& dice) {
   Solid solid;
   do {
-    solid.kind = static_cast<SolidKind>(dice.below(kSolidKinds));
-    solid.colour = static_cast<SolidColour>(dice.below(kSolidColours));
-    solid.material = static_cast<SolidMaterial>(dice.below(kSolidMaterials));
+    solid.kind = enum_at<SolidKind>(dice.below(kSolidKinds));
+    solid.colour = enum_at<SolidColour>(dice.below(kSolidColours));
+    solid.material = enum_at<SolidMaterial>(dice.below(kSolidMaterials));
   } while (is_holdout(solid));
-  solid.size = static_cast<SolidSize>(dice.below(kSolidSizes));
+  solid.size = enum_at<SolidSize>(dice.below(kSolidSizes));
   return solid;
 }
 
@@ -32,7 +33,7 @@ Solid draw_held_out(Dice& dice) {
   solid.kind = drawn.kind;
   solid.colour = drawn.colour;
   solid.material = drawn.material;
-  solid.size = static_cast<SolidSize>(dice.below(kSolidSizes));
+  solid.size = enum_at<SolidSize>(dice.below(kSolidSizes));
   return solid;
 }
 

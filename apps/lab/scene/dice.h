@@ -43,8 +43,8 @@ class Dice {
   unsigned lane_ = 4;
 };
 
-// What is drawn: scenes and videos of one set have nothing in common.
-enum class DrawnKind : std::uint32_t { kScene = 0, kVideo = 16 };
+// What is drawn: scenes, videos and still lifes of one set have nothing in common.
+enum class DrawnKind : std::uint32_t { kScene = 0, kVideo = 16, kStillLife = 32 };
 
 // The seed of number `index` of a split.
 std::uint64_t drawn_seed(DrawnKind kind, std::uint64_t seed, SceneSplit split, std::uint64_t index);

@@ -11,21 +11,6 @@
 namespace tessera {
 namespace {
 
-std::uint64_t read_seed(const JsonReader& reader) {
-  if (!reader.has("seed")) return 0;
-  const std::string digits = reader.string("seed");
-  constexpr const char* kExpected = "a whole number below 2^64, as a string";
-  if (digits.empty() || digits.size() > 20) reader.fail("seed", kExpected, "\"" + digits + "\"");
-  std::uint64_t seed = 0;
-  for (const char digit : digits) {
-    if (digit < '0' || digit > '9' || __builtin_mul_overflow(seed, std::uint64_t{10}, &seed) ||
-        __builtin_add_overflow(seed, narrow<std::uint64_t>(digit - '0'), &seed)) {
-      reader.fail("seed", kExpected, "\"" + digits + "\"");
-    }
-  }
-  return seed;
-}
-
 Solid read_solid(const JsonReader& reader) {
   static constexpr std::array<std::string_view, 6> kFields = {"kind",     "colour", "size",
                                                               "material", "x",      "z"};
@@ -51,6 +36,21 @@ void refuse_touching(const std::vector<Solid>& solids, const JsonReader& reader)
 }
 
 }  // namespace
+
+std::uint64_t read_seed(const JsonReader& reader) {
+  if (!reader.has("seed")) return 0;
+  const std::string digits = reader.string("seed");
+  constexpr const char* kExpected = "a whole number below 2^64, as a string";
+  if (digits.empty() || digits.size() > 20) reader.fail("seed", kExpected, "\"" + digits + "\"");
+  std::uint64_t seed = 0;
+  for (const char digit : digits) {
+    if (digit < '0' || digit > '9' || __builtin_mul_overflow(seed, std::uint64_t{10}, &seed) ||
+        __builtin_add_overflow(seed, narrow<std::uint64_t>(digit - '0'), &seed)) {
+      reader.fail("seed", kExpected, "\"" + digits + "\"");
+    }
+  }
+  return seed;
+}
 
 Json scene_value(const Scene& scene) {
   Json solids = Json::array();

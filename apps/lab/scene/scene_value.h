@@ -1,8 +1,9 @@
-// A scene or a video as a JSON value, for the readers and writers of this folder. Includers need
+// A scene or a video as a JSON value, for the readers and writers of the worlds. Includers need
 // <nlohmann/json.hpp>.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@ inline constexpr JsonLimits kSceneLimits = {
 
 Json scene_value(const Scene& scene);
 Json video_value(const Video& video);
+// The seed of a scene: a whole number below 2^64 as a string, 0 if "seed" is left out.
+std::uint64_t read_seed(const JsonReader& reader);
 // What scene_from_json() reads, its solids in the order of the text.
 Scene scene_of(const JsonReader& reader);
 

@@ -10,7 +10,9 @@
 #include <sstream>
 
 #include "apps/lab/scene/scene_set.h"
+#include "apps/lab/still_life/still_set.h"
 #include "tests/support/run_shell.h"
+#include "tests/support/things_pack.h"
 #include "vision/image/png.h"
 
 namespace tessera::scene_cli_test {
@@ -70,6 +72,25 @@ TEST_F(SceneCli, WritesTheSetThatTheLibraryRenders) {
   }
   EXPECT_EQ(count, 5);
   EXPECT_EQ(files(), 10u);
+}
+
+TEST_F(SceneCli, WorldTwoIsTheLibrarysAndItsScenesCanBeReadBack) {
+  std::ofstream(folder_ / "small.pack", std::ios::binary) << small_pack();
+  const still::Things things = still::read_things(folder_ / "small.pack");
+  const std::string flags = "--world 2 --things " + at("small.pack") + " --size 48 ";
+  ASSERT_EQ(tessera_scene(flags + "--count 3 --seed 9 --output-dir " + at("set")).code, 0);
+  for (std::uint64_t index = 0; index < 3; ++index) {
+    const still::Record record = still::make_record({.seed = 9, .size = 48}, things, index);
+    const fs::path path = folder_ / "set" / ("scene_000" + std::to_string(index) + ".png");
+    EXPECT_EQ(read_own_png(path).rgb, record.image.rgb);
+    EXPECT_EQ(file_text(fs::path(path).replace_extension(".json")), still::record_to_json(record) + "\n");
+    EXPECT_EQ(read_png_texts(path).texts.at(0).text, record.caption);
+    std::ofstream(folder_ / "one.json") << still::to_json(record.scene);
+    ASSERT_EQ(tessera_scene(flags + "--overwrite --scene " + at("one.json") + " -o one.png --output-dir " + at(".")).code, 0);
+    EXPECT_EQ(read_own_png(folder_ / "one.png").rgb, record.image.rgb);
+  }
+  EXPECT_EQ(tessera_scene("--world 1 --things " + at("small.pack")).code, 2);
+  EXPECT_EQ(tessera_scene("--world 2 --things " + at("one.json")).code, 2);
 }
 
 TEST_F(SceneCli, ThreadsAndCutsDoNotShow) {

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 #include "apps/lab/scene/video_set.h"
+#include "apps/lab/still_life/still_set.h"
 #include "engine/core/error.h"
+#include "tests/support/things_pack.h"
 
 namespace tessera::scene_dump_test {
 namespace {
@@ -62,6 +65,27 @@ TEST(SceneDump, WritesVideosFrameByFrame) {
   EXPECT_EQ(outcome.output, expected);
 }
 
+TEST(SceneDump, WritesStillLifesWithThingsOutOfAPack) {
+  const std::string file = ::testing::TempDir() + "scene_dump_things.pack";
+  std::ofstream(file, std::ios::binary) << small_pack();
+  const Outcome outcome =
+      run("--world 2 --things '" + file + "' --seed 4 --split val --start 7 --count 5 --size 32 --threads 3");
+  ASSERT_EQ(outcome.exit_code, 0);
+  const still::Things things = still::parse_things(small_pack(), file);
+  std::string expected;
+  for (std::uint64_t index = 7; index < 12; ++index) {
+    const still::Record record =
+        still::make_record({.seed = 4, .split = SceneSplit::kVal, .size = 32}, things, index);
+    expected += still::record_to_json(record) + "\n";
+    expected.append(record.image.rgb.begin(), record.image.rgb.end());
+  }
+  EXPECT_EQ(outcome.output, expected);
+  EXPECT_NE(run("--world 2 --seed 4 --split val --start 7 --count 5 --size 32").output, expected);
+  std::ofstream(file, std::ios::binary) << small_pack().substr(0, 100);
+  EXPECT_EQ(run("--world 2 --things '" + file + "' 2>/dev/null").exit_code, 2);
+  std::remove(file.c_str());
+}
+
 TEST(SceneDump, ThreadsAndStartChangeNothing) {
   const std::string whole = run("--seed 5 --count 130 --size 32").output;
   for (const char* threads : {"2", "3", "7"}) {
@@ -83,7 +107,8 @@ TEST(SceneDump, PixelsOrJsonCanBeLeftOut) {
 TEST(SceneDump, BadFlagsEndWithCodeTwoAndNothingWritten) {
   for (const char* flags :
        {"--sede 1", "--seed", "--seed -1", "--seed 18446744073709551616", "--split test",
-        "--size 15", "--size 4097", "--threads 0", "--count 1e3", "--count ''"}) {
+        "--size 15", "--size 4097", "--threads 0", "--count 1e3", "--count ''", "--world 3",
+        "--things x.pack", "--world 2 --things /nowhere/x.pack", "--world 2 --frames 4"}) {
     const Outcome outcome = run(std::string(flags) + " 2>/dev/null");
     EXPECT_EQ(outcome.exit_code, 2) << flags;
     EXPECT_EQ(outcome.output, "") << flags;

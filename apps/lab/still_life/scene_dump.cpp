@@ -1,13 +1,14 @@
-// scene_dump: scenes or videos of a split to standard output, for programs that learn from them. For
-// each index, one JSON line, then size*size*3 bytes of RGB, row-major, a frame. The bytes depend on
-// seed, split, index, size and number of frames alone. Linked with engine/core only, statically: it
-// runs anywhere.
+// scene_dump: scenes or videos of a split to standard output, for programs that learn from them.
+// For each index, one JSON line, then size*size*3 bytes of RGB, row-major, a frame. The bytes
+// depend on world, pack of things, seed, split, index, size and number of frames alone. Linked with
+// engine/core only, statically: it runs anywhere.
 #include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <string>
 
 #include "apps/lab/scene/video_set.h"
+#include "apps/lab/still_life/still_set.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
 #include "engine/core/thread_pool.h"
@@ -18,12 +19,16 @@ namespace {
 constexpr std::string_view kHelp =
     "usage: scene_dump [--seed S] [--split train|val|holdout] [--start I] [--count N]\n"
     "                  [--size PIXELS] [--frames F] [--threads T] [--no-pixels] [--no-json]\n"
+    "                  [--world 1|2] [--things PACK]\n"
     "Writes, for each scene, one line of JSON and size*size*3 bytes of RGB to standard output;\n"
-    "with --frames (1 to 16) videos: one line and the frames' pixels one after another.\n";
+    "with --frames (1 to 16) videos: one line and the frames' pixels one after another.\n"
+    "World 2 are still lifes, with cut-outs of things out of a pack.\n";
 
 struct Options {
   SceneSetRequest set;
   int frames = 0;  // 0 = scenes
+  int world = 1;
+  std::string things;  // file of a pack
   int threads = 1;
   bool json = true;
   bool help = false;
@@ -61,7 +66,8 @@ Options parse_options(int argc, char** argv) {
     if (flag == "--no-json") options.json = false;
     if (flag == "--help" || flag == "--no-pixels" || flag == "--no-json") continue;
     if (flag != "--seed" && flag != "--split" && flag != "--start" && flag != "--count" &&
-        flag != "--size" && flag != "--frames" && flag != "--threads") {
+        flag != "--size" && flag != "--frames" && flag != "--threads" && flag != "--world" &&
+        flag != "--things") {
       refuse(flag, "a flag of scene_dump", "an unknown flag");
     }
     if (++i == argc) refuse(flag, "a value", "the end of the line");
@@ -74,8 +80,12 @@ Options parse_options(int argc, char** argv) {
       options.set.size = narrow<int>(whole_number(flag, value, kMinSceneSide, kMaxSceneSide));
     }
     if (flag == "--frames") options.frames = narrow<int>(whole_number(flag, value, 1, 16));
+    if (flag == "--world") options.world = narrow<int>(whole_number(flag, value, 1, 2));
+    if (flag == "--things") options.things = value;
     if (flag == "--threads") options.threads = narrow<int>(whole_number(flag, value, 1, 256));
   }
+  if (options.world == 1 && !options.things.empty()) refuse("--things", "--world 2", "world 1");
+  if (options.world == 2 && options.frames > 0) refuse("--frames", "--world 1", "world 2");
   return options;
 }
 
@@ -108,6 +118,13 @@ int run(const Options& options) {
       for (const SceneImage& frame : record.images) {
         write_all(frame.rgb.data(), frame.rgb.size());
       }
+    });
+  } else if (options.world == 2) {
+    const still::Things things =
+        options.things.empty() ? still::Things{} : still::read_things(options.things);
+    still::for_each_still_life(options.set, things, pool, [&](const still::Record& record) {
+      write_line(still::record_to_json(record));
+      write_all(record.image.rgb.data(), record.image.rgb.size());
     });
   } else {
     for_each_scene(options.set, pool, [&](const SceneRecord& record) {
