@@ -10,11 +10,13 @@
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/folder_keys.h"
+#include "apps/cli/interleave.h"
 #include "apps/cli/preview_flags.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
+#include "apps/runtime/caption_settings.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/image_saver.h"
 #include "apps/runtime/metadata.h"
@@ -52,6 +54,8 @@ struct GenerateFlags {
   DeviceFlags device;
   bool list_devices = false;
   bool disable_metadata = false;
+  bool interleave = false;
+  std::int64_t max_tokens = InterleaveOptions{}.max_tokens, max_images = 4;
 };
 
 [[noreturn]] void refuse_generate(std::string code, std::string where, std::string expected,
@@ -260,6 +264,40 @@ class ImageReporter final : public SavedImageListener {
   std::size_t failed_ = 0;
 };
 
+// One prompt, answered once.
+int answer(const Session& session, const GenerateFlags& flags) {
+  const auto refuse_with = [](bool given, const char* flag) {
+    if (given) refuse_generate("E_FLAG_CONFLICT", flag, "no such flag with --interleave", flag);
+  };
+  refuse_with(flags.prompt_file.has_value(), "--prompt-file");
+  refuse_with(flags.negative_prompt.has_value(), "--negative-prompt");
+  refuse_with(flags.expand_prompt.has_value(), "--expand-prompt");
+  refuse_with(flags.from_image.has_value(), "--from-image");
+  refuse_with(flags.sheet.has_value(), "--sheet");
+  refuse_with(flags.preview.has_value(), "--preview");
+  refuse_with(flags.preview_to.has_value(), "--preview-to");
+  refuse_with(flags.batch_count != 1, "--batch-count");
+  const std::string prompt = prompts_of(flags).front();
+  const std::int64_t seed = flags.seed.value_or(-1);
+  return run_interleave(session,
+                        {.model = flags.model.value_or(std::string(kDefaultModel)),
+                         .device = flags.device.device,
+                         .cuda = cuda_choice(flags.device),
+                         .threads = narrow<int>(flags.device.threads),
+                         .storage = storage_choice(flags.device),
+                         .width = flags.size.width.value_or(0),
+                         .height = flags.size.height.value_or(0),
+                         .max_tokens = flags.max_tokens,
+                         .max_images = flags.max_images},
+                        {.prompt = prompt,
+                         .sampling = flags.sampling,
+                         .seed = seed < 0 ? random_seed() : narrow<std::uint64_t>(seed)},
+                        {.name = flags.output,
+                         .folder = flags.output_dir,
+                         .existing = flags.overwrite ? Existing::kOverwrite : Existing::kKeep,
+                         .metadata = !flags.disable_metadata});
+}
+
 void prove_writable(const fs::path& file) {
   ensure_output_folder(file.has_parent_path() ? file.parent_path() : fs::path("."));
 }
@@ -267,6 +305,7 @@ void prove_writable(const fs::path& file) {
 int run_generate(const Session& session, GenerateFlags flags) {
   if (flags.list_devices) return print_devices(session);
   settle_size(flags.size);
+  if (flags.interleave) return answer(session, flags);
   take_from_image(flags);
   const std::vector<std::string> prompts = prompts_of(flags);
   const auto count = prompts.size() * to_size(flags.batch_count);
@@ -344,6 +383,10 @@ void add_generate(CLI::App& root, Session& session) {
   text_flag(*app, "--from-image", flags->from_image,
             "generate again what this image records; other flags win");
   add_size_flags(*app, flags->size);
+  app->add_flag("--interleave", flags->interleave,
+                "an answer of text and images in turn: text to stdout, images to files");
+  setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
+  integer_flag(*app, "--max-images", flags->max_images, 1, 64, "images of --interleave");
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   add_sampling_flags(*app, Door::kGenerate, flags->sampling);
   add_decode_flags(*app, Door::kGenerate, flags->decode);

@@ -25,7 +25,7 @@ void check_images(const ModelSpec& spec, const std::string& name) {
 }
 
 FamilyOptions family_options(const GenerateOptions& options) {
-  return {.image_size = options.width == options.height ? options.width : 0};
+  return {.width = options.width, .height = options.height};
 }
 
 // A list of requests.

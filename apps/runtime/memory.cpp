@@ -22,7 +22,7 @@ namespace {
 
 // Program, libraries, text tokenizer and small blocks, as measured with test:null and the bundled
 // model, where it is what remains next to the plan's other parts.
-constexpr std::size_t kProgramBytes = std::size_t{29} << 19;
+constexpr std::size_t kProgramBytes = std::size_t{30} << 19;
 
 DType dtype_of(const Checkpoint* checkpoint, const std::string& name) {
   if (checkpoint == nullptr) return DType::kF32;

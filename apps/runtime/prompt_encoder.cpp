@@ -35,26 +35,18 @@ PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
 // Reads the tokenizer and finds the template and the special tokens in it, by string.
 void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::string& name) {
   const ModelSpec& spec = opened.spec;
-  text_ = opened.tokenizer_json.empty() ? TextTokenizer::from_folder(spec.tokenizer.parent_path())
-                                        : TextTokenizer::from_json(opened.tokenizer_json, name);
-  const std::string file = spec.tokenizer.empty() ? name : spec.tokenizer.string();
-  const auto refuse = [&](const std::string& token) {
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_TOKENIZER_TOKEN",
-                 .file = file,
-                 .where = "added_tokens",
-                 .expected = "the token " + token,
-                 .found = "none of this name"});
-  };
-  const auto id = [&](const std::string& token) {
-    const auto found = text_->id_of(token);
-    if (!found) refuse(token);
-    return *found;
-  };
+  if (!opened.tokenizer_json.empty()) {
+    text_ = TextTokenizer::from_json(opened.tokenizer_json, name);
+  } else if (spec.tokenizer.filename() == "tokenizer.json") {
+    text_ = TextTokenizer::from_folder(spec.tokenizer.parent_path());
+  } else {
+    text_ = TextTokenizer::from_file(spec.tokenizer);
+  }
+  tokenizer_file_ = spec.tokenizer.empty() ? name : spec.tokenizer.string();
   kept_ = spec.prompt.kept;
-  if (!kept_ && !spec.prompt.pad_token.empty()) pad_ = id(spec.prompt.pad_token);
+  if (!kept_ && !spec.prompt.pad_token.empty()) pad_ = id_of(spec.prompt.pad_token);
   negative_ = spec.prompt.negative_text;
-  begin_image_ = id(spec.prompt.begin_image_token);
+  begin_image_ = id_of(spec.prompt.begin_image_token);
   if (spec.prompt.of_folder && opened.tokenizer_json.empty()) {
     template_ = read_folder_template(spec.tokenizer.parent_path());
   }
@@ -63,8 +55,9 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
     return candidate.requires_token.empty() || text_->id_of(candidate.requires_token);
   };
   const auto found = std::find_if(spec.prompt.forms.begin(), spec.prompt.forms.end(), fits);
-  if (found == spec.prompt.forms.end()) refuse(spec.prompt.forms.front().requires_token);
+  if (found == spec.prompt.forms.end()) id_of(spec.prompt.forms.front().requires_token);
   form_ = *found;
+  if (!form_.first.empty()) first_ = id_of(form_.first);
   // A joint vocabulary's tokenizer knows image codes too, which no prompt may hold.
   const bool joint = !spec.names.prompt_rows.empty();
   const std::int64_t known = spec.model.prompt_vocab + (joint ? spec.model.codes : 0);
@@ -72,11 +65,21 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
     throw Error(
         {.kind = ErrorKind::kModel,
          .code = "E_TOKENIZER_VOCAB",
-         .file = file,
+         .file = tokenizer_file_,
          .where = "vocab",
          .expected = "at most " + std::to_string(known) + " tokens, which is what the model embeds",
          .found = std::to_string(text_->vocab_size())});
   }
+}
+
+std::int32_t PromptEncoder::id_of(const std::string& token) const {
+  if (const auto found = text_->id_of(token)) return *found;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_TOKENIZER_TOKEN",
+               .file = tokenizer_file_,
+               .where = "added_tokens",
+               .expected = "the token " + token,
+               .found = "none of this name"});
 }
 
 std::vector<std::int32_t> PromptEncoder::encode_text(const std::string& prompt,
@@ -85,10 +88,29 @@ std::vector<std::int32_t> PromptEncoder::encode_text(const std::string& prompt,
   return encode_template(prompt, where);
 }
 
+std::vector<std::int32_t> PromptEncoder::framed(std::string_view before, std::string_view text,
+                                                std::string_view after) const {
+  std::vector<std::int32_t> ids = text_->encode(std::string(before).append(text).append(after));
+  if (first_ && (ids.empty() || ids.front() != *first_)) ids.insert(ids.begin(), *first_);
+  return ids;
+}
+
+std::vector<std::int32_t> PromptEncoder::encode_question(const std::string& text,
+                                                         const std::string& turn_end) const {
+  check_prompt_text(text, "--prompt");
+  return framed("", text, turn_end);
+}
+
+std::vector<std::int32_t> PromptEncoder::image_opening() const {
+  const std::vector<std::int32_t> ids = framed(form_.before, "", form_.after);
+  expects(std::ssize(ids) >= model_.kept_last, "a prompt has its ends");
+  return {ids.end() - model_.kept_last, ids.end()};
+}
+
 std::vector<std::int32_t> PromptEncoder::template_ids(const std::string& prompt) const {
   if (!template_) {
     const std::string_view text = form_.strip ? strip_ends(prompt) : std::string_view(prompt);
-    return text_->encode(std::string(form_.before).append(text).append(form_.after));
+    return framed(form_.before, text, form_.after);
   }
   Prompt turns =
       chat_prompt(*template_, {{ChatRole::kUser, {{false, prompt}}}}, true, *special_, {});

@@ -27,6 +27,13 @@ class PromptEncoder {
   // (E_CLASS), a prompt, a negative one or guidance where there is none.
   EncodedPrompt encode(const std::string& prompt, const std::optional<std::string>& negative,
                        bool guided) const;
+  // A text and the token after it, without the words that ask for an image. Error as encode().
+  std::vector<std::int32_t> encode_question(const std::string& text,
+                                            const std::string& turn_end) const;
+  // The begin of an image and what follows it in every prompt. Of models that keep ends.
+  std::vector<std::int32_t> image_opening() const;
+  // Error kModel (E_TOKENIZER_TOKEN) where the tokenizer has no such token.
+  std::int32_t id_of(const std::string& token) const;
   // Of prompts that are texts; null without a tokenizer.
   const TextTokenizer* tokenizer() const { return text_ ? &*text_ : nullptr; }
 
@@ -37,11 +44,14 @@ class PromptEncoder {
   std::vector<std::int32_t> encode_template(const std::string& text, const char* where) const;
   // The ids of the folder's template around it, or of the family's form.
   std::vector<std::int32_t> template_ids(const std::string& prompt) const;
+  std::vector<std::int32_t> framed(std::string_view before, std::string_view text,
+                                   std::string_view after) const;
   std::vector<std::int32_t> without_text(const std::vector<std::int32_t>& prompt) const;
   std::int32_t parse_class(const std::string& text) const;
 
   StreamModelConfig model_;
   std::int64_t classes_ = 0;
+  std::string tokenizer_file_;  // in messages
   std::optional<TextTokenizer> text_;
   PromptForm form_;
   std::optional<FolderTemplate> template_;  // in place of form_
@@ -49,6 +59,7 @@ class PromptEncoder {
   std::optional<KeptIds> kept_;
   std::string negative_;  // the other branch's text, unless one is given
   std::int32_t pad_ = 0, begin_image_ = 0;
+  std::optional<std::int32_t> first_;  // of every prompt
 };
 
 }  // namespace tessera

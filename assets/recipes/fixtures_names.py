@@ -4,7 +4,8 @@ Janus-Pro-1B and 7B: the Hugging Face class on the meta device, and the original
 authors' code names it (fused vision qkv, an attention pool that nobody reads, the VQ model under
 gen_vision_model with LlamaGen's names, buffers included). LlamaGen B to 7B: transformer names and
 shapes by the published dimensions, and the VQ-16 and VQ-8 tokenizers, whose shapes come from the
-Janus VQ class. Cosmos: the transformers, by the authors' names and dimensions. One text file each under tests/golden/names/: a name and its extents a line, runs of
+Janus VQ class. Chameleon 7B and 30B: the Hugging Face class, Lumina-mGPT's and Anole's rows of norms, the authors'
+files. Cosmos: the transformers, by the authors' names and dimensions. One text file each under tests/golden/names/: a name and its extents a line, runs of
 layers that are alike folded as {first-last}; `config.json` lines in front begin with '#'.
 
   python assets/recipes/fixtures_names.py
@@ -14,14 +15,16 @@ import re
 from pathlib import Path
 
 import torch
-from transformers import (Emu3Config, Emu3ForConditionalGeneration, JanusConfig, JanusForConditionalGeneration, JanusVisionConfig,
-                          JanusVQVAE, JanusVQVAEConfig, LlamaConfig)
+from transformers import (ChameleonConfig, ChameleonForConditionalGeneration, ChameleonVQVAE, ChameleonVQVAEConfig,
+                          Emu3Config, Emu3ForConditionalGeneration, JanusConfig, JanusForConditionalGeneration,
+                          JanusVisionConfig, JanusVQVAE, JanusVQVAEConfig, LlamaConfig)
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "names"
 LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)|(?<=blocks\.)\d+(?=\.(?:norm|attn|mlp))")
 JANUS = {"1b": (2048, 24, 16, 5632), "7b": (4096, 30, 32, 11008)}
 LLAMAGEN = {"B": (12, 768), "L": (24, 1024), "XL": (36, 1280), "XXL": (48, 1536),
             "XXXL": (48, 2560), "1B": (22, 2048), "3B": (24, 3200), "7B": (32, 4096)}
+CHAMELEON = {"7b": (4096, 32, 32, 32, 11008), "30b": (8192, 48, 64, 8, 22016)}
 COSMOS = {"4B": (16, 4096, False), "5B": (16, 4096, True), "12B": (40, 5120, False), "13B": (40, 5120, True)}
 
 
@@ -250,6 +253,57 @@ def cosmos(size):
               if dim == 5120 else {})})
 
 
+def chameleon_vqgan():
+    """The authors' image tokenizer: encoder of the port's class; the decoder is Janus' with levels counted from full
+    resolution, and attends in the middle alone."""
+    with torch.device("meta"):
+        encoder = ChameleonVQVAE(ChameleonVQVAEConfig())
+        whole = JanusVQVAE(JanusVQVAEConfig(embed_dim=256, num_embeddings=8192))
+    shapes = [(n, list(p.shape)) for n, p in encoder.state_dict().items()]
+    for n, p in whole.state_dict().items():
+        level = re.match(r"decoder\.up\.(\d)\.", n)
+        if not n.startswith("decoder.") or (level and ".attn." in n):
+            continue
+        shapes.append((re.sub(r"^decoder\.up\.(\d)", lambda m: f"decoder.up.{4 - int(m[1])}", n), list(p.shape)))
+    return shapes
+
+
+def chameleon(size):
+    hidden, layers, heads, kv, ffn = CHAMELEON[size]
+    swin = size == "30b"
+    config = {"model_type": "chameleon", "vocab_size": 65536, "hidden_size": hidden, "intermediate_size": ffn,
+              "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv,
+              "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "swin_norm": swin,
+              "model_parallel_size": 4 if swin else 1, "vq_config": {"attn_resolutions": []}}
+    words = {"<image>": 8711} | {f"IMGIMG{chr(65 + i)}Z": 4 + i for i in range(10)}
+    with torch.device("meta"):
+        model = ChameleonForConditionalGeneration(ChameleonConfig(**config, vocabulary_map=words))
+    shapes = [(n, list(p.shape)) for n, p in model.state_dict().items()]
+    write(f"chameleon-{size}-port", shapes, config)
+    if swin:
+        return
+    # Lumina-mGPT, and Anole as it was trained: one row of norms a part of the training.
+    rows = [(n, [1, 128] if "_norm." in n and "self_attn" in n else s) for n, s in shapes if ".vqmodel." not in n]
+    write("lumina-mgpt-7b", rows, config | {
+        "architectures": ["ChameleonXLLMXForConditionalGeneration"], "mask_image_logits": False, "dropout": 0.05,
+        "z_loss_weight": 1e-5, "max_position_embeddings": 10240})
+    parts = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv",
+             "self_attn.o_proj": "attention.wo", "self_attn.q_norm": "attention.q_normalization",
+             "self_attn.k_norm": "attention.k_normalization", "mlp.gate_proj": "feed_forward.w1",
+             "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3",
+             "post_attention_layernorm": "ffn_norm", "input_layernorm": "attention_norm",
+             "model.embed_tokens": "tok_embeddings", "model.layers": "layers", "model.norm": "norm", "lm_head": "output"}
+    authors = []
+    for n, s in rows:
+        for old, new in parts.items():
+            n = n.replace(old, new)
+        authors.append((n, s[1:] if "_normalization" in n else s))
+    write("chameleon-7b-authors", authors + [("rope.freqs", [64])], {
+        "model_parallel_size": 1, "model": {"dim": 4096, "n_layers": 32, "n_heads": 32, "vocab_size": 65536,
+                                            "multiple_of": 256, "norm_eps": 1e-5, "qk_normalization": True}})
+    write("chameleon-vqgan", chameleon_vqgan() + [("loss.discriminator.main.0.weight", [64, 3, 4, 4])])
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     for size in JANUS:
@@ -260,6 +314,8 @@ def main():
     emu3()
     for size in COSMOS:
         cosmos(size)
+    for size in CHAMELEON:
+        chameleon(size)
     for stem, multipliers in (("vq16", [1, 1, 2, 2, 4]), ("vq8", [1, 2, 2, 4])):
         shapes = vq_shapes(multipliers)
         write(f"llamagen-{stem}", shapes + [("quantize.codebook_used", [65536])])

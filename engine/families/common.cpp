@@ -166,16 +166,16 @@ void follow_levels(const ModelSource& source, std::span<const std::string_view> 
   spec.movq->frame.levels = spec.vq.levels;
 }
 
-VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix) {
+VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix, VqNames names) {
   constexpr std::int64_t kMaxChannels = 65536;
   const ShapeReader shapes(checkpoint, prefix);
   VqSpec vq;
-  vq.names = VqNames::kLlamaGen;
+  vq.names = names;
   vq.prefix = prefix;
   vq.base_channels = shapes.extent("encoder.conv_in.weight", 0, 4, kMaxChannels);
   vq.multipliers.clear();
   for (std::int64_t level = 0; level < 8; ++level) {
-    const std::string conv = vq_res_name(vq.names, VqSide::kEncoder, level, 0) + ".conv1.weight";
+    const std::string conv = vq_res_name(vq, VqSide::kEncoder, level, 0) + ".conv1.weight";
     if (!shapes.has(conv)) break;
     const std::int64_t width = shapes.extent(conv, 0, 4, kMaxChannels);
     if (width % vq.base_channels != 0 || width % vq.norm_groups != 0) {
@@ -191,8 +191,14 @@ VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix) {
   }
   vq.res_blocks = 0;
   while (vq.res_blocks < 16 &&
-         shapes.has(vq_res_name(vq.names, VqSide::kEncoder, 0, vq.res_blocks) + ".conv1.weight")) {
+         shapes.has(vq_res_name(vq, VqSide::kEncoder, 0, vq.res_blocks) + ".conv1.weight")) {
     ++vq.res_blocks;
+  }
+  if (names != VqNames::kLlamaGen) {
+    const std::int64_t last = std::ssize(vq.multipliers) - 1;
+    const auto attends = [&](const std::string& name) { return shapes.has(name + ".q.weight"); };
+    vq.attention_last_level = attends(vq_attention_name(vq, VqSide::kEncoder, last, 0));
+    vq.attention_mid = attends(vq_mid_name(names, VqSide::kEncoder, 1));
   }
   vq.latent_channels = shapes.extent("encoder.conv_out.weight", 0, 4, kMaxChannels);
   vq.embed_dim = shapes.extent("quant_conv.weight", 0, 4, kMaxChannels);

@@ -158,10 +158,10 @@ void square_grid(const ModelSource& source, const JsonReader& config, ModelSpec&
   const std::int64_t factor = spec.vq.downsample();
   const std::int64_t area = config.integer_or("image_area", kImageArea, 1, kMaxSide * kMaxSide);
   double side = std::sqrt(to_double(area));
-  if (source.options.image_size > 0) side = to_double(source.options.image_size);
+  if (source.options.side() > 0) side = to_double(source.options.side());
   auto grid = std::int64_t{std::llround(side / to_double(factor))};
   // The processor counts in places of eight pixels, whatever the tokenizer has.
-  if (source.options.image_size == 0 && !config.has("image_area")) grid = kImageSide / 8;
+  if (source.options.side() == 0 && !config.has("image_area")) grid = kImageSide / 8;
   check_side(config, "image_area", grid * factor);
   spec.model.grid_rows = spec.model.grid_cols = grid;
 }

@@ -134,9 +134,10 @@ inline constexpr const char* kNbpPositions = "transformer.pos_emb";
 // One layer's name: `{}` of the prefix replaced by the number.
 std::string layer_name(const std::string& prefix, std::int64_t layer);
 
-// The spec of a VQGAN under LlamaGen names, read off the shapes of its tensors. Error kModel naming
-// the tensor that is missing or impossible.
-VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix);
+// The spec of a VQGAN read off names and shapes of its tensors. Under LlamaGen's names blocks attend as
+// published. Error kModel naming the tensor that is missing or impossible.
+VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix,
+                     VqNames names = VqNames::kLlamaGen);
 
 // Emu3's video tokenizer by its configuration, in the port's or the authors' keys; its names follow
 // `layout`. Batch norms' counters, which hold no weights, in movq_counters().

@@ -106,7 +106,8 @@ std::string_view folder_file_name(FolderFile file) {
       "added_tokens.json",
       "chat_template.json",
       "quantize_config.json",
-      "quant_config.json"};
+      "quant_config.json",
+      "params.json"};
   return nth(kNames, file);
 }
 
@@ -171,7 +172,7 @@ FolderFiles::FolderFiles(std::filesystem::path folder, std::shared_ptr<const Jso
 FolderFiles FolderFiles::read(std::filesystem::path folder, std::shared_ptr<const Json> config) {
   FolderFiles out(std::move(folder), std::move(config));
   out.from_folder_ = true;
-  for (std::size_t i = index(FolderFile::kProcessor); i < kFolderFiles; ++i) {
+  for (std::size_t i = index(FolderFile::kProcessor); i < index(FolderFile::kParams); ++i) {
     const auto file = static_cast<FolderFile>(i);
     const std::string path = out.path_of(file);
     if (!file_exists(path)) continue;

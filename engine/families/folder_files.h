@@ -26,8 +26,9 @@ enum class FolderFile : std::uint8_t {
   kChatTemplate,
   kQuantize,  // of GPTQ's tools
   kQuant,     // of AWQ's
+  kParams,    // of authors' releases: for the family that asks
 };
-inline constexpr std::size_t kFolderFiles = 11;
+inline constexpr std::size_t kFolderFiles = 12;
 // The largest config.json that is read, in bytes: Emu3 lists its whole vocabulary there.
 inline constexpr std::size_t kConfigBytes = std::size_t{32} << 20;
 

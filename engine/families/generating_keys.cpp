@@ -34,6 +34,10 @@ constexpr KnownKey kConfigKeys[] = {
     {"*.eos_token_id", kNone, kLength},
     {"*.max_length", kNone, kLength},
     {"*.min_length", kNone, kLength},
+    {"model_parallel_size", kNone, "rows of norms are counted"},
+    {"mask_image_logits", kNone, "of texts"},
+    {"z_loss_weight", kNone, "of training"},
+    {"vq_config.dropout", kNone, "of training"},
     {"*.bos_token_id", kNone, "generation_config.json decides"},
     {"*.pad_token_id", kNone, "generation_config.json decides"},
 };
@@ -43,6 +47,7 @@ constexpr KnownKey kProcessorKeys[] = {
     {"chat_template", kUsed, "writes prompts"},
     {"use_default_system_prompt", kNone, kDescribing},
     {"num_image_tokens", kNone, kDescribing},
+    {"image_token", kNone, kDescribing},
     {"sft_format", kIgnored, "prompts have DeepSeek's form", "\"deepseek\""},
     {"*.size", kNone, kDescribing},
     {"*.min_pixels", kNone, kDescribing},
@@ -87,6 +92,9 @@ constexpr KnownKey kGenerationKeys[] = {
     {"begin_suppress_tokens", kIgnored, kOfTexts, "[]"},
 };
 
+// params.json
+constexpr KnownKey kParamsKey = {"*", kNone, "the authors' loader does not read it"};
+
 }  // namespace
 
 const KnownKey* generating_key(FolderFile file, std::string_view path) {
@@ -98,6 +106,8 @@ const KnownKey* generating_key(FolderFile file, std::string_view path) {
       return find_known_key(kProcessorKeys, path);
     case FolderFile::kGeneration:
       return find_known_key(kGenerationKeys, path);
+    case FolderFile::kParams:
+      return &kParamsKey;
     default:
       return nullptr;
   }

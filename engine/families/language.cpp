@@ -1,5 +1,5 @@
-// Llama (Touvron et al. 2023), Mistral, Qwen2, Qwen3, Gemma 3 (Gemma Team 2025) and Emu3 as one
-// thing: pre-norm blocks that differ in sizes, biases, norms, gates, windows and rotary frequencies.
+// Llama (Touvron et al. 2023), Mistral, Qwen2, Qwen3, Gemma 3 (Gemma Team 2025), Emu3 and Chameleon
+// as one thing: pre-norm blocks that differ in sizes, biases, norms, gates, windows and rotary frequencies.
 #include "engine/families/language.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ constexpr LanguageDefaults qwen_vl(std::string_view type) {
           .three_axes = true};
 }
 
-constexpr std::array<LanguageDefaults, 11> kDefaults = {{
+constexpr std::array<LanguageDefaults, 12> kDefaults = {{
     {.type = "llama", .bias = BiasRule::kAsked},
     {.type = "mistral",
      .kv_heads = 8,
@@ -86,6 +86,12 @@ constexpr std::array<LanguageDefaults, 11> kDefaults = {{
      .positions = 9216,
      .bias = BiasRule::kAsked,
      .theta = 1e6,
+     .eps = 1e-5},
+    {.type = "chameleon",
+     .kv_heads = 32,
+     .vocab = 65536,
+     .positions = 4096,
+     .bias = BiasRule::kAsked,
      .eps = 1e-5},
     {.type = "Emu3",
      .kv_heads = 8,

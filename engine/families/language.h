@@ -1,4 +1,4 @@
-// The language half of published checkpoints: Llama, Mistral, Qwen2, Qwen3, Gemma 3 and Emu3
+// The language half of published checkpoints: Llama, Mistral, Qwen2, Qwen3, Gemma 3, Emu3 and Chameleon
 // configurations, and the names and shapes of their tensors.
 #pragma once
 

@@ -188,7 +188,7 @@ std::int64_t side_in_name(const fs::path& path) {
 
 void settle_grid(const ModelSource& source, const fs::path& weights, Geometry& g,
                  std::int64_t downsample) {
-  std::int64_t side = source.options.image_size;
+  std::int64_t side = source.options.side();
   if (side == 0 && g.grid == 0) side = side_in_name(weights);
   if (side == 0 && g.grid == 0) side = 256;
   if (side != 0) {

@@ -25,13 +25,16 @@ std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType st
   };
   const std::size_t norm = matrix_bytes(1, model.width, DType::kF32);
   const std::size_t heads = model.qk_norm ? 2 * matrix_bytes(1, model.head_dim, DType::kF32) : 0;
+  const std::size_t head_norms =
+      model.head_norms ? 2 * matrix_bytes(model.heads + model.kv_heads, model.head_dim, DType::kF32)
+                       : 0;
   const std::size_t cross = model.context_width == 0
                                 ? 0
                                 : norm + heads + linear(model.q_width(), model.width) +
                                       linear(2 * model.kv_width(), model.context_width) +
                                       linear(model.width, model.q_width());
   const std::size_t layer =
-      2 * norm + heads + cross + linear(model.q_width() + 2 * model.kv_width(), model.width) +
+      2 * norm + heads + head_norms + cross + linear(model.q_width() + 2 * model.kv_width(), model.width) +
       linear(model.width, model.q_width()) + linear(2 * model.ffn_width, model.width) +
       linear(model.width, model.ffn_width);
   std::size_t sum = to_size(model.layers) * layer + norm;

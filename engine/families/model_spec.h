@@ -33,6 +33,13 @@ struct CrossNames {
   std::vector<std::string> kv;  // k, v
 };
 
+// LayerNorm of heads, "q.weight" and "q.bias" and the same of keys. Files hold a row a head, or fewer,
+// each for so many heads in a line; a row is [hd].
+struct HeadNormNames {
+  std::string q, k;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+};
+
 // Where the weights of one transformer layer stand; `{}` in layer_prefix is the layer's number.
 struct WeightNames {
   std::string layer_prefix;
@@ -43,6 +50,7 @@ struct WeightNames {
   std::vector<std::string> gate_up;       // gate, up
   std::vector<std::string> gate_up_bias;  // of the same parts; empty = no biases
   std::string q_norm, k_norm;             // empty = none
+  std::optional<HeadNormNames> head_norms;
   std::optional<CrossNames> cross;        // empty = no attention to other rows
   // Norms of what attention and the feed-forward part add; empty = none.
   std::string attention_result_norm, ffn_result_norm;
@@ -71,6 +79,7 @@ struct PromptForm {
   std::string requires_token;  // empty = always
   std::string before, after;   // around the user's text
   bool strip = false;          // white space at the ends of that text is taken away
+  std::string first;  // a token that begins every prompt, once, also where the tokenizer adds none
 };
 
 // Which tokens the unconditional branch keeps, by generation_config.json; all others become `pad`.
@@ -127,6 +136,13 @@ struct ContextSpec {
   std::int64_t rows = 512, width = 1024;
 };
 
+// A model that writes texts and images in turn: how its texts are drawn, and what ends one.
+struct InterleaveSpec {
+  std::string turn_end, text_end;  // tokens; the first also ends a question
+  SamplingDefaults text;
+  double text_repetition = 1.0;  // penalty
+};
+
 // A folder that only drafts for another model: no text head and no image tokenizer in it.
 struct DraftSpec {
   // Its conditional branch alone imitates the other model's distribution under this guidance; 0 =
@@ -159,6 +175,7 @@ struct ModelSpec {
   std::optional<BlockModelConfig> blocks;
   PromptTemplate prompt;
   SamplingDefaults sampling;
+  std::optional<InterleaveSpec> interleave;  // where both halves were asked for
   std::optional<DraftSpec> draft;
   std::string draft_model;  // a folder next to this one that drafts for it; empty = none
   std::string licence;

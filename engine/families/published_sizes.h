@@ -24,6 +24,9 @@ inline constexpr std::array<PublishedSize, 8> kLlamaGenSizes = {{{"B", 12, 768, 
 inline constexpr std::array<PublishedSize, 2> kJanusSizes = {
     {{"1B", 24, 2048, 16}, {"7B", 30, 4096, 32}}};
 
+inline constexpr std::array<PublishedSize, 2> kChameleonSizes = {
+    {{"7B", 32, 4096, 32}, {"30B", 48, 8192, 64}}};
+
 inline constexpr std::array<PublishedSize, 3> kNbpSizes = {
     {{"base", 24, 1536, 16}, {"xl", 24, 2048, 32}, {"3B", 32, 3072, 32}}};
 

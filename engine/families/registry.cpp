@@ -21,6 +21,7 @@ extern const Family kLlavaFamily;
 extern const Family kJanusFamily;
 extern const Family kQwenVlFamily;
 extern const Family kIdeficsFamily;
+extern const Family kChameleonFamily;
 extern const Family kCosmosFamily;
 extern const Family kEmu3Family;
 extern const Family kLlamaGenFamily;
@@ -32,14 +33,15 @@ namespace fs = std::filesystem;
 
 // The first that says yes to a source has it.
 constexpr std::array kFamilies = {
-    &kLlavaFamily,     // describes
-    &kJanusFamily,     // both
-    &kQwenVlFamily,    // describes
-    &kIdeficsFamily,   // describes
-    &kCosmosFamily,    // generates
-    &kEmu3Family,      // generates
-    &kLlamaGenFamily,  // generates
-    &kNbpFamily,       // generates
+    &kLlavaFamily,      // describes
+    &kJanusFamily,      // both
+    &kQwenVlFamily,     // describes
+    &kIdeficsFamily,    // describes
+    &kCosmosFamily,     // generates
+    &kEmu3Family,       // generates
+    &kChameleonFamily,  // generates
+    &kLlamaGenFamily,   // generates
+    &kNbpFamily,        // generates
 };
 
 std::string joined(const auto& names) {

@@ -23,8 +23,12 @@ enum class ModelUse : std::uint8_t {
 };
 
 struct FamilyOptions {
-  std::int64_t image_size = 0;  // pixels; only for families whose files do not say (LlamaGen .pt)
+  // Pixels that are asked for, 0 = the model's own; only for families whose files do not say
+  // (LlamaGen .pt), or which write images of several sizes.
+  std::int64_t width = 0, height = 0;
   ModelUse use = ModelUse::kGenerate;
+
+  std::int64_t side() const { return width == height ? width : 0; }  // of a square, else 0
 };
 
 // A folder with config.json and weights, or one .pt weight file. Reads the configuration and, where
@@ -44,7 +48,7 @@ ModelSpec parse_describing_config(std::shared_ptr<const Json> config,
                                   const std::optional<Json>& video_preprocessor,
                                   const std::filesystem::path& folder);
 
-// Families that generate: "cosmos", "emu3", "janus", "llamagen", "nbp".
+// Families that generate: "chameleon", "cosmos", "emu3", "janus", "llamagen", "nbp".
 std::vector<std::string_view> family_names();
 // model_types that describe images: "llava, llava_next, ...".
 std::string describing_types();

@@ -222,6 +222,25 @@ CrossWeights WeightLoader::cross(const CrossNames& names, const std::string& pre
   return out;
 }
 
+Tensor WeightLoader::head_rows(const HeadNormNames& names, const std::string& prefix,
+                               const char* leaf) {
+  const std::int64_t dim = names.head_dim;
+  Tensor out = Tensor::host(DType::kF32, Shape{names.heads + names.kv_heads, dim});
+  float* to = out.f32();
+  for (const auto& [stem, heads] :
+       {std::pair(names.q, names.heads), std::pair(names.k, names.kv_heads)}) {
+    const std::string name = prefix + stem + leaf;
+    const ConstTensorView view = get(name);
+    const std::int64_t rows = view.shape.elements() / dim;
+    expects(rows > 0 && heads % rows == 0, "rows of norms were checked before they are loaded");
+    for (std::int64_t head = 0; head < heads; ++head, to += dim) {
+      read_numbers(view, head / (heads / rows) * dim, 1, dim, to);
+    }
+    source_.done(name);
+  }
+  return uploaded(out.view());
+}
+
 LayerWeights WeightLoader::layer(const WeightNames& names, const std::string& prefix) {
   const auto full = [&](const std::vector<std::string>& leaves) {
     std::vector<std::string> out;
@@ -240,6 +259,10 @@ LayerWeights WeightLoader::layer(const WeightNames& names, const std::string& pr
   out.k_norm = norm_of(names.k_norm);
   out.qkv = pack(full(names.qkv));
   out.qkv_bias = joined(full(names.qkv_bias));
+  if (names.head_norms) {
+    out.head_scale = head_rows(*names.head_norms, prefix, ".weight");
+    out.head_shift = head_rows(*names.head_norms, prefix, ".bias");
+  }
   if (names.cross) out.cross = cross(*names.cross, prefix);
   out.out = pack({prefix + names.out});
   if (!names.out_bias.empty()) out.out_bias = vector(prefix + names.out_bias);

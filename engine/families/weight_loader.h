@@ -50,6 +50,8 @@ class WeightLoader {
   LinearWeight packed_rows(const std::string& name, const std::vector<RowRange>& rows,
                            DType storage);
   CrossWeights cross(const CrossNames& names, const std::string& prefix);
+  // Of queries, then keys, a row a head.
+  Tensor head_rows(const HeadNormNames& names, const std::string& prefix, const char* leaf);
   LayerWeights layer(const WeightNames& names, const std::string& prefix);
 
   TensorSource& source_;

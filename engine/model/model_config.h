@@ -29,6 +29,9 @@ struct ModelConfig {
   bool out_bias = false;  // of attention's output
   bool ffn_bias = false;  // of all three matrices
   bool qk_norm = false;  // RMSNorm of each head's query and key, before they turn
+  // LayerNorm of each head's query and key with the head's own numbers, before they turn, eps 1e-5.
+  bool head_norms = false;
+  bool input_norms = true;  // RMSNorm of what attention and the feed-forward part read
   // Attention to rows of this width in every layer, after that to its own; 0 = none. Its heads are
   // those above, its queries and keys are normed alike and do not turn.
   std::int64_t context_width = 0;

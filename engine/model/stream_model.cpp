@@ -167,9 +167,14 @@ std::vector<std::int32_t> unconditional_prompt(const StreamModelConfig& config,
                                                std::span<const std::int32_t> prompt,
                                                std::int32_t pad_token) {
   if (config.unconditional == UnconditionalRule::kNullClass) return {config.null_class};
+  std::vector<std::int32_t> out(prompt.begin(), prompt.end());
+  if (config.unconditional == UnconditionalRule::kEnds) {
+    expects(std::ssize(prompt) >= config.kept_first + config.kept_last, "a prompt has its ends");
+    out.erase(out.begin() + config.kept_first, out.end() - config.kept_last);
+    return out;
+  }
   expects(config.unconditional == UnconditionalRule::kPadBetweenEnds,
           "the other branch is made of the prompt");
-  std::vector<std::int32_t> out(prompt.begin(), prompt.end());
   for (std::size_t i = 1; i + 1 < out.size(); ++i) out[i] = pad_token;
   return out;
 }

@@ -30,6 +30,7 @@ enum class UnconditionalRule : std::uint8_t {
   kPadBetweenEnds,  // same length; every token but the first and the last becomes the pad token
   kNullClass,       // the extra class
   kOtherText,       // the template around another text, the family's own if none is given
+  kEnds,            // the prompt's first and last tokens alone
   kNone,            // there is no such branch
 };
 
@@ -41,6 +42,8 @@ struct StreamModelConfig {
   std::int64_t prompt_vocab = 0;   // ids that an image's prompt may hold, the null class included
   std::int64_t max_prompt = 0;     // tokens of an image's prompt; 1 for a class
   std::int32_t null_class = -1;    // kNullClass
+  // kEnds: how many tokens stay at the beginning and at the end.
+  std::int64_t kept_first = 0, kept_last = 0;
   std::int64_t vocab = 0;          // text ids that the model writes; 0 = writes no text
   std::int64_t max_positions = 0;  // of a text with its prompt, as trained
   bool tied_head = false;          // the text head is the table

@@ -31,6 +31,8 @@ ConstTensorView cache_rows_from(const ConstTensorView& cache, std::int64_t first
           cache.raw() + cached_row(cache, first), cache.device};
 }
 
+constexpr float kHeadNormEps = 1e-5f;
+
 // A bias, or none.
 ConstTensorView bias_view(const Tensor& bias) {
   return bias.empty() ? ConstTensorView{} : bias.view();
@@ -41,12 +43,13 @@ ConstTensorView bias_view(const Tensor& bias) {
 std::size_t TransformerWeights::bytes() const {
   std::size_t sum = final_norm.bytes();
   for (const LayerWeights& layer : layers) {
-    sum += layer.attention_norm.bytes() + layer.ffn_norm.bytes() + layer.qkv.packed.bytes() +
-           layer.qkv_bias.bytes() + layer.out.packed.bytes() + layer.gate_up.packed.bytes() +
-           layer.down.packed.bytes() + layer.q_norm.bytes() + layer.k_norm.bytes() +
-           layer.cross.bytes();
+    sum += layer.qkv.packed.bytes() + layer.qkv_bias.bytes() + layer.out.packed.bytes() +
+           layer.gate_up.packed.bytes() + layer.down.packed.bytes() + layer.q_norm.bytes() +
+           layer.k_norm.bytes() + layer.cross.bytes();
     for (const Tensor* other : {&layer.out_bias, &layer.gate_up_bias, &layer.down_bias,
-                                &layer.attention_result_norm, &layer.ffn_result_norm}) {
+                                &layer.attention_result_norm, &layer.ffn_result_norm,
+                                &layer.attention_norm, &layer.ffn_norm, &layer.head_scale,
+                                &layer.head_shift}) {
       sum += other->empty() ? 0 : other->bytes();
     }
   }
@@ -311,9 +314,11 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   const TensorView mixed = arena.take(DType::kF32, Shape{m, q_width});
 
   show_normed(x, weights.attention_norm, layer, LayerProduct::kQkv, normed, taps);
-  ops::normed_linear(
-      *backend_, x, weights.attention_norm.view(), config_.norm_eps, weights.qkv,
-      bias_view(weights.qkv_bias), normed, qkv);
+  input_product(x, weights.attention_norm, weights.qkv, weights.qkv_bias, normed, qkv);
+  if (config_.head_norms) {
+    ops::head_norm(*backend_, qkv, weights.head_scale.view(), weights.head_shift.view(),
+                   kHeadNormEps);
+  }
   const TensorView q_heads = heads_of(q, config_.heads);
   const std::span<const std::int64_t> slots = slots_of(chunk, layer, cache);
   const bool windowed = config_.is_windowed(layer);
@@ -341,6 +346,16 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   arena.rewind(mark);
 }
 
+void Transformer::input_product(ConstTensorView x, const Tensor& norm, const LinearWeight& weight,
+                                const Tensor& bias, TensorView scratch, TensorView out) const {
+  if (config_.input_norms) {
+    ops::normed_linear(*backend_, x, norm.view(), config_.norm_eps, weight, bias_view(bias),
+                       scratch, out);
+  } else {
+    ops::linear(*backend_, x, weight, bias_view(bias), out);
+  }
+}
+
 void Transformer::add_result(ConstTensorView rows, const LinearWeight& weight, const Tensor& bias,
                              const Tensor& norm, TensorView x, TensorView scratch) const {
   if (!config_.result_norms) {
@@ -363,6 +378,7 @@ void Transformer::show_inputs(std::int64_t layer, LayerProduct of, ConstTensorVi
 void Transformer::show_normed(ConstTensorView x, const Tensor& norm, std::int64_t layer,
                               LayerProduct of, TensorView scratch, const Taps& taps) const {
   if (taps.observer == nullptr || !taps.observer->wants_inputs()) return;
+  if (!config_.input_norms) return taps.observer->inputs(layer, of, x);
   ops::rms_norm(*backend_, x, norm.view(), config_.norm_eps, scratch);
   taps.observer->inputs(layer, of, scratch);
 }
@@ -497,9 +513,8 @@ void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std
   const TensorView gated = arena.take(DType::kF32, Shape{chunk.rows, config_.ffn_width});
   const bool silu = config_.gate == GateKind::kSilu;
   show_normed(x, weights.ffn_norm, layer, LayerProduct::kGateUp, normed, taps);
-  if (config_.ffn_bias || !silu) {
-    ops::normed_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, weights.gate_up,
-                       bias_view(weights.gate_up_bias), normed, gate_up);
+  if (config_.ffn_bias || !silu || !config_.input_norms) {
+    input_product(x, weights.ffn_norm, weights.gate_up, weights.gate_up_bias, normed, gate_up);
     (silu ? ops::silu_mul : ops::gelu_tanh_mul)(*backend_, gate_up, gated);
   } else {
     ops::normed_gated_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps,

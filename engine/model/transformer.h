@@ -21,11 +21,11 @@
 namespace tessera {
 
 struct LayerWeights {
-  Tensor attention_norm;  // [D]
+  Tensor attention_norm;  // [D], with config.input_norms
   LinearWeight qkv;       // [(H + 2 KV) hd, D], rows q | k | v
   Tensor qkv_bias;        // [(H + 2 KV) hd], with config.qkv_bias
   LinearWeight out;       // [D, H hd]
-  Tensor ffn_norm;        // [D]
+  Tensor ffn_norm;        // [D], with config.input_norms
   LinearWeight gate_up;   // [2 F, D], rows gate | up
   LinearWeight down;      // [D, F]
   Tensor q_norm, k_norm;  // [hd], with config.qk_norm
@@ -35,6 +35,7 @@ struct LayerWeights {
   Tensor gate_up_bias;    // [2 F], with config.ffn_bias
   Tensor down_bias;       // [D], with config.ffn_bias
   CrossWeights cross;     // with config.context_width
+  Tensor head_scale, head_shift;  // [H + KV, hd] of queries and keys, with config.head_norms
 };
 
 struct TransformerWeights {
@@ -90,6 +91,9 @@ class Transformer {
   Chunk open_chunk(const ForwardBatch& batch, std::int64_t first, bool append, KvCache& cache,
                    Arena& arena) const;
   void look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const;
+  // What attention or the feed-forward part reads, normed where the model does that, times a weight.
+  void input_product(ConstTensorView x, const Tensor& norm, const LinearWeight& weight,
+                     const Tensor& bias, TensorView scratch, TensorView out) const;
   // Adds what a part gave to the residual stream, normed first where the model does that.
   void add_result(ConstTensorView rows, const LinearWeight& weight, const Tensor& bias,
                   const Tensor& norm, TensorView x, TensorView scratch) const;

@@ -1,4 +1,4 @@
-// Spells the tensor names of a VQGAN under both naming schemes and derives every shape from the
+// Spells the tensor names of a VQGAN under its naming schemes and derives every shape from the
 // spec.
 #include "engine/nn/vq_spec.h"
 #include "engine/core/index.h"
@@ -9,10 +9,12 @@ namespace {
 
 std::string side_name(VqSide side) { return side == VqSide::kEncoder ? "encoder" : "decoder"; }
 
-std::string level_name(VqNames names, VqSide side, std::int64_t level) {
-  const char* folder = names == VqNames::kLlamaGen ? ".conv_blocks."
-                       : side == VqSide::kEncoder  ? ".down."
-                                                   : ".up.";
+std::string level_name(const VqSpec& spec, VqSide side, std::int64_t level) {
+  const bool reversed = spec.names == VqNames::kTaming && side == VqSide::kDecoder;
+  if (reversed) level = std::ssize(spec.multipliers) - 1 - level;
+  const char* folder = spec.names == VqNames::kLlamaGen ? ".conv_blocks."
+                       : side == VqSide::kEncoder       ? ".down."
+                                                        : ".up.";
   return side_name(side) + folder + std::to_string(level);
 }
 
@@ -69,12 +71,12 @@ void Lister::encoder() {
     const auto at = to_index(level);
     const bool attend = spec_.attention_last_level && level + 1 == levels;
     for (std::int64_t j = 0; j < spec_.res_blocks; ++j) {
-      res(vq_res_name(spec_.names, VqSide::kEncoder, at, j), width, level_channels(level));
+      res(vq_res_name(spec_, VqSide::kEncoder, at, j), width, level_channels(level));
       width = level_channels(level);
-      if (attend) attention(vq_attention_name(spec_.names, VqSide::kEncoder, at, j), width);
+      if (attend) attention(vq_attention_name(spec_, VqSide::kEncoder, at, j), width);
     }
     if (level + 1 < levels) {
-      conv(vq_resample_name(spec_.names, VqSide::kEncoder, at), width, width, 3);
+      conv(vq_resample_name(spec_, VqSide::kEncoder, at), width, width, 3);
     }
   }
   mid(VqSide::kEncoder, width);
@@ -91,13 +93,13 @@ void Lister::decoder() {
     const std::size_t level = levels - 1 - step;
     const auto at = to_index(step);
     for (std::int64_t j = 0; j <= spec_.res_blocks; ++j) {
-      res(vq_res_name(spec_.names, VqSide::kDecoder, at, j), width, level_channels(level));
+      res(vq_res_name(spec_, VqSide::kDecoder, at, j), width, level_channels(level));
       width = level_channels(level);
       if (spec_.attention_last_level && step == 0) {
-        attention(vq_attention_name(spec_.names, VqSide::kDecoder, at, j), width);
+        attention(vq_attention_name(spec_, VqSide::kDecoder, at, j), width);
       }
     }
-    if (level > 0) conv(vq_resample_name(spec_.names, VqSide::kDecoder, at), width, width, 3);
+    if (level > 0) conv(vq_resample_name(spec_, VqSide::kDecoder, at), width, width, 3);
   }
   norm("decoder.norm_out", width);
   conv("decoder.conv_out", spec_.image_channels, width, 3);
@@ -105,13 +107,14 @@ void Lister::decoder() {
 
 }  // namespace
 
-std::string vq_res_name(VqNames names, VqSide side, std::int64_t level, std::int64_t block) {
-  const char* kind = names == VqNames::kLlamaGen ? ".res." : ".block.";
-  return level_name(names, side, level) + kind + std::to_string(block);
+std::string vq_res_name(const VqSpec& spec, VqSide side, std::int64_t level, std::int64_t block) {
+  const char* kind = spec.names == VqNames::kLlamaGen ? ".res." : ".block.";
+  return level_name(spec, side, level) + kind + std::to_string(block);
 }
 
-std::string vq_attention_name(VqNames names, VqSide side, std::int64_t level, std::int64_t block) {
-  return level_name(names, side, level) + ".attn." + std::to_string(block);
+std::string vq_attention_name(const VqSpec& spec, VqSide side, std::int64_t level,
+                              std::int64_t block) {
+  return level_name(spec, side, level) + ".attn." + std::to_string(block);
 }
 
 std::string vq_mid_name(VqNames names, VqSide side, int index) {
@@ -121,9 +124,9 @@ std::string vq_mid_name(VqNames names, VqSide side, int index) {
   return side_name(side) + ".mid." + leaf;
 }
 
-std::string vq_resample_name(VqNames names, VqSide side, std::int64_t level) {
+std::string vq_resample_name(const VqSpec& spec, VqSide side, std::int64_t level) {
   const char* leaf = side == VqSide::kEncoder ? ".downsample.conv" : ".upsample.conv";
-  return level_name(names, side, level) + leaf;
+  return level_name(spec, side, level) + leaf;
 }
 
 std::vector<TensorSpec> vq_tensors(const VqSpec& spec) {

@@ -20,6 +20,7 @@ struct TensorSpec {
 enum class VqNames : std::uint8_t {
   kLlamaGen,  // encoder.conv_blocks.{level}.res.{j}, mid.{0,1,2}; decoder level 0 is the deepest
   kHfJanus,   // encoder.down.{level}.block.{j}, mid.block_1; decoder.up.{k}, k in execution order
+  kTaming,    // the same, but decoder.up.{level} with level 0 = full resolution, which runs last
 };
 
 // How a float in about [-1, 1] becomes a byte. The conventions differ by one level.
@@ -69,9 +70,12 @@ std::int64_t vq_parameter_count(const VqSpec& spec);
 // "decoder.conv_blocks.0.res.2" or "decoder.up.0.block.2"; both the list above and the loader spell
 // names through these.
 enum class VqSide : std::uint8_t { kEncoder, kDecoder };
-std::string vq_res_name(VqNames names, VqSide side, std::int64_t level, std::int64_t block);
-std::string vq_attention_name(VqNames names, VqSide side, std::int64_t level, std::int64_t block);
+// Levels of a side count in execution order.
+std::string vq_res_name(const VqSpec& spec, VqSide side, std::int64_t level, std::int64_t block);
+std::string vq_attention_name(const VqSpec& spec, VqSide side, std::int64_t level,
+                              std::int64_t block);
 std::string vq_mid_name(VqNames names, VqSide side, int index);  // 0 Res, 1 Attn, 2 Res
-std::string vq_resample_name(VqNames names, VqSide side, std::int64_t level);  // ".conv" included
+// ".conv" included
+std::string vq_resample_name(const VqSpec& spec, VqSide side, std::int64_t level);
 
 }  // namespace tessera

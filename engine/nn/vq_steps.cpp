@@ -1,4 +1,4 @@
-// Writes the VQGAN graph of a spec as steps, in execution order, under either naming scheme.
+// Writes the VQGAN graph of a spec as steps, in execution order, under any naming scheme.
 #include "engine/core/index.h"
 #include "engine/nn/vq_graph.h"
 
@@ -25,14 +25,14 @@ class Walk {
   // `at` counts levels in this side's own order; `deepest` levels may attend.
   void level(std::int64_t at, std::int64_t blocks, std::int64_t out, bool deepest) {
     for (std::int64_t j = 0; j < blocks; ++j) {
-      conv(ConvStepKind::kRes, vq_res_name(spec_.names, side_, at, j), out);
+      conv(ConvStepKind::kRes, vq_res_name(spec_, side_, at, j), out);
       if (deepest && spec_.attention_last_level) {
-        attention(vq_attention_name(spec_.names, side_, at, j));
+        attention(vq_attention_name(spec_, side_, at, j));
       }
     }
   }
   void resample(ConvStepKind kind, std::int64_t at) {
-    conv(kind, vq_resample_name(spec_.names, side_, at), width_);
+    conv(kind, vq_resample_name(spec_, side_, at), width_);
   }
   void finish(const std::string& norm, const std::string& name, std::int64_t out) {
     conv(ConvStepKind::kNormConv3, name, out);

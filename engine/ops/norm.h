@@ -46,6 +46,27 @@ struct LayerNormArgs {
   void visit(OpVisitor& visitor) { visitor(x, weight, bias, eps, out); }
 };
 
+// The first heads of each row, each by itself, in place: (x - mean) / sqrt(variance + eps), then times
+// the head's own numbers and plus them (Chameleon Team 2024).
+struct HeadNormArgs {
+  static constexpr const char* kName = "head_norm";
+  TensorView x;                  // [M, C] f32, of each row the first heads * hd numbers
+  ConstTensorView weight, bias;  // [heads, hd] f32
+  float eps = 0;
+
+  void check(const Backend& backend) const {
+    expects_f32(backend, x, "head_norm: x is f32 on the device");
+    expects_f32(backend, weight, "head_norm: weight is f32 on the device");
+    expects_f32(backend, bias, "head_norm: bias is f32 on the device");
+    expects_rank(x, 2, "head_norm: x is [M, C]");
+    expects_rank(weight, 2, "head_norm: weight is [heads, hd]");
+    expects(bias.shape == weight.shape && weight.shape.elements() <= x.shape[1],
+            "head_norm: a row has all heads");
+    expects(eps > 0.0f, "head_norm: eps is positive");
+  }
+  void visit(OpVisitor& visitor) { visitor(x, weight, bias, eps); }
+};
+
 // Softmax over each row.
 struct SoftmaxRowsArgs {
   static constexpr const char* kName = "softmax_rows";
@@ -110,6 +131,10 @@ inline void rms_norm(Backend& backend, ConstTensorView x, ConstTensorView weight
 inline void layer_norm(Backend& backend, ConstTensorView x, ConstTensorView weight,
                        ConstTensorView bias, float eps, TensorView out) {
   run(backend, LayerNormArgs{x, weight, bias, eps, out});
+}
+inline void head_norm(Backend& backend, TensorView x, ConstTensorView weight, ConstTensorView bias,
+                      float eps) {
+  run(backend, HeadNormArgs{x, weight, bias, eps});
 }
 inline void softmax_rows(Backend& backend, ConstTensorView x, TensorView out) {
   run(backend, SoftmaxRowsArgs{x, out});

@@ -37,6 +37,21 @@ void layer_norm(CpuBackend& cpu, const LayerNormArgs& op) {
   });
 }
 
+void head_norm(CpuBackend& cpu, const HeadNormArgs& op) {
+  const std::int64_t heads = op.weight.shape[0], dim = op.weight.shape[1];
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(heads * dim, 1));
+  cpu.threads().parallel_for(op.x.shape[0], grain, [&](std::int64_t row, std::int64_t end, int) {
+    for (; row < end; ++row) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        float* const x = op.x.f32() + row * op.x.shape[1] + head * dim;
+        cpu.kernels().layer_norm(x, op.weight.f32() + head * dim, op.bias.f32() + head * dim,
+                                 op.eps, x, dim);
+      }
+    }
+  });
+}
+
 // Sums in double. A NaN anywhere in a row makes the whole row NaN.
 void softmax_rows(CpuBackend& cpu, const SoftmaxRowsArgs& op) {
   const std::int64_t width = op.x.shape[1];
@@ -122,6 +137,7 @@ void l2_normalize(CpuBackend& cpu, const L2NormalizeArgs& op) {
 void add_norm_ops(OpTable& table) {
   table.add<rms_norm>();
   table.add<layer_norm>();
+  table.add<head_norm>();
   table.add<softmax_rows>();
   table.add<group_norm_coefficients>();
   table.add<l2_normalize>();

@@ -88,6 +88,29 @@ __global__ void layer_norm_rows(const float* x, const float* weight, const float
   }
 }
 
+// One warp a head of a row, in place, as layer_norm_rows has it.
+__global__ void head_norm_rows(float* x, const float* weight, const float* bias, float eps,
+                               std::int64_t rows, std::int64_t width, std::int64_t heads,
+                               std::int64_t dim) {
+  begin_after_previous();
+  const std::int64_t index = row_of_thread<kWarp>();
+  const std::int64_t row = index / heads, head = index - row * heads;
+  if (row >= rows) return;
+  float* const at = x + row * width + head * dim;
+  float sum = 0.0f;
+  for (std::int64_t c = place_in_row<kWarp>(); c < dim; c += kWarp) sum += at[c];
+  const float mean = warp_sum(sum) / to_float(dim);
+  float squares = 0.0f;
+  for (std::int64_t c = place_in_row<kWarp>(); c < dim; c += kWarp) {
+    const float gap = at[c] - mean;
+    squares = fmaf(gap, gap, squares);
+  }
+  const float factor = 1.0f / sqrtf(warp_sum(squares) / to_float(dim) + eps);
+  for (std::int64_t c = place_in_row<kWarp>(); c < dim; c += kWarp) {
+    at[c] = fmaf((at[c] - mean) * factor, weight[head * dim + c], bias[head * dim + c]);
+  }
+}
+
 // Sums in double. The largest number passes over NaN, which its own exponential brings back.
 __global__ void softmax_each_row(const float* x, float* out, std::int64_t width) {
   __shared__ double scratch[kBlock / kWarp + 1];
@@ -204,6 +227,14 @@ void layer_norm(CudaBackend& backend, const LayerNormArgs& op) {
          op.weight.f32(), op.bias.f32(), op.eps, op.out.f32(), rows, width);
 }
 
+void head_norm(CudaBackend& backend, const HeadNormArgs& op) {
+  const std::int64_t rows = op.x.shape[0], heads = op.weight.shape[0], dim = op.weight.shape[1];
+  launch(backend, "head norm",
+         {.blocks = divide_up(rows * heads, kBlock / kWarp), .threads = kBlock, .overlaps = true},
+         head_norm_rows, op.x.f32(), op.weight.f32(), op.bias.f32(), op.eps, rows, op.x.shape[1],
+         heads, dim);
+}
+
 void softmax_rows(CudaBackend& backend, const SoftmaxRowsArgs& op) {
   launch(backend, "softmax rows", {.blocks = op.x.shape[0], .threads = kBlock, .overlaps = true},
          softmax_each_row, op.x.f32(), op.out.f32(), op.x.shape[1]);
@@ -233,6 +264,7 @@ void l2_normalize(CudaBackend& backend, const L2NormalizeArgs& op) {
 void add_norm_ops(OpTable& table) {
   table.add<rms_norm>();
   table.add<layer_norm>();
+  table.add<head_norm>();
   table.add<softmax_rows>();
   table.add<group_norm_coefficients>();
   table.add<l2_normalize>();

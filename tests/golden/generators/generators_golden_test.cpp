@@ -164,7 +164,7 @@ class Changed {
     whole[Json::json_pointer(pointer)] = value;
     put_file(path, whole.dump());
   }
-  ModelSpec read() const { return load_model_spec(folder_.path(), {.image_size = 8}); }
+  ModelSpec read() const { return load_model_spec(folder_.path(), {.width = 8, .height = 8}); }
   std::vector<std::string> warnings() const { return read().account->warnings(); }
   // Key and value of the refusal.
   std::pair<std::string, std::string> refusal() const {

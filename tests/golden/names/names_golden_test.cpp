@@ -152,7 +152,7 @@ TEST(PublishedNames, PortAndOriginalAgree) {
 TEST(PublishedNames, LlamaGen3BHasHeadsOf100) {
   const TempFolder folder;
   write_folder(folder, {"llamagen-3B", "3B", "llamagen-vq16", 0}, published("llamagen-3B").tensors);
-  const ModelSpec spec = load_model_spec(folder.path(), {.image_size = 384});
+  const ModelSpec spec = load_model_spec(folder.path(), {.width = 384, .height = 384});
   EXPECT_EQ(spec.model.transformer.head_dim, 100);
   EXPECT_EQ(spec.model.grid_rows, 24);
 }

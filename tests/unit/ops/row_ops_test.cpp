@@ -100,6 +100,41 @@ TEST_P(RowOps, LayerNorm) {
   }
 }
 
+// Each head by itself and with its own numbers; what stands after the heads stays.
+TEST_P(RowOps, HeadNorm) {
+  constexpr std::size_t kRows = 3, kHeads = 5, kRest = 9;
+  for (const std::size_t dim : {2u, 16u, 72u, 128u}) {
+    const std::size_t width = kHeads * dim + kRest;
+    const auto side = [](std::size_t n) { return static_cast<std::int64_t>(n); };
+    const std::vector<float> before = normal(kRows * width, 1, 3.0f);
+    const std::vector<float> weight = normal(kHeads * dim, 2), bias = normal(kHeads * dim, 3);
+    std::vector<float> x = before;
+    DeviceIo io(*backend_);
+    ops::head_norm(*backend_, io.out(view_of(x, {side(kRows), side(width)})),
+                   io.in(view_of(weight, {side(kHeads), side(dim)})),
+                   io.in(view_of(bias, {side(kHeads), side(dim)})), 1e-5f);
+    io.fetch();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t column = i % width;
+      if (column >= kHeads * dim) {
+        EXPECT_EQ(x[i], before[i]);
+        continue;
+      }
+      const std::size_t first = i - column % dim;
+      double mean = 0, squares = 0;
+      for (std::size_t c = 0; c < dim; ++c) mean += before[first + c] / static_cast<double>(dim);
+      for (std::size_t c = 0; c < dim; ++c) {
+        squares += (before[first + c] - mean) * (before[first + c] - mean);
+      }
+      const double factor = 1 / std::sqrt(squares / static_cast<double>(dim) + 1e-5);
+      const double want = (before[i] - mean) * factor * weight[column] + bias[column];
+      const double size = std::abs(want) + std::abs(bias[column]) +
+                          12 * factor * std::abs(weight[column]);
+      ASSERT_NEAR(x[i], want, 12 * kEpsilon * size) << dim << " " << i;
+    }
+  }
+}
+
 TEST_P(RowOps, SoftmaxRows) {
   std::vector<float> x = normal(4 * 37, 1, 5.0f);
   x[40] = 300.0f;  // row 1 would overflow without the shift

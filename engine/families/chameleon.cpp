@@ -1,0 +1,561 @@
+// Chameleon (Chameleon Team 2024), Anole (Chern et al. 2024) and Lumina-mGPT (Liu et al. 2024): a
+// Llama over one vocabulary of text and image tokens whose heads' queries and keys have LayerNorms
+// of their own, and the VQGAN of Make-A-Scene. Two layouts: the Hugging Face port (model_type
+// "chameleon", ids in `vocabulary_map`), and the authors' (params.json, consolidated.pth, ids in
+// text_tokenizer.json). The port's files have no way from codes to pixels; that is in the authors'
+// vqgan.ckpt.
+//
+// An image's stream is its codes, then the image end. Lumina-mGPT has a row end after each row of
+// codes, and the prompt tells the size.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/core/index.h"
+#include "engine/core/io.h"
+#include "engine/families/chameleon_authors.h"
+#include "engine/families/family.h"
+#include "engine/families/language.h"
+#include "engine/families/published_sizes.h"
+
+namespace tessera {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kLanguages[] = {"chameleon"};
+constexpr std::int64_t kMaxSide = 16384;  // pixels
+constexpr std::int64_t kMaxPrompt = 4096;
+constexpr std::int64_t kAuthorsSide = 512;  // pixels of an image, which no file of theirs says
+constexpr std::int64_t kAuthorsVocab = 65536;
+constexpr std::int64_t kAuthorsPositions = 4096;
+constexpr std::size_t kTokenizerBytes = std::size_t{64} << 20;
+constexpr const char* kCodeToken = "IMGIMG";
+constexpr const char* kBegin = "<s>";
+constexpr const char* kEnd = "</s>";
+constexpr const char* kTurnEnd = "<reserved08706>";
+constexpr const char* kBeginImage = "<racm3:break>";
+constexpr const char* kEndImage = "<eoss>";
+constexpr const char* kRowEnd = "<reserved08799>";
+constexpr const char* kWeights = "consolidated.pth";
+constexpr const char* kOneShard = "consolidated.00.pth";
+constexpr const char* kDecoderFile = "vqgan.ckpt";
+constexpr const char* kTextTokenizer = "text_tokenizer.json";
+
+// --- the vocabulary -----------------------------------------------------------------------------
+
+// The number that the letters A to J of "IMGIMGBDJZ" spell (139), or -1.
+std::int64_t code_of(std::string_view token) {
+  const std::string_view letters = token.substr(std::string_view(kCodeToken).size());
+  if (letters.size() < 2 || letters.size() > 8 || letters.back() != 'Z') return -1;
+  std::int64_t number = 0;
+  for (const char c : letters.substr(0, letters.size() - 1)) {
+    if (c < 'A' || c > 'J') return -1;
+    number = 10 * number + (c - 'A');
+  }
+  return number;
+}
+
+// Rows of table and head that are the codes, in their order; neighbours in one range.
+std::vector<RowRange> code_rows(const JsonReader& map, const Json& names, std::int64_t codes,
+                                std::int64_t vocab) {
+  std::vector<std::int64_t> ids(to_size(codes), -1);
+  std::int64_t count = 0;
+  for (const auto& [token, id] : names.items()) {
+    if (!token.starts_with(kCodeToken)) continue;
+    const std::int64_t code = code_of(token);
+    if (code < 0 || code >= codes || nth(ids, code) >= 0) {
+      map.fail(token, "one token for each of " + std::to_string(codes) + " codes", token);
+    }
+    nth(ids, code) = map.integer(token, 0, vocab - 1);
+    ++count;
+  }
+  if (count != codes) {
+    map.fail(std::string(kCodeToken) + "...Z",
+             std::to_string(codes) + " image tokens, as there are codes", std::to_string(count));
+  }
+  std::vector<RowRange> rows;
+  for (const std::int64_t id : ids) {
+    if (!rows.empty() && rows.back().first + rows.back().count == id) {
+      ++rows.back().count;
+    } else {
+      rows.push_back({id, 1});
+    }
+  }
+  return rows;
+}
+
+// `names` is what `map` reads; vocab and codes are settled.
+void fill_vocabulary(const JsonReader& map, const Json& names, bool rows_end, ModelSpec& spec) {
+  StreamModelConfig& model = spec.model;
+  const std::int64_t last = model.prompt_vocab - 1;
+  spec.names.head_rows = code_rows(map, names, model.codes, model.prompt_vocab);
+  spec.names.code_rows = spec.names.head_rows;
+  model.row_end = rows_end;
+  model.image_end = true;
+  if (rows_end) spec.names.code_rows.push_back({map.integer(kRowEnd, 0, last), 1});
+  spec.names.code_rows.push_back({map.integer(kEndImage, 0, last), 1});
+}
+
+// --- the image tokenizer ------------------------------------------------------------------------
+
+// Keys of the port, and those of the authors' configuration that older files keep.
+const char* either(const JsonReader& reader, const char* key, const char* older) {
+  return reader.has(key) || !reader.has(older) ? key : older;
+}
+
+void check_channels(const JsonReader& reader, std::string_view key, const VqSpec& vq) {
+  if (vq.base_channels % vq.norm_groups == 0) return;
+  reader.fail(key, "channels in whole groups of 32", std::to_string(vq.base_channels));
+}
+
+// Blocks attend at the deepest level or at none.
+void read_attention(const JsonReader& reader, std::int64_t resolution, VqSpec& vq) {
+  vq.attention_mid =
+      !reader.is_null("attn_type") && reader.string_or("attn_type", "vanilla") == "vanilla";
+  vq.attention_last_level = false;
+  if (!reader.has("attn_resolutions") || !vq.attention_mid) return;
+  const auto wanted = reader.integers("attn_resolutions", 0, kMaxSide, 16);
+  const std::size_t levels = vq.multipliers.size();
+  for (std::size_t level = 0; level < levels; ++level) {
+    if (std::find(wanted.begin(), wanted.end(), resolution >> level) == wanted.end()) continue;
+    if (level + 1 < levels) {
+      reader.fail("attn_resolutions",
+                  "the resolution of the deepest level, " +
+                      std::to_string(resolution >> (levels - 1)) + ", or none of a level",
+                  std::to_string(resolution >> level));
+    }
+    vq.attention_last_level = true;
+  }
+}
+
+struct PortTokenizer {
+  VqSpec vq;
+  std::int64_t resolution = 0;  // pixels of a side
+};
+
+PortTokenizer parse_port_tokenizer(const JsonReader& reader) {
+  PortTokenizer out;
+  VqSpec& vq = out.vq;
+  vq.names = VqNames::kTaming;
+  vq.l2_normalize = false;
+  const char* const channels = either(reader, "base_channels", "ch");
+  const char* const levels = either(reader, "channel_multiplier", "ch_mult");
+  vq.base_channels = reader.integer_or(channels, 128, 1, 4096);
+  if (reader.has(levels)) vq.multipliers = reader.integers(levels, 1, 64, 8);
+  if (vq.multipliers.empty()) reader.fail(levels, "1 to 8 levels", "none");
+  check_channels(reader, channels, vq);
+  vq.res_blocks = reader.integer_or("num_res_blocks", 2, 1, 16);
+  vq.latent_channels =
+      reader.integer_or(either(reader, "latent_channels", "z_channels"), 256, 1, 8192);
+  vq.embed_dim = reader.integer_or("embed_dim", 256, 1, 8192);
+  vq.codes = reader.integer_or(either(reader, "num_embeddings", "n_embed"), 8192, 1, kMaxCodes);
+  reader.integer_or("in_channels", 3, 3, 3);
+  reader.integer_or(either(reader, "out_channels", "out_ch"), 3, 3, 3);
+  const char* const doubled = either(reader, "double_latent", "double_z");
+  if (reader.boolean_or(doubled, false)) reader.fail(doubled, "false", "true");
+  out.resolution = reader.integer_or("resolution", 512, 1, kMaxSide);
+  if (out.resolution % vq.downsample() != 0) {
+    reader.fail("resolution", "a multiple of " + std::to_string(vq.downsample()) + " pixels",
+                std::to_string(out.resolution));
+  }
+  read_attention(reader, out.resolution, vq);
+  return out;
+}
+
+// Where people put the files that come without a model's own: there, next to it, or as released.
+fs::path find_next_to(const fs::path& folder, const char* name) {
+  for (const fs::path& place :
+       {folder, folder / "tokenizer", folder / "..", folder / ".." / "tokenizer",
+        folder / ".." / ".." / "tokenizer", folder / ".." / "chameleon" / "tokenizer"}) {
+    if (file_exists(place / name)) return (place / name).lexically_normal();
+  }
+  return {};
+}
+
+fs::path find_decoder(const fs::path& folder) {
+  fs::path found = find_next_to(folder, kDecoderFile);
+  if (found.empty()) found = find_next_to(folder, "vqgan.safetensors");
+  if (!found.empty()) return found;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_CHAMELEON_DECODER",
+               .file = folder.string(),
+               .where = "image decoder",
+               .expected = "tensors model.vqmodel.decoder.*, or vqgan.ckpt of the authors' release "
+                           "in this folder, in tokenizer/ or in tokenizer/ next to it",
+               .found = "neither",
+               .hint = "the release of Chameleon or Anole has it in tokenizer/"});
+}
+
+// Tensors of a file of its own; of training are loss and discriminator.
+void use_decoder_file(const fs::path& path, ModelSpec& spec) {
+  spec.vq_weights = path;
+  spec.vq.prefix.clear();
+  spec.vq_tensors = vq_tensors(spec.vq);
+  spec.vq_ignored = {"loss.*"};
+}
+
+// --- what both layouts share --------------------------------------------------------------------
+
+void fit_prompt(const JsonReader& reader, std::int64_t max_positions, ModelSpec& spec) {
+  StreamModelConfig& model = spec.model;
+  model.prompt = PromptKind::kText;
+  model.unconditional = UnconditionalRule::kEnds;
+  model.max_prompt = std::min(max_positions - model.image_tokens(), kMaxPrompt);
+  if (model.max_prompt < 4) {
+    reader.fail("max_position_embeddings",
+                "more than the " + std::to_string(model.image_tokens()) + " tokens of an image",
+                std::to_string(max_positions));
+  }
+  model.transformer.rope.positions = max_positions;  // of images of any size
+}
+
+void fill_identity(const ModelSource& source, const char* title, ModelSpec& spec) {
+  spec.size = size_label(spec.model.transformer);
+  for (const PublishedSize& row : kChameleonSizes) {
+    if (row.layers == spec.model.transformer.layers && row.width == spec.model.transformer.width) {
+      spec.size = row.name;
+    }
+  }
+  spec.title = title + (" " + spec.size);
+  spec.weights = source.file.empty() ? source.folder : source.file;
+  spec.licence =
+      "Chameleon Research License for published weights; a folder's own licence file rules";
+  spec.vq.pixels = PixelRule::kJanusTruncate;
+}
+
+// As the authors' code samples images.
+constexpr SamplingDefaults kSampling = {
+    .guidance = 3.0, .temperature = 0.7, .top_k = 0, .top_p = 0.9};
+
+// Begin, text, end of turn, begin of image; the other branch sees the first and the last.
+void chameleon_prompt(const ModelSource& source, ModelSpec& spec) {
+  const std::string begin = named_token(source, "boi_token", kBeginImage);
+  PromptForm form;
+  form.first = named_token(source, "bos_token", kBegin);
+  form.after = named_token(source, "sep_token", kTurnEnd) + begin;
+  spec.prompt.forms = {form};
+  spec.prompt.begin_image_token = begin;
+  spec.model.kept_first = spec.model.kept_last = 1;
+}
+
+// The text half over the same vocabulary. Published: repetition penalty and mass of Chameleon's own
+// texts, Anole's temperature.
+void write_texts(const ModelSource& source, std::int64_t max_positions, const char* head,
+                 ModelSpec& spec) {
+  if (source.options.use != ModelUse::kAll) return;
+  spec.model.vocab = spec.model.prompt_vocab;
+  spec.model.max_positions = max_positions;
+  spec.names.text_head = head;
+  spec.interleave = InterleaveSpec{.turn_end = named_token(source, "sep_token", kTurnEnd),
+                                   .text_end = named_token(source, "eos_token", kEnd),
+                                   .text = {.guidance = 1.0, .top_p = 0.9},
+                                   .text_repetition = 1.2};
+}
+
+// RMSNorms of a Llama stand before the parts, those of a Swin transformer after them.
+void place_norms(bool swin, ModelSpec& spec) {
+  spec.model.transformer.input_norms = !swin;
+  spec.model.transformer.result_norms = swin;
+  if (!swin) return;
+  std::swap(spec.names.attention_norm, spec.names.attention_result_norm);
+  std::swap(spec.names.ffn_norm, spec.names.ffn_result_norm);
+}
+
+// --- Lumina-mGPT --------------------------------------------------------------------------------
+
+constexpr std::int64_t kLuminaSide = 768;   // pixels
+constexpr std::int64_t kLuminaRatio = 4;    // of the longer side to the shorter one
+constexpr std::int64_t kLuminaPrompt = 64;  // tokens that any size leaves
+constexpr SamplingDefaults kLuminaSampling = {
+    .guidance = 4.0, .temperature = 1.0, .top_k = 2000, .top_p = 1.0};
+constexpr std::int64_t kCellCodes = 2;  // along a side of the cells that size tokens count
+
+// The port's class of it, or its keys.
+bool is_lumina(const JsonReader& config) {
+  if (config.has("z_loss_weight")) return true;
+  if (!config.has("architectures")) return false;
+  const std::vector<std::string> classes = config.strings("architectures", 16);
+  return std::any_of(classes.begin(), classes.end(),
+                     [](const std::string& name) { return name.starts_with("ChameleonXLLMX"); });
+}
+
+std::string size_token(std::int64_t cells) {
+  const std::string number = std::to_string(8800 + cells);
+  return "<reserved" + std::string(5 - std::min<std::size_t>(5, number.size()), '0') + number + ">";
+}
+
+class LuminaSizes {
+ public:
+  LuminaSizes(const JsonReader& map, std::int64_t factor, std::int64_t max_positions)
+      : map_(map), cell_(kCellCodes * factor), positions_(max_positions) {}
+
+  std::int64_t cell() const { return cell_; }
+  bool fits(std::int64_t width, std::int64_t height) const {
+    if (width < cell_ || height < cell_ || width % cell_ != 0 || height % cell_ != 0) return false;
+    if (std::max(width, height) > kLuminaRatio * std::min(width, height)) return false;
+    const std::int64_t rows = height / cell_ * kCellCodes, columns = width / cell_ * kCellCodes;
+    return rows * (columns + 1) + 1 + kLuminaPrompt <= positions_ &&
+           map_.has(size_token(width / cell_)) && map_.has(size_token(height / cell_));
+  }
+  // The largest square up to the usual one; 0 = none.
+  std::int64_t square() const {
+    std::int64_t side = kLuminaSide / cell_ * cell_;
+    while (side > 0 && !fits(side, side)) side -= cell_;
+    return side;
+  }
+
+ private:
+  const JsonReader& map_;
+  std::int64_t cell_, positions_;
+};
+
+void lumina_grid(const ModelSource& source, const JsonReader& config, const LuminaSizes& sizes,
+                 ModelSpec& spec) {
+  const std::int64_t usual = sizes.square();
+  if (usual == 0) {
+    config.fail("max_position_embeddings", "room for an image of the smallest size",
+                std::to_string(config.integer_or("max_position_embeddings", kAuthorsPositions, 0,
+                                                 std::int64_t{1} << 24)));
+  }
+  const FamilyOptions& asked = source.options;
+  const std::int64_t width = asked.width == 0 ? usual : asked.width;
+  const std::int64_t height = asked.height == 0 ? usual : asked.height;
+  if (!sizes.fits(width, height)) {
+    const std::string cell = std::to_string(sizes.cell()), square = std::to_string(usual);
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_GEOMETRY",
+                 .file = source.folder.string(),
+                 .where = "--size",
+                 .expected = "sides that are multiples of " + cell +
+                             ", the longer at most 4 times the shorter, with room in " +
+                             config.path_of("max_position_embeddings"),
+                 .found = std::to_string(width) + "x" + std::to_string(height),
+                 .hint = "for instance --size " + square + "x" + square});
+  }
+  spec.model.grid_cols = width / sizes.cell() * kCellCodes;
+  spec.model.grid_rows = height / sizes.cell() * kCellCodes;
+}
+
+// The same with the size in words before the text and in tokens after the begin of image; the other
+// branch begins there.
+void lumina_prompt(const LuminaSizes& sizes, ModelSpec& spec) {
+  const std::string columns = size_token(spec.image_width() / sizes.cell());
+  PromptForm& form = spec.prompt.forms.front();
+  form.before = "Generate an image of " + std::to_string(spec.image_width()) + "x" +
+                std::to_string(spec.image_height()) + " according to the following prompt:\n";
+  form.after += size_token(spec.image_height() / sizes.cell()) + columns;
+  spec.prompt.begin_image_token = columns;
+  spec.model.kept_first = 0;
+  spec.model.kept_last = 3;
+  if (!spec.interleave) return;
+  spec.interleave->text = {.guidance = 1.0, .top_k = 10};
+  spec.interleave->text_repetition = 1.0;
+}
+
+// --- the Hugging Face port ----------------------------------------------------------------------
+
+// What of a port's files its configuration does not say.
+struct PortFiles {
+  std::int64_t q_rows = 0, k_rows = 0;  // of the norms of heads
+  std::optional<VqNames> decoder;       // empty = its files have none
+};
+
+std::int64_t norm_rows(const Checkpoint& weights, const std::string& name, std::int64_t heads) {
+  const ConstTensorView* const norm = weights.find(name);
+  // Absent tensors are refused with all others.
+  if (norm == nullptr || norm->shape.rank() != 2) return heads;
+  const std::int64_t rows = norm->shape[0];
+  if (rows > 0 && heads % rows == 0) return rows;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_CHAMELEON_NORM",
+               .file = weights.file_of(name),
+               .where = name,
+               .expected = "a row a head, or a row for several: a divisor of " +
+                           std::to_string(heads) + " rows",
+               .found = std::to_string(rows)});
+}
+
+PortFiles look_at_port(const ModelSource& source, const ModelConfig& model) {
+  PortFiles out{.q_rows = model.heads, .k_rows = model.kv_heads, .decoder = {}};
+  if (source.config_only) return out;
+  const Checkpoint weights = Checkpoint::open(source.file.empty() ? source.folder : source.file);
+  out.q_rows = norm_rows(weights, "model.layers.0.self_attn.q_norm.weight", model.heads);
+  out.k_rows = norm_rows(weights, "model.layers.0.self_attn.k_norm.weight", model.kv_heads);
+  const std::string root = "model.vqmodel.decoder.";
+  if (weights.find(root + "conv_in.weight") == nullptr) return out;
+  // Level 0 is upsampled where levels stand in execution order.
+  const bool in_order = weights.find(root + "up.0.upsample.conv.weight") != nullptr;
+  out.decoder = in_order ? VqNames::kHfJanus : VqNames::kTaming;
+  return out;
+}
+
+void list_port(const LanguageConfig& language, const PortFiles& files, ModelSpec& spec) {
+  TensorList list;
+  list_language(language.model, language.vocab, "model.", list);
+  for (std::int64_t i = 0; i < language.model.layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    for (const char* leaf : {".weight", ".bias"}) {
+      list.add(layer + spec.names.head_norms->q + leaf, {files.q_rows, language.model.head_dim});
+      list.add(layer + spec.names.head_norms->k + leaf, {files.k_rows, language.model.head_dim});
+    }
+    spec.ignored.push_back(layer + "self_attn.rotary_emb.inv_freq");
+  }
+  list.add("lm_head.weight", {language.vocab, language.model.width});
+  if (language.tied) spec.optional_tensors = {"lm_head.weight"};
+  for (TensorSpec& tensor : vq_tensors(spec.vq)) {
+    const bool decoder = tensor.name.starts_with(spec.vq.prefix + "decoder.");
+    if (decoder && !files.decoder) continue;
+    // Where a file of its own has all of it.
+    if (!files.decoder) spec.optional_tensors.push_back(tensor.name);
+    list.append({std::move(tensor)});
+  }
+  spec.tensors = list.take();
+}
+
+WeightNames port_names(const LanguageConfig& language) {
+  WeightNames names = language_names(language.model, "model.");
+  names.code_table = names.prompt_table;
+  names.head_out = language.tied ? "model.embed_tokens" : "lm_head";
+  names.head_bias = false;
+  names.head_norms = HeadNormNames{.q = "self_attn.q_norm",
+                                   .k = "self_attn.k_norm",
+                                   .heads = language.model.heads,
+                                   .kv_heads = language.model.kv_heads,
+                                   .head_dim = language.model.head_dim};
+  return names;
+}
+
+ModelSpec parse_port(const ModelSource& source) {
+  const JsonReader config = config_reader(source);
+  ModelSpec spec;
+  LanguageConfig language = parse_language(config, kLanguages);
+  if (language.model.q_width() != language.model.width) {
+    config.fail("head_dim", "hidden_size / num_attention_heads",
+                std::to_string(language.model.head_dim));
+  }
+  const PortTokenizer tokenizer = parse_port_tokenizer(sub_config(config, "vq_config"));
+  language.model.head_norms = true;
+  spec.vq = tokenizer.vq;
+  spec.names = port_names(language);
+  StreamModelConfig& model = spec.model;
+  model.transformer = language.model;
+  model.prompt_vocab = language.vocab;
+  model.codes = spec.vq.codes;
+  if (!config.has("vocabulary_map")) {
+    config.fail("vocabulary_map", "the ids of image tokens by name", "nothing");
+  }
+  const JsonReader map = config.object("vocabulary_map");
+  const bool lumina = is_lumina(config);
+  fill_vocabulary(map, config.raw("vocabulary_map"), lumina, spec);
+  const LuminaSizes sizes(map, spec.vq.downsample(), language.max_positions);
+  if (lumina) {
+    lumina_grid(source, config, sizes, spec);
+  } else {
+    model.grid_rows = model.grid_cols = tokenizer.resolution / spec.vq.downsample();
+  }
+  fit_prompt(config, language.max_positions, spec);
+  fill_identity(source, lumina ? "Lumina-mGPT" : "Chameleon", spec);
+  if (!source.folder.empty()) spec.tokenizer = source.folder / "tokenizer.json";
+  chameleon_prompt(source, spec);
+  write_texts(source, language.max_positions, "lm_head.weight", spec);
+  model.tied_head = language.tied && model.vocab > 0;
+  if (lumina) lumina_prompt(sizes, spec);
+  read_sampling(source, lumina ? kLuminaSampling : kSampling, spec);
+  const PortFiles files = look_at_port(source, language.model);
+  spec.vq.prefix = "model.vqmodel.";
+  if (files.decoder) spec.vq.names = *files.decoder;
+  list_port(language, files, spec);
+  if (!files.decoder && !source.config_only) use_decoder_file(find_decoder(source.folder), spec);
+  place_norms(config.boolean_or("swin_norm", false), spec);
+  return spec;
+}
+
+// --- the authors' files -------------------------------------------------------------------------
+
+fs::path authors_weights(const ModelSource& source) {
+  if (!source.file.empty()) return source.file;
+  for (const char* name : {kWeights, kOneShard, "consolidated.safetensors"}) {
+    if (file_exists(source.folder / name)) return source.folder / name;
+  }
+  return {};
+}
+
+// Their tokenizer of texts, whose vocabulary names the image tokens.
+Json authors_vocabulary(const fs::path& folder, ModelSpec& spec) {
+  spec.tokenizer = find_next_to(folder, kTextTokenizer);
+  if (spec.tokenizer.empty()) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_CHAMELEON_TOKENIZER",
+                 .file = folder.string(),
+                 .where = "text tokenizer",
+                 .expected = "text_tokenizer.json of the release in this folder, in tokenizer/ or "
+                             "in tokenizer/ next to it",
+                 .found = "none"});
+  }
+  const std::string file = spec.tokenizer.string();
+  const Json whole = parse_json(read_file(spec.tokenizer, kTokenizerBytes), file,
+                                {.max_bytes = kTokenizerBytes, .large_integers = true});
+  return JsonReader(whole, file).object("model").raw("vocab");
+}
+
+ModelSpec parse_authors(const ModelSource& source) {
+  source.files->set(FolderFile::kParams,
+                    std::make_shared<const Json>(read_chameleon_params(source.folder)));
+  const JsonReader params = source.files->reader(FolderFile::kParams);
+  if (params.integer_or("model_parallel_size", 1, 1, 64) != 1) {
+    params.fail("model_parallel_size",
+                "1: convert files of several parts to the Hugging Face layout",
+                std::to_string(params.integer("model_parallel_size", 1, 64)));
+  }
+  ModelSpec spec;
+  StreamModelConfig& model = spec.model;
+  model.transformer = chameleon_authors_model(params);
+  model.prompt_vocab = params.integer_or("vocab_size", kAuthorsVocab, 1, kMaxVocab);
+  spec.names = chameleon_authors_names(model.transformer);
+  const fs::path decoder = find_decoder(source.folder);
+  spec.vq = infer_vq_spec(Checkpoint::open(decoder), "", VqNames::kTaming);
+  spec.vq.l2_normalize = false;
+  use_decoder_file(decoder, spec);
+  model.codes = spec.vq.codes;
+  const Json vocabulary = authors_vocabulary(source.folder, spec);
+  const JsonReader map(vocabulary, spec.tokenizer.string(), "model.vocab");
+  fill_vocabulary(map, vocabulary, false, spec);
+  const std::int64_t side = source.options.side() > 0 ? source.options.side() : kAuthorsSide;
+  model.grid_rows = model.grid_cols = std::max<std::int64_t>(side / spec.vq.downsample(), 1);
+  fit_prompt(params, kAuthorsPositions, spec);
+  fill_identity(source, "Chameleon", spec);
+  spec.weights = authors_weights(source);
+  chameleon_prompt(source, spec);
+  read_sampling(source, kSampling, spec);
+  write_texts(source, kAuthorsPositions, "output.weight", spec);
+  spec.tensors = chameleon_authors_tensors(model.transformer, model.prompt_vocab);
+  spec.ignored = {"rope.freqs"};
+  place_norms(params.boolean_or("swin_norm", false), spec);
+  return spec;
+}
+
+bool is_authors(const ModelSource& source) {
+  // Llama's first releases look alike, but for what stands next to them.
+  return source.config == nullptr && !source.config_only &&
+         authors_weights(source).filename().string().starts_with("consolidated") &&
+         file_exists(source.folder / "params.json") &&
+         !(find_next_to(source.folder, kTextTokenizer).empty() &&
+           find_next_to(source.folder, kDecoderFile).empty());
+}
+
+bool detect(const ModelSource& source) {
+  return model_type(source) == "chameleon" || is_authors(source);
+}
+
+ModelSpec parse(const ModelSource& source) {
+  return source.config != nullptr ? parse_port(source) : parse_authors(source);
+}
+
+}  // namespace
+
+extern constinit const Family kChameleonFamily = {
+    .name = "chameleon", .detect = detect, .parse = parse};
+
+}  // namespace tessera
