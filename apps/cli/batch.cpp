@@ -9,6 +9,7 @@
 #include "apps/cli/batch_videos.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
+#include "apps/cli/devices.h"
 #include "apps/cli/folder_keys.h"
 #include "apps/cli/preview_flags.h"
 #include "apps/cli/sampling_flags.h"
@@ -249,6 +250,7 @@ void add_batch(CLI::App& root, Session& session) {
                   "job file; or status and an output folder, or merge and output folders");
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder, weight file or org/name; default " + std::string(kDefaultModel));
+  text_encoder_flag(*app, flags->text_encoder);
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt,
             "what guidance leads away from, where the item says nothing");
   add_size_flags(*app, flags->size);

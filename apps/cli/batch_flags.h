@@ -16,7 +16,7 @@ namespace tessera {
 
 struct BatchFlags {
   std::vector<std::string> arguments;
-  std::optional<std::string> model, negative_prompt, sheet, shard, name;
+  std::optional<std::string> model, negative_prompt, sheet, shard, name, text_encoder;
   std::optional<std::string> preview_to;
   std::string output_dir, kind = kImageKind;
   std::string fsync = "on";

@@ -90,6 +90,7 @@ GenerateOptions pipeline_options(const BatchFlags& flags) {
   GenerateOptions options =
       generation_options(flags.model, flags.device, flags.size, flags.batch_size);
   choose_method(options, flags.decode);
+  options.text_encoder = flags.text_encoder.value_or("");
   return options;
 }
 

@@ -34,6 +34,11 @@ GenerateOptions generation_options(const std::optional<std::string>& model, cons
   return options;
 }
 
+void text_encoder_flag(CLI::App& app, std::optional<std::string>& target) {
+  text_flag(app, "--text-encoder", target,
+            "folder of the T5 whose rows the model reads; else found in or next to the model's");
+}
+
 int print_devices(const Session& session) {
   for (const auto& [device, memory, failure] : device_reports()) {
     const bool usable = device.usable && failure.empty();

@@ -39,7 +39,7 @@ constexpr std::int64_t kGenerateSheetGap = 4;  // pixels
 
 struct GenerateFlags {
   std::optional<std::string> model, prompt, negative_prompt, prompt_file, from_image, sheet,
-      preview, preview_to, expand_prompt;
+      preview, preview_to, expand_prompt, text_encoder;
   std::optional<PromptExpansion> recorded_expansion;  // of --from-image, with its prompt
   std::optional<std::int64_t> seed;
   SizeFlags size;
@@ -119,7 +119,7 @@ std::optional<std::vector<ExpandedPrompt>> expanded(const Session& session,
                                                     const GenerateTask& task,
                                                     const std::vector<std::string>& given) {
   if (flags.expand_prompt) {
-    if (task.spec().tokenizer.empty()) {
+    if (task.spec().prompt.kind == PromptKind::kClass) {
       refuse_generate("E_FLAG_CONFLICT", "--expand-prompt", "a model whose prompts are texts",
                       task.model_name() + ", whose prompts are class numbers");
     }
@@ -143,6 +143,7 @@ GenerateOptions generate_options(const GenerateFlags& flags) {
   GenerateOptions options =
       generation_options(flags.model, flags.device, flags.size, flags.batch_size);
   choose_method(options, flags.decode, flags.recorded_method);
+  options.text_encoder = flags.text_encoder.value_or("");
   // What an image records counts only as far as its method still stands.
   if (options.draft_model.empty() && needs_of(options.method).draft_model) {
     options.draft_model = flags.recorded_draft;
@@ -380,6 +381,7 @@ void add_generate(CLI::App& root, Session& session) {
   text_flag(*app, "--prompt-file", flags->prompt_file, "one prompt a line, # for comments");
   text_flag(*app, "--expand-prompt", flags->expand_prompt,
             "a text model with a chat template that rewrites prompts in more detail");
+  text_encoder_flag(*app, flags->text_encoder);
   text_flag(*app, "--from-image", flags->from_image,
             "generate again what this image records; other flags win");
   add_size_flags(*app, flags->size);

@@ -73,8 +73,8 @@ Json config_json(const GenerateTask& task) {
   if (spec.video) {
     out["clip_frames"] = spec.video->frames_of(spec.model.grids);
     out["clip_fps"] = spec.video->rate;
-    if (spec.context) out["text_features"] = {spec.context->rows, spec.context->width};
   }
+  if (spec.context) out["text_features"] = {spec.context->rows, spec.context->width};
   return out;
 }
 

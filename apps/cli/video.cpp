@@ -43,7 +43,7 @@ constexpr std::int64_t kMaxVideoSeed = std::numeric_limits<std::int64_t>::max();
 constexpr const char* kAiMark = "trainedAlgorithmicMedia";  // IPTC digital source type
 
 struct VideoFlags {
-  std::optional<std::string> model, prompt, negative_prompt, first_frames, text_features;
+  std::optional<std::string> model, prompt, negative_prompt, first_frames, text_features, text_encoder;
   std::optional<std::int64_t> seed, frames, fps;
   std::optional<std::string> preview;
   std::int64_t preview_interval = 1;
@@ -249,6 +249,7 @@ int run_video(const Session& session, const VideoFlags& flags) {
   if (flags.preview) NamePattern{*flags.preview};
   GenerateOptions options = generation_options(flags.model, flags.device, {}, 1);
   choose_method(options, flags.decode);
+  options.text_encoder = flags.text_encoder.value_or("");
   Runtime runtime;
   VideoTask task(runtime, options);
   warn_of_keys(session, task.spec().account.get());
@@ -303,7 +304,8 @@ void add_video(CLI::App& root, Session& session) {
   text_flag(*app, "--first-frames", flags->first_frames,
             "video or image that the video begins with: as many of its last frames as fit");
   text_flag(*app, "--text-features", flags->text_features,
-            "file of a text encoder's rows, for models that read them (Cosmos 5B, 13B)");
+            "file of a text encoder's rows, in place of a prompt that is encoded here");
+  text_encoder_flag(*app, flags->text_encoder);
   setting_flag(*app, setting::kFrames, flags->frames);
   setting_flag(*app, setting::kContinue, flags->continuation);
   app->add_flag("--endless", flags->endless, "go on until a signal; the video is kept");

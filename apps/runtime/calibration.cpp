@@ -256,7 +256,7 @@ InputSquares measure_inputs(const fs::path& path, const fs::path& source,
   const ModelSpec spec = open_model(path.string(), {.use = ModelUse::kAll}).spec;
   if (is_folder(source) && spec.describe) return of_captions(path, source, keep_going);
   const bool images = spec.model.codes > 0 && spec.model.grids == 1 && !spec.blocks &&
-                      spec.model.prompt != PromptKind::kFrames;
+                      spec.model.prompt != PromptKind::kFrames && !spec.context;
   if (images) return of_images(path, source, keep_going);
   if (spec.describe) refuse_source(source, "a folder of images", "a file");
   refuse_source(source, "a model of texts, of images, or one that describes images", spec.family);

@@ -57,6 +57,7 @@ Json facts_json(const ImageFacts& facts) {
               {"dtype", facts.dtype},
               {"backend", facts.backend},
               {"seed", facts.seed}});
+  if (!facts.text_encoder.empty()) out["text_encoder"] = facts.text_encoder;
   write_settings(out, facts);
   write_dist(out, facts.dist);
   write_method_names(out, facts.method);
@@ -119,7 +120,8 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
                                          "expanded_from", "expanded_by", "negative_prompt",
                                          "model",         "family",      "dtype",
                                          "backend",       "seed",        "preserves_distribution",
-                                         "tokens",        "passes",      "tokens_per_pass"};
+                                         "tokens",        "passes",      "tokens_per_pass",
+                                         "text_encoder"};
   for (const auto& bound : ImageFacts::rows()) known.push_back(bound.row->record);
   for (const auto& bound : DistributionSettings::rows()) {
     if (bound.row->doors.has(Door::kRecord)) known.push_back(bound.row->record);
@@ -138,6 +140,7 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   facts.family = reader.string("family");
   facts.dtype = reader.string("dtype");
   facts.backend = reader.string("backend");
+  facts.text_encoder = reader.string_or("text_encoder", "");
   facts.seed =
       narrow<std::uint64_t>(reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
   for (const auto& bound : ImageFacts::rows()) {

@@ -41,6 +41,7 @@ struct ImageFacts {
   DistributionSettings dist;
   DecodeMethod method;
   std::string draft_model;  // a name, never a path; empty = none
+  std::string text_encoder;  // the name of its folder, never a path; empty = none
   bool preserves_distribution = true;
   std::int64_t tokens = 0, passes = 0;
   // The sizes.

@@ -35,6 +35,8 @@ struct GenerateOptions {
   DecodeMethod method;                 // how tokens are found
   // The draft model of drafter "model"; empty = the one that the model's own folder names, if any.
   std::string draft_model;
+  // Folder of the text encoder, for models that read such rows; empty = found with the model.
+  std::string text_encoder = {};
 };
 
 struct GenerateRequest {
@@ -47,7 +49,7 @@ struct GenerateRequest {
 
 // A request with its prompt encoded and its settings settled.
 struct PreparedRequest {
-  Stream item;
+  Stream item;           // of a model that reads a text encoder's rows, the prompts are its ids yet
   DraftRequest draft;  // the same for the draft model, if there is one
   ImageFacts facts;    // tokens and passes are filled when it is done
 };

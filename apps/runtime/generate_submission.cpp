@@ -9,10 +9,12 @@
 
 namespace tessera {
 
-GenerateSubmission::GenerateSubmission(MakeTools make_tools, std::unique_ptr<GenerateSource> source,
+GenerateSubmission::GenerateSubmission(MakeTools make_tools, MakeRows make_rows,
+                                       std::unique_ptr<GenerateSource> source,
                                        GenerateListener& listener,
                                        std::unique_ptr<GenerateListener> between, bool* whole)
     : make_tools_(std::move(make_tools)),
+      make_rows_(std::move(make_rows)),
       source_(std::move(source)),
       between_(std::move(between)),
       listener_(between_ != nullptr ? *between_ : listener),
@@ -36,6 +38,7 @@ std::optional<NextStream> GenerateSubmission::next(Wait wait) {
                  .on_slot = {}};
   out.stream = std::move(request->item);
   out.stream.traced = traced_;
+  make_rows_(out.stream);
   out.on_slot = [this, number, draft = std::move(request->draft)](std::size_t slot) {
     begin(number, slot, draft);
   };

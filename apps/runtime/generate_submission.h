@@ -29,10 +29,13 @@ class GenerateSubmission final : public Submission {
   };
   // Asked when the first stream begins: before that there may be no weights.
   using MakeTools = std::function<Tools()>;
+  // Makes rows of a stream's prompts where the model reads such; called before it has a slot.
+  using MakeRows = std::function<void(Stream&)>;
 
   // `between` hears instead of the caller's listener, and passes on to it; may be null. `whole`,
   // if there is one, becomes what on_over() says.
-  GenerateSubmission(MakeTools make_tools, std::unique_ptr<GenerateSource> source,
+  GenerateSubmission(MakeTools make_tools, MakeRows make_rows,
+                     std::unique_ptr<GenerateSource> source,
                      GenerateListener& listener, std::unique_ptr<GenerateListener> between,
                      bool* whole);
 
@@ -77,6 +80,7 @@ class GenerateSubmission final : public Submission {
   }
 
   MakeTools make_tools_;
+  MakeRows make_rows_;
   std::optional<Tools> tools_;
   std::unique_ptr<GenerateSource> source_;
   std::unique_ptr<GenerateListener> between_;

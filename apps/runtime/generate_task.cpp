@@ -92,6 +92,9 @@ class ImageModel final : public GeneratorModel {
   void load() override {
     if (loaded()) return;
     if (pixels_ == nullptr) load_pixels();
+    if (spec().context && !caption_) {
+      caption_.emplace(load_caption_rows(opened_, backend(), storage_));
+    }
     load_tokens([&] { return pixels_->codebook(); });
     forget_files();
   }
@@ -118,6 +121,21 @@ class ImageModel final : public GeneratorModel {
       (plan.on_device ? plan.captioner : plan.process) += others;
     });
   }
+  // The ids of a text become the rows that its encoder makes of it, all at a place that is not
+  // turned, as the image's are counted from the longest text's end.
+  void make_rows(Stream& stream) {
+    if (!spec().context) return;
+    load();
+    const auto put = [&](StreamPrompt& prompt, Tensor rows) {
+      prompt.positions.assign(to_size(rows.shape()[0]), {0, 0, 0});
+      prompt.next_position = config().transformer.rope.condition_rows;
+      prompt.rows = std::make_shared<const Tensor>(std::move(rows));
+      prompt.ids.clear();
+    };
+    const Tensor& features = text_->rows_of(stream.prompt.ids);
+    if (stream.guided()) put(stream.unconditional, caption_->unconditional(features.shape()[0]));
+    put(stream.prompt, caption_->prompt(features.view()));
+  }
   GenerateSubmission::Tools tools() {
     return {grammar(), *pixels_, *patches_,
             [this](std::size_t slot, const DraftRequest& request) { announce(slot, request); }};
@@ -140,6 +158,7 @@ class ImageModel final : public GeneratorModel {
 
   std::unique_ptr<PixelDecoder> pixels_;
   std::unique_ptr<CodePatches> patches_;
+  std::optional<CaptionRows> caption_;  // where prompts are rows of a text encoder
 };
 
 }  // namespace
@@ -157,9 +176,10 @@ struct GenerateTask::State {
   Ticket submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener, bool* whole) {
     const Ticket ticket = runtime.next_ticket();
     auto first = between ? between(listener) : nullptr;
-    lane.submit(ticket, std::make_unique<GenerateSubmission>([this] { return model.tools(); },
-                                                             std::move(source), listener,
-                                                             std::move(first), whole));
+    lane.submit(ticket, std::make_unique<GenerateSubmission>(
+                            [this] { return model.tools(); },
+                            [this](Stream& stream) { model.make_rows(stream); }, std::move(source),
+                            listener, std::move(first), whole));
     return ticket;
   }
   bool run(std::unique_ptr<GenerateSource> source, GenerateListener& listener) {

@@ -3,6 +3,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/core/utf8.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace tessera {
@@ -15,6 +16,18 @@ void refuse_request(std::string code, std::string where, std::string expected, s
                .expected = std::move(expected),
                .found = std::move(found),
                .hint = std::move(hint)});
+}
+
+void check_prompt_text(const std::string& text, const char* where) {
+  constexpr std::size_t kMostBytes = std::size_t{64} << 10;
+  if (text.empty()) refuse_request("E_PROMPT_EMPTY", where, "a text", "nothing");
+  if (text.size() > kMostBytes) {
+    refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(kMostBytes) + " bytes",
+                   std::to_string(text.size()) + " bytes");
+  }
+  if (!is_valid_utf8(text) || text.find('\0') != std::string::npos) {
+    refuse_request("E_PROMPT_TEXT", where, "UTF-8 text without NUL", "other bytes");
+  }
 }
 
 std::string size_text(std::int64_t width, std::int64_t height) {

@@ -17,6 +17,10 @@ namespace tessera {
 [[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
                                  std::string found, std::string hint = "");
 
+// A text of a request, given by flag `where`. Error kUsage: E_PROMPT_EMPTY, E_PROMPT_LENGTH above 64
+// KiB, E_PROMPT_TEXT where it is not UTF-8 without NUL.
+void check_prompt_text(const std::string& text, const char* where);
+
 // "384x384".
 std::string size_text(std::int64_t width, std::int64_t height);
 

@@ -28,12 +28,15 @@ GeneratorModel::GeneratorModel(Runtime& runtime, const GenerateOptions& options,
                                      .storage = storage_,
                                      .fallback = !options_.storage},
                                     TokenSpace::kImage)),
-      prompts_(opened_, name_) {
+      prompts_(opened_, name_),
+      text_(TextRows::open(opened_.spec, options_.text_encoder, share_->backend(),
+                           options_.storage)) {
   storage_ = share_->model().storage();
   expects(options_.batch_size >= 1, "a lane has slots");
   if (const TextTokenizer* tokenizer = prompts_.tokenizer()) {
     opened_.spec.account = with_notes(std::move(opened_.spec.account), *tokenizer);
   }
+  if (text_ != nullptr) opened_.spec.account = text_->with_account(std::move(opened_.spec.account));
   aids_.grammar = config().grammar();
 }
 
@@ -67,6 +70,31 @@ void GeneratorModel::open_draft(bool wanted) {
   aids_.draft_model = true;
 }
 
+std::vector<std::int32_t> GeneratorModel::encode_text(const std::string& text,
+                                                      const char* where) const {
+  if (text_ != nullptr) return text_->encode(text, where);
+  const ContextSpec& wanted = *spec().context;
+  refuse_request("E_TEXT_ENCODER", "--text-encoder",
+                 "a folder with the encoder that " + name_ + " reads, " +
+                     std::to_string(wanted.width) + " numbers wide (" + wanted.encoder_list() + ")",
+                 "none, nor one of these names inside or next to the model's folder",
+                 "download one of them and name its folder");
+}
+
+// Ids for the text encoder. The other branch's prompt has as many rows, which no text stands for.
+EncodedPrompt GeneratorModel::encode_caption(const std::string& prompt,
+                                             const std::optional<std::string>& negative,
+                                             bool guided) const {
+  if (negative) {
+    refuse_request("E_NEGATIVE_PROMPT", "--negative-prompt",
+                   "none, as this model has learned rows in its place", "a text");
+  }
+  EncodedPrompt out;
+  out.prompt = encode_text(prompt, "--prompt");
+  if (guided) out.unconditional = out.prompt;
+  return out;
+}
+
 PreparedRequest GeneratorModel::prepare(const std::string& prompt,
                                         const std::optional<std::string>& negative,
                                         const DistributionSettings& dist,
@@ -75,11 +103,14 @@ PreparedRequest GeneratorModel::prepare(const std::string& prompt,
   PreparedRequest out;
   out.item.dist = dist;
   out.item.seed = seed;
-  EncodedPrompt encoded = prompts_.encode(prompt, negative, dist.guided());
+  const bool captioned = spec().context && spec().context->caption;
+  EncodedPrompt encoded = captioned ? encode_caption(prompt, negative, dist.guided())
+                                    : prompts_.encode(prompt, negative, dist.guided());
   out.item.prompt.ids = std::move(encoded.prompt);
   out.item.unconditional.ids = std::move(encoded.unconditional);
   out.facts = first_facts({spec(), name_, storage_, backend(), options_.method}, prompt, negative,
                           seed, dist);
+  if (captioned) out.facts.text_encoder = text_->name();
   if (draft_ == nullptr) return out;
   out.draft = draft_->request(prompt, negative, dist);
   out.facts.draft_model = draft_->name();
@@ -128,6 +159,7 @@ MemoryPlan GeneratorModel::plan_with(const LoopNeeds& needs, Adjust adjust) cons
     MemoryPlan plan = plan_generation(spec(), vq_storage_, backend(), request, limits.shape);
     if (share_->loaded_by_others()) plan.weights = 0;
     if (draft_ != nullptr) plan.draft = draft_->bytes(draft_limits(own, needs));
+    if (text_ != nullptr) plan.weights += text_->bytes();
     adjust(plan, own);
     return plan;
   };

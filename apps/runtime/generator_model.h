@@ -12,6 +12,7 @@
 #include "apps/runtime/lane.h"
 #include "apps/runtime/prompt_encoder.h"
 #include "apps/runtime/runtime.h"
+#include "apps/runtime/text_rows.h"
 #include "engine/core/function_ref.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/families/memory_plan.h"
@@ -32,6 +33,9 @@ class GeneratorModel : public LaneModel {
   // Encodes prompts. Error kUsage: those of GenerateTask::prepare().
   PreparedRequest prepare(const std::string& prompt, const std::optional<std::string>& negative,
                           const DistributionSettings& dist, std::uint64_t seed) const;
+  // Ids of a text for the text encoder. Error kUsage: E_TEXT_ENCODER where there is none, those of
+  // TextRows::encode().
+  std::vector<std::int32_t> encode_text(const std::string& text, const char* where) const;
   // The stream in a slot of the loop, for the drafter of a draft model, if there is one.
   void announce(std::size_t slot, const DraftRequest& request) const;
 
@@ -65,6 +69,7 @@ class GeneratorModel : public LaneModel {
   DType storage_, vq_storage_;
   std::unique_ptr<ModelShare> share_;
   PromptEncoder prompts_;
+  std::unique_ptr<TextRows> text_;  // null: the model needs none, or none was found
   DecodeAids aids_;
   std::unique_ptr<ImageDraft> draft_;
   ModelDrafter* drafter_ = nullptr;  // of parts, where a model drafts
@@ -73,6 +78,8 @@ class GeneratorModel : public LaneModel {
 
  private:
   void open_draft(bool wanted);
+  EncodedPrompt encode_caption(const std::string& prompt,
+                               const std::optional<std::string>& negative, bool guided) const;
 };
 
 }  // namespace tessera

@@ -5,31 +5,16 @@
 
 #include "apps/runtime/generation_parts.h"
 #include "engine/core/index.h"
-#include "engine/core/utf8.h"
 #include "tokenizers/text/unicode.h"
 
 namespace tessera {
 
-namespace {
-
-constexpr std::size_t kPromptTextBytes = std::size_t{64} << 10;
-
-void check_prompt_text(const std::string& text, const char* where) {
-  if (text.empty()) refuse_request("E_PROMPT_EMPTY", where, "a text", "nothing");
-  if (text.size() > kPromptTextBytes) {
-    refuse_request("E_PROMPT_LENGTH", where, "at most 65536 bytes",
-                   std::to_string(text.size()) + " bytes");
-  }
-  if (!is_valid_utf8(text) || text.find('\0') != std::string::npos) {
-    refuse_request("E_PROMPT_TEXT", where, "UTF-8 text without NUL", "other bytes");
-  }
-}
-
-}  // namespace
-
 PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
     : model_(model.spec.model), classes_(model.spec.prompt.classes) {
-  if (model.spec.prompt.kind == PromptKind::kText) load_text_tokenizer(model, name);
+  // Texts that another model encodes are not read here.
+  if (model.spec.prompt.kind == PromptKind::kText && !model.spec.context) {
+    load_text_tokenizer(model, name);
+  }
 }
 
 // Reads the tokenizer and finds the template and the special tokens in it, by string.

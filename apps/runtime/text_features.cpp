@@ -31,7 +31,9 @@ std::shared_ptr<const Tensor> text_features_of(const std::string& file,
                                                const std::optional<ContextSpec>& wanted) {
   if (!wanted && file.empty()) return nullptr;
   if (!wanted) refuse(ErrorKind::kUsage, "", "none, as this model reads none", file);
-  if (file.empty()) refuse(ErrorKind::kUsage, "", "a file with " + wanted_text(*wanted), "none");
+  if (file.empty()) {
+    refuse(ErrorKind::kUsage, "", "a file with " + wanted_text(*wanted) + ", or a --prompt", "none");
+  }
   const Checkpoint checkpoint = Checkpoint::open(file);
   if (checkpoint.tensors().size() != 1) {
     refuse(ErrorKind::kModel, file, wanted_text(*wanted),

@@ -39,6 +39,12 @@ class VideoModel final : public GeneratorModel {
   std::vector<std::int32_t> encode(const std::vector<Image>& frames) const;
   // After load().
   CrossContext context_of(const Tensor& text) const;
+  // What the text encoder makes of a text, as PreparedVideo has it.
+  std::shared_ptr<const Tensor> text_of(std::span<const std::int32_t> ids) {
+    return text_->padded_rows_of(ids);
+  }
+  // Empty without an encoder.
+  std::string text_encoder() const { return text_ == nullptr ? "" : text_->name(); }
 
   void load() override;
   const PassModel& tokens() const override;

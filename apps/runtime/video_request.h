@@ -31,7 +31,8 @@ struct VideoRequest {
   // Of the model's size, oldest first; the last VideoTask::max_first_frames() of them count. A
   // grid is whole: of fewer frames than one stands for the last one stays, of more the oldest go.
   std::vector<Image> first_frames;
-  // File of the rows that a text encoder made of a text, for models that read such rows.
+  // File of the rows that a text encoder made of a text, for models that read such rows, in place of
+  // a prompt.
   std::string text_features;
 };
 
@@ -42,7 +43,9 @@ struct PreparedVideo {
   std::int64_t frames = 0;  // 0 = endless
   Continuation continuation = Continuation::kRecompute;
   std::vector<Image> first_frames;
-  std::shared_ptr<const Tensor> text;  // [rows, width] f32, for models that read such rows
+  // For models that read a text encoder's rows: these, [rows, width] f32, or the ids it makes them of.
+  std::shared_ptr<const Tensor> text;
+  std::vector<std::int32_t> text_ids = {};
 };
 
 struct VideoProgress {

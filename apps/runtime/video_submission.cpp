@@ -101,9 +101,10 @@ std::unique_ptr<VideoSubmission::Work> VideoSubmission::begin(VideoOrder order) 
 
 NextStream VideoSubmission::next_window(std::unique_ptr<Work> work) {
   const PreparedVideo& video = work->order.video;
-  if (video.text != nullptr && !work->context) {
+  if ((video.text != nullptr || !video.text_ids.empty()) && !work->context) {
     model_.load();
-    work->context.emplace(model_.context_of(*video.text));
+    const auto text = video.text != nullptr ? video.text : model_.text_of(video.text_ids);
+    work->context.emplace(model_.context_of(*text));
     work->item.context = &*work->context;
   }
   VideoWindows& windows = work->windows;

@@ -151,7 +151,16 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
                                             : ", as this model writes no longer videos"),
                    request.endless ? "no end" : std::to_string(out.frames));
   }
-  out.text = text_features_of(request.text_features, model.context);
+  // A prompt is read by the text encoder, or its rows come from a file.
+  if (model.context && !request.prompt.empty() && !request.text_features.empty()) {
+    refuse_request("E_VIDEO_TEXT", "--text-features", "either rows of a text, or --prompt", "both");
+  }
+  const bool encodes = model.context && !request.prompt.empty();
+  if (encodes) {
+    out.text_ids = state_->model.encode_text(request.prompt, "--prompt");
+  } else {
+    out.text = text_features_of(request.text_features, model.context);
+  }
   if (!request.endless && out.frames <= std::ssize(out.first_frames)) {
     refuse_request("E_VIDEO_FRAMES", "--frames",
                    "more than the " + std::to_string(out.first_frames.size()) + " first frames",
@@ -160,7 +169,12 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
   const DistributionSettings dist = settle_sampling(request.sampling, model.sampling);
   check_block_dist(model, dist);
   PreparedRequest prepared =
-      state_->model.prepare(request.prompt, request.negative_prompt, dist, request.seed);
+      state_->model.prepare(encodes ? "" : request.prompt, request.negative_prompt, dist,
+                            request.seed);
+  if (encodes) {
+    prepared.facts.prompt = request.prompt;
+    prepared.facts.text_encoder = state_->model.text_encoder();
+  }
   out.item = std::move(prepared.item);
   out.draft = std::move(prepared.draft);
   out.facts = std::move(prepared.facts);

@@ -4,8 +4,9 @@ Janus-Pro-1B and 7B: the Hugging Face class on the meta device, and the original
 authors' code names it (fused vision qkv, an attention pool that nobody reads, the VQ model under
 gen_vision_model with LlamaGen's names, buffers included). LlamaGen B to 7B: transformer names and
 shapes by the published dimensions, and the VQ-16 and VQ-8 tokenizers, whose shapes come from the
-Janus VQ class. Chameleon 7B and 30B: the Hugging Face class, Lumina-mGPT's and Anole's rows of norms, the authors'
-files. Cosmos: the transformers, by the authors' names and dimensions. One text file each under tests/golden/names/: a name and its extents a line, runs of
+Janus VQ class; XL reading a text encoder's rows. Chameleon 7B and 30B: the Hugging Face class, Lumina-mGPT's and Anole's
+rows of norms, the authors' files. Cosmos: the transformers, by the authors' names and dimensions. T5: whole models of the
+Hugging Face class, of which the encoder is read. One text file each under tests/golden/names/: a name and its extents a line, runs of
 layers that are alike folded as {first-last}; `config.json` lines in front begin with '#'.
 
   python assets/recipes/fixtures_names.py
@@ -17,14 +18,16 @@ from pathlib import Path
 import torch
 from transformers import (ChameleonConfig, ChameleonForConditionalGeneration, ChameleonVQVAE, ChameleonVQVAEConfig,
                           Emu3Config, Emu3ForConditionalGeneration, JanusConfig, JanusForConditionalGeneration,
-                          JanusVisionConfig, JanusVQVAE, JanusVQVAEConfig, LlamaConfig)
+                          JanusVisionConfig, JanusVQVAE, JanusVQVAEConfig, LlamaConfig, T5Config,
+                          T5ForConditionalGeneration)
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "names"
-LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)|(?<=blocks\.)\d+(?=\.(?:norm|attn|mlp))")
+LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)|(?<=blocks\.)\d+(?=\.(?:norm|attn|mlp))|(?<=block\.)\d+(?=\.layer\.)")
 JANUS = {"1b": (2048, 24, 16, 5632), "7b": (4096, 30, 32, 11008)}
 LLAMAGEN = {"B": (12, 768), "L": (24, 1024), "XL": (36, 1280), "XXL": (48, 1536),
             "XXXL": (48, 2560), "1B": (22, 2048), "3B": (24, 3200), "7B": (32, 4096)}
 CHAMELEON = {"7b": (4096, 32, 32, 32, 11008), "30b": (8192, 48, 64, 8, 22016)}
+T5 = {"flan-t5-xl": (2048, 64, 5120, 32, "gated-gelu"), "t5-11b": (1024, 128, 65536, 128, "relu")}
 COSMOS = {"4B": (16, 4096, False), "5B": (16, 4096, True), "12B": (40, 5120, False), "13B": (40, 5120, True)}
 
 
@@ -171,11 +174,15 @@ def janus_original(size):
     write(f"janus-pro-{size}-original", shapes, config)
 
 
-def llamagen(size):
+def llamagen(size, text=False):
     layers, d = LLAMAGEN[size]
     f = (int(2 * 4 * d / 3) + 255) // 256 * 256
-    shapes = [("tok_embeddings.weight", [16384, d]),
-              ("cls_embedding.embedding_table.weight", [1001, d])]
+    shapes = [("tok_embeddings.weight", [16384, d])]
+    if text:
+        shapes += [("cls_embedding.cap_proj.fc1.weight", [d, 2048]), ("cls_embedding.cap_proj.fc2.weight", [d, d]),
+                   ("cls_embedding.uncond_embedding", [120, 2048])]
+    else:
+        shapes += [("cls_embedding.embedding_table.weight", [1001, d])]
     for i in range(layers):
         own = f"layers.{i}."
         shapes += [(own + "attention.wqkv.weight", [3 * d, d]), (own + "attention.wo.weight", [d, d]),
@@ -183,7 +190,16 @@ def llamagen(size):
                    (own + "feed_forward.w2.weight", [d, f]), (own + "attention_norm.weight", [d]),
                    (own + "ffn_norm.weight", [d])]
     shapes += [("norm.weight", [d]), ("output.weight", [16384, d])]
-    write(f"llamagen-{size}", shapes)
+    write(f"llamagen-t2i-{size}" if text else f"llamagen-{size}", shapes)
+
+
+def t5(name):
+    width, head, ffn, heads, form = T5[name]
+    plain = {"model_type": "t5", "d_model": width, "d_kv": head, "d_ff": ffn, "num_layers": 24, "num_decoder_layers": 24,
+             "num_heads": heads, "vocab_size": 32128, "feed_forward_proj": form, "relative_attention_num_buckets": 32}
+    with torch.device("meta"):
+        model = T5ForConditionalGeneration(T5Config(**plain))
+    write(name, [(n, list(p.shape)) for n, p in model.state_dict().items()], plain)
 
 
 def emu3_authors_tokenizer(name, shape):
@@ -311,6 +327,9 @@ def main():
         janus_original(size)
     for size in LLAMAGEN:
         llamagen(size)
+    llamagen("XL", text=True)
+    for name in T5:
+        t5(name)
     emu3()
     for size in COSMOS:
         cosmos(size)

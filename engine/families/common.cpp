@@ -45,6 +45,12 @@ std::string size_label(const ModelConfig& config) {
   return std::to_string(config.layers) + "x" + std::to_string(config.width);
 }
 
+std::string ContextSpec::encoder_list() const {
+  std::string out;
+  for (const std::string& name : encoders) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
 std::int64_t ModelSpec::parameter_count() const {
   std::int64_t sum = 0;
   for (const TensorSpec& tensor : tensors) sum += tensor.shape.elements();

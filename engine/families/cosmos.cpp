@@ -280,7 +280,9 @@ void fill_model(const Geometry& g, ModelSpec& spec) {
   model.grid_rows = g.grid[1];
   model.grid_cols = g.grid[2];
   spec.prompt.kind = PromptKind::kFrames;
-  if (g.model.context_width > 0) spec.context = ContextSpec{.width = g.model.context_width};
+  if (g.model.context_width > 0) {
+    spec.context = ContextSpec{.width = g.model.context_width, .encoders = {"t5", "t5-11b"}};
+  }
 }
 
 void fill_tokenizer(const FsqVideoSpec& fsq, ModelSpec& spec) {

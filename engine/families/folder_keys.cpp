@@ -360,6 +360,7 @@ constexpr KnownKey kTokenizerKeys[] = {
     {"added_tokens_decoder", kUsed, "of the tokens"},
     {"additional_special_tokens", kUsed, "of the tokens"},
     {"extra_special_tokens", kUsed, "of the tokens"},
+    {"extra_ids", kUsed, "of the tokens"},
     {"bos_token", kUsed, "of the tokens"},
     {"eos_token", kUsed, "of the tokens"},
     {"unk_token", kUsed, "of the tokens"},

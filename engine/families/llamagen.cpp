@@ -1,7 +1,11 @@
-// LlamaGen, class-conditional (Sun et al. 2024): a Llama over image codes with 2-D rotary
-// positions and one class token in front; its VQ tokenizer is a file of its own. Published as .pt
+// LlamaGen (Sun et al. 2024): a Llama over image codes with 2-D rotary positions, after one class
+// token or after the rows of a text encoder; its VQ tokenizer is a file of its own. Published as .pt
 // without a configuration, so sizes are read off tensor shapes; a config.json with the fields of
 // the original ModelArgs (as the Hugging Face mixin writes it) is used when it is there.
+//
+// A text's rows stand at the end of as many places as the longest has. Places before them are
+// padding, which nobody sees; and no place is turned, all rotary rows there being zero. So a shorter
+// text is a prompt of its own rows alone, in front of the same rotary rows of the image.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -21,14 +25,20 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMaxSide = 16384;  // pixels
 constexpr const char* kTokens = "tok_embeddings.weight";
 constexpr const char* kClasses = "cls_embedding.embedding_table.weight";
+constexpr const char* kLearned = "cls_embedding.uncond_embedding";
+constexpr const char* kProjection = "cls_embedding.cap_proj.";
 
 // Everything the parser needs, wherever it came from.
 struct Geometry {
   std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, ffn = 0;
-  std::int64_t codes = 0, classes = 0;  // classes without the null row
+  std::int64_t codes = 0, classes = 0;  // classes without the null row; 0 = reads a text
+  std::int64_t condition = 1;           // places in front of the image
+  std::int64_t caption_width = 0;       // of the text encoder's rows
   std::int64_t grid = 0;                // 0 = not known yet
   double rope_base = 10000.0;
   double norm_eps = 1e-5;
+
+  bool text() const { return classes == 0; }
 };
 
 [[noreturn]] void refuse(const std::string& file, const std::string& where, std::string expected,
@@ -65,8 +75,13 @@ fs::path find_weights(const fs::path& folder) {
   return {};
 }
 
-fs::path find_vq(const fs::path& folder) {
-  for (const char* name : {"vq_ds16_c2i.pt", "vq_ds8_c2i.pt", "vq.safetensors", "vq.pt"}) {
+fs::path find_vq(const fs::path& folder, bool text) {
+  const auto published = text ? std::vector<const char*>{"vq_ds16_t2i.pt"}
+                              : std::vector<const char*>{"vq_ds16_c2i.pt", "vq_ds8_c2i.pt"};
+  for (const char* name : published) {
+    if (file_exists(folder / name)) return folder / name;
+  }
+  for (const char* name : {"vq.safetensors", "vq.pt"}) {
     if (file_exists(folder / name)) return folder / name;
   }
   std::error_code error;
@@ -96,7 +111,10 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
 // Fields and defaults of the original's ModelArgs.
 Geometry geometry_of_config(const JsonReader& config) {
   const std::string kind = config.string_or("model_type", "c2i");
-  if (kind != "c2i") config.fail("model_type", "\"c2i\" (class-conditional)", kind);
+  const bool text = kind == "t2i";
+  if (kind != "c2i" && !text) {
+    config.fail("model_type", "\"c2i\" (class-conditional) or \"t2i\" (text to image)", kind);
+  }
   Geometry g;
   g.width = config.integer_or("dim", 4096, 1, 65536);
   g.layers = config.integer_or("n_layer", 32, 1, 1024);
@@ -118,12 +136,18 @@ Geometry geometry_of_config(const JsonReader& config) {
                 std::to_string(g.ffn));
   }
   g.codes = config.integer_or("vocab_size", 16384, 1, std::int64_t{1} << 20);
-  g.classes = config.integer_or("num_classes", 1000, 1, std::int64_t{1} << 20);
-  if (config.number_or("class_dropout_prob", 0.1, 0.0, 1.0) == 0.0) {
-    config.fail("class_dropout_prob", "above 0 (a model with a null class)", "0");
+  g.condition = config.integer_or("cls_token_num", text ? 120 : 1, 1, 4096);
+  if (text) {
+    g.caption_width = config.integer_or("caption_dim", 2048, 1, 65536);
+  } else {
+    g.classes = config.integer_or("num_classes", 1000, 1, std::int64_t{1} << 20);
+    if (config.number_or("class_dropout_prob", 0.1, 0.0, 1.0) == 0.0) {
+      config.fail("class_dropout_prob", "above 0 (a model with a null class)", "0");
+    }
+    if (g.condition != 1) {
+      config.fail("cls_token_num", "1 for a class", std::to_string(g.condition));
+    }
   }
-  const std::int64_t condition = config.integer_or("cls_token_num", 1, 1, 4096);
-  if (condition != 1) config.fail("cls_token_num", "1 for a class", std::to_string(condition));
   g.rope_base = config.number_or("rope_base", 10000.0, 1.0, 1e9);
   g.norm_eps = config.number_or("norm_eps", 1e-5, 1e-12, 0.1);
   g.grid = square_side(config, config.integer_or("block_size", 256, 1, std::int64_t{1} << 24));
@@ -146,7 +170,14 @@ Geometry geometry_of_shapes(const Checkpoint& weights, const std::string& file) 
   const ConstTensorView& tokens = tensor(weights, file, kTokens, 2);
   g.codes = tokens.shape[0];
   g.width = tokens.shape[1];
-  g.classes = tensor(weights, file, kClasses, 2).shape[0] - 1;
+  if (weights.find(kLearned) != nullptr) {
+    const ConstTensorView& learned = tensor(weights, file, kLearned, 2);
+    g.condition = learned.shape[0];
+    g.caption_width = learned.shape[1];
+  } else {
+    g.classes = tensor(weights, file, kClasses, 2).shape[0] - 1;
+    if (g.classes < 1) refuse(file, kClasses, "a class and the null class", "fewer rows");
+  }
   g.layers = layer_count(weights, "layers.");
   const auto row = std::find_if(
       kLlamaGenSizes.begin(), kLlamaGenSizes.end(),
@@ -166,13 +197,14 @@ Geometry geometry_of_shapes(const Checkpoint& weights, const std::string& file) 
            std::to_string(rows));
   }
   g.ffn = tensor(weights, file, "layers.0.feed_forward.w1.weight", 2).shape[0];
-  if (g.codes < 1 || g.classes < 1 || g.ffn < 1) {
-    refuse(file, "", "codes, classes and a feed-forward width", "an empty tensor");
+  if (g.codes < 1 || g.condition < 1 || (g.text() && g.caption_width < 1) || g.ffn < 1) {
+    refuse(file, "", "codes, a prompt and a feed-forward width", "an empty tensor");
   }
   const ConstTensorView* table = weights.find("freqs_cis");
-  if (table != nullptr && table->shape.rank() >= 2 && table->shape[0] > 1) {
-    const auto side = std::int64_t{std::llround(std::sqrt(to_double(table->shape[0] - 1)))};
-    if (side * side == table->shape[0] - 1) g.grid = side;
+  if (table != nullptr && table->shape.rank() >= 2 && table->shape[0] > g.condition) {
+    const std::int64_t places = table->shape[0] - g.condition;
+    const auto side = std::int64_t{std::llround(std::sqrt(to_double(places)))};
+    if (side * side == places) g.grid = side;
   }
   return g;
 }
@@ -223,20 +255,31 @@ void fill_model(const Geometry& g, ModelSpec& spec) {
   model.rope = {.layout = RopeLayout::kGrid2d,
                 .pairing = RopePairing::kInterleaved,
                 .theta = g.rope_base,
-                .condition_rows = 1,
+                .condition_rows = g.condition,
                 .grid_rows = g.grid,
                 .grid_cols = g.grid};
-  spec.model.prompt = PromptKind::kClass;
-  spec.model.unconditional = UnconditionalRule::kNullClass;
-  spec.model.prompt_vocab = g.classes + 1;
-  spec.model.max_prompt = 1;
-  spec.model.null_class = narrow<std::int32_t>(g.classes);
+  spec.model.max_prompt = g.condition;
+  if (g.text()) {
+    spec.model.prompt = PromptKind::kText;
+    spec.context = ContextSpec{
+        .rows = g.condition,
+        .width = g.caption_width,
+        .caption = CaptionNames{std::string(kProjection) + "fc1", std::string(kProjection) + "fc2",
+                                kLearned},
+        .encoders = {"t5", "flan-t5-xl", "t5-v1_1-xl"},
+        .cleaned = true};
+  } else {
+    spec.model.prompt = PromptKind::kClass;
+    spec.model.unconditional = UnconditionalRule::kNullClass;
+    spec.model.prompt_vocab = g.classes + 1;
+    spec.model.null_class = narrow<std::int32_t>(g.classes);
+  }
   spec.model.codes = g.codes;
   spec.model.code_width = 0;
   spec.model.grid_rows = spec.model.grid_cols = g.grid;
 }
 
-void fill_names(ModelSpec& spec) {
+void fill_names(const Geometry& g, ModelSpec& spec) {
   WeightNames& names = spec.names;
   names.layer_prefix = "layers.{}.";
   names.attention_norm = "attention_norm.weight";
@@ -246,7 +289,7 @@ void fill_names(ModelSpec& spec) {
   names.gate_up = {"feed_forward.w1.weight", "feed_forward.w3.weight"};
   names.down = "feed_forward.w2.weight";
   names.final_norm = "norm.weight";
-  names.prompt_table = kClasses;
+  if (!g.text()) names.prompt_table = kClasses;
   names.code_table = kTokens;
   names.head_out = "output";
   names.head_bias = false;
@@ -256,7 +299,13 @@ std::vector<TensorSpec> list_tensors(const Geometry& g) {
   const std::int64_t head_dim = g.width / g.heads;
   TensorList list;
   list.add(kTokens, {g.codes, g.width});
-  list.add(kClasses, {g.classes + 1, g.width});
+  if (g.text()) {
+    list.add(std::string(kProjection) + "fc1.weight", {g.width, g.caption_width});
+    list.add(std::string(kProjection) + "fc2.weight", {g.width, g.width});
+    list.add(kLearned, {g.condition, g.caption_width});
+  } else {
+    list.add(kClasses, {g.classes + 1, g.width});
+  }
   for (std::int64_t i = 0; i < g.layers; ++i) {
     const std::string layer = "layers." + std::to_string(i) + ".";
     list.add(layer + "attention.wqkv.weight", {(g.heads + 2 * g.kv_heads) * head_dim, g.width});
@@ -272,17 +321,21 @@ std::vector<TensorSpec> list_tensors(const Geometry& g) {
   return list.take();
 }
 
-void fill_identity(ModelSpec& spec) {
+void fill_identity(const Geometry& g, ModelSpec& spec) {
   const ModelConfig& model = spec.model.transformer;
   spec.size = size_label(model);
   for (const PublishedSize& row : kLlamaGenSizes) {
     if (row.layers == model.layers && row.width == model.width) spec.size = row.name;
   }
-  spec.title = "LlamaGen " + spec.size;
+  spec.title = "LlamaGen " + spec.size + (g.text() ? ", text to image" : "");
   spec.licence = "MIT for published weights; a folder's own licence file rules";
-  spec.prompt.kind = PromptKind::kClass;
-  spec.prompt.classes = spec.model.null_class;
+  spec.prompt.kind = spec.model.prompt;
+  spec.prompt.classes = g.classes;
   spec.sampling = {.guidance = 4.0, .temperature = 1.0, .top_k = 2000, .top_p = 1.0};
+  if (g.text()) {
+    spec.sampling.guidance = 7.5;
+    spec.sampling.top_k = 1000;
+  }
   spec.ignored = {"freqs_cis"};
 }
 
@@ -298,10 +351,12 @@ VqSpec published_vq16() {
 }
 
 VqSpec read_vq(const ModelSource& source, const Geometry& g, ModelSpec& spec) {
-  spec.vq_weights = find_vq(source.folder);
+  spec.vq_weights = find_vq(source.folder, g.text());
   if (spec.vq_weights.empty()) {
     refuse(spec.weights.string(), "VQ tokenizer",
-           "vq_ds16_c2i.pt (or vq.safetensors, or a folder vq/) next to the weights", "none");
+           std::string(g.text() ? "vq_ds16_t2i.pt" : "vq_ds16_c2i.pt") +
+               " (or vq.safetensors, or a folder vq/) next to the weights",
+           "none");
   }
   const Checkpoint checkpoint = Checkpoint::open(spec.vq_weights);
   VqSpec vq = infer_vq_spec(checkpoint, "");
@@ -345,8 +400,8 @@ ModelSpec parse(const ModelSource& source) {
   }
   settle_grid(source, spec.weights, g, spec.vq.downsample());
   fill_model(g, spec);
-  fill_names(spec);
-  fill_identity(spec);
+  fill_names(g, spec);
+  fill_identity(g, spec);
   spec.tensors = list_tensors(g);
   spec.vq_tensors = vq_tensors(spec.vq);
   return spec;

@@ -5,6 +5,7 @@
 
 #include "engine/backend/row_verifier.h"
 #include "engine/core/index.h"
+#include "engine/model/caption_rows.h"
 #include "engine/nn/vq_graph.h"
 
 namespace tessera {
@@ -41,7 +42,12 @@ std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType st
   sum += matrix_bytes(spec.model.prompt_vocab, model.width, beside(storage));
   sum += matrix_bytes(1, model.rope_numbers(), DType::kF32);
   if (model.added_places) sum += matrix_bytes(model.rope.rows(), model.width, DType::kBF16);
-  if (spec.context) sum += CrossContext::bytes(model, spec.context->rows, beside(storage));
+  if (spec.context) {
+    sum += spec.context->caption
+               ? CaptionRows::bytes(spec.context->rows, spec.context->width, model.width, backend,
+                                    storage)
+               : CrossContext::bytes(model, spec.context->rows, beside(storage));
+  }
   const bool narrow = spec.model.code_width > 0;
   sum += matrix_bytes(spec.model.image_vocabulary(), narrow ? spec.model.code_width : model.width,
                       beside(storage));

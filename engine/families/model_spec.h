@@ -130,10 +130,22 @@ struct VideoSpec {
   }
 };
 
-// Rows of another model that the transformer attends to: a text encoder's, of which so many are
-// always seen, those beyond the text as zeros.
+// How rows of a text encoder become a prompt: fc2 gelu_tanh(fc1 row), without biases.
+struct CaptionNames {
+  std::string fc1, fc2;       // stems
+  std::string unconditional;  // [rows, width]; its last ones are the prompt of the other branch
+};
+
+// Rows of a text encoder that a model reads. Its layers attend to so many of them, those beyond the
+// text as zeros; or, with `caption`, they are its prompt, and so many the longest.
 struct ContextSpec {
   std::int64_t rows = 512, width = 1024;
+  std::optional<CaptionNames> caption = {};
+  // Names of folders with such an encoder, inside the model's or next to it.
+  std::vector<std::string> encoders = {};
+  bool cleaned = false;  // prompts are cleaned as captions were (tokenizers/text/caption_cleaning.h)
+
+  std::string encoder_list() const;  // "t5, flan-t5-xl"
 };
 
 // A model that writes texts and images in turn: how its texts are drawn, and what ends one.

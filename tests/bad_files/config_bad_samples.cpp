@@ -121,7 +121,7 @@ void add_others(std::vector<BadSample>& out) {
   llamagen("heads_no_divisor", "E_JSON_VALUE", {"dim", "64 / 5"}, "/n_head", 5);
   llamagen("layers_zero", "E_JSON_RANGE", {"n_layer", "1..1024"}, "/n_layer", 0);
   llamagen("places_no_square", "E_JSON_VALUE", {"block_size", "square", "17"}, "/block_size", 17);
-  llamagen("text_conditioned", "E_JSON_VALUE", {"c2i", "t2i"}, "/model_type", "t2i");
+  llamagen("video_conditioned", "E_JSON_VALUE", {"c2i", "t2v"}, "/model_type", "t2v");
   llamagen("no_null_class", "E_JSON_VALUE", {"class_dropout_prob"}, "/class_dropout_prob", 0.0);
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lab/bench/cost_model.h"
+#include "apps/lab/bench/image_bench.h"
 #include "apps/lab/bench/replay.h"
 #include "apps/runtime/memory.h"
 #include "engine/core/index.h"
@@ -45,7 +46,7 @@ nlohmann::ordered_json BenchModel::json() const {
 }
 
 BenchModel load_bench_model(DeviceBench& bench, const std::string& name, std::int64_t window) {
-  BenchModel out{open_model(name), nullptr};
+  BenchModel out{open_to_bench(name), nullptr};
   const MemoryRequest asked{
       .storage = DType::kBF16, .prompt_tokens = 32, .window = window, .dists = true};
   const auto plan_of = [&](const MemoryRequest& request) {

@@ -105,8 +105,18 @@ double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOp
 
 }  // namespace
 
+OpenedModel open_to_bench(const std::string& name) {
+  OpenedModel opened = open_model(name);
+  if (!opened.spec.context) return opened;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_BENCH_MODEL",
+               .file = name,
+               .expected = "a model that reads its own prompts",
+               .found = "one that reads a text encoder's rows"});
+}
+
 void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchReport& report) {
-  OpenedModel opened = open_model(image.model);
+  OpenedModel opened = open_to_bench(image.model);
   const MemoryRequest request{.storage = image.storage, .prompt_tokens = image.prompt_tokens};
   check_memory(plan_generation(opened, backend, request), image.model);
   ReadProbe probe(backend.threads());

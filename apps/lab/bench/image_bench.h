@@ -4,6 +4,7 @@
 #pragma once
 
 #include "apps/lab/bench/measure.h"
+#include "engine/families/open_model.h"
 
 namespace tessera {
 
@@ -15,6 +16,9 @@ struct ImageBenchOptions {
   std::int64_t runs = 3;            // decodings after one that warms up
   bool decode_pixels = true;
 };
+
+// open_model(); Error kUsage, E_BENCH_MODEL, for one whose prompts another model encodes.
+OpenedModel open_to_bench(const std::string& name);
 
 // Error kModel, kMemory. Emits "image.plain".
 void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchReport& report);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "apps/lab/bench/decode_bench.h"
+#include "apps/lab/bench/image_bench.h"
 #include "apps/lab/bench/replay.h"
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/runtime/memory.h"
@@ -143,7 +144,7 @@ std::vector<std::vector<double>> read_accept_traces(const std::filesystem::path&
 }
 
 void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, BenchReport& report) {
-  OpenedModel opened = open_model(options.model);
+  OpenedModel opened = open_to_bench(options.model);
   const std::int64_t widest = *std::max_element(options.windows.begin(), options.windows.end());
   for (const std::int64_t batch : options.batch_sizes) {
     check_memory(plan_generation(opened, backend,
@@ -210,7 +211,7 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
 }
 
 void run_refill_bench(const RefillBenchOptions& options, Backend& backend, BenchReport& report) {
-  OpenedModel opened = open_model(options.model);
+  OpenedModel opened = open_to_bench(options.model);
   const StreamModel model = load_stream_model(opened, backend, options.storage);
   const DecodeAids aids{.grammar = model.config().grammar()};
   const OwnedParts<float, KeyedRandom> owned(

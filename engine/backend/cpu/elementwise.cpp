@@ -6,6 +6,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/index.h"
+#include "engine/ops/relu.h"
 
 namespace tessera::cpu {
 
@@ -76,6 +77,12 @@ void gelu_tanh(CpuBackend& cpu, const GeluTanhArgs& op) {
 
 void quick_gelu(CpuBackend& cpu, const QuickGeluArgs& op) {
   map(cpu, op.x, op.out, cpu.kernels().quick_gelu);
+}
+
+void relu(CpuBackend& cpu, const ReluArgs& op) {
+  map(cpu, op.x, op.out, [](const float* x, float* out, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] < 0.0f ? 0.0f : x[i];
+  });
 }
 
 void combine_rows(CpuBackend&, const CombineRowsArgs& op) {
@@ -155,6 +162,7 @@ void add_elementwise_ops(OpTable& table) {
   table.add<affine_channels>();
   table.add<modulate>();
   table.add<load_rows>();
+  table.add<relu>();
 }
 
 }  // namespace tessera::cpu

@@ -6,6 +6,7 @@
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/stored.cuh"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/relu.h"
 
 namespace tessera::cuda {
 
@@ -70,6 +71,10 @@ struct GeluTanh {
     const float inner = fmaf(x * x, -0.0713548162726f, -1.59576912161f);
     return x / (1.0f + expf(x * inner));
   }
+};
+
+struct Relu {
+  __device__ float operator()(float x) const { return x < 0.0f ? 0.0f : x; }
 };
 
 struct QuickGelu {
@@ -212,6 +217,8 @@ void quick_gelu(CudaBackend& backend, const QuickGeluArgs& op) {
   map(backend, "quick gelu", QuickGelu{}, op.x, op.out);
 }
 
+void relu(CudaBackend& backend, const ReluArgs& op) { map(backend, "relu", Relu{}, op.x, op.out); }
+
 // The rows are sorted by destination here, each list in the order of the rows.
 void combine_rows(CudaBackend& backend, const CombineRowsArgs& op) {
   const std::int64_t width = op.x.shape[1];
@@ -278,6 +285,7 @@ void add_elementwise_ops(OpTable& table) {
   table.add<store_rows>();
   table.add<affine_channels>();
   table.add<modulate>();
+  table.add<relu>();
 }
 
 }  // namespace tessera::cuda

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     LlamaGen, BadConfig,
-    ::testing::Values(Bad{"llamagen", "/model_type", R"("t2i")", "model_type"},
+    ::testing::Values(Bad{"llamagen", "/model_type", R"("t2v")", "model_type"},
                       Bad{"llamagen", "/dim", "65", "dim"}, Bad{"llamagen", "/dim", "72", "dim"},
                       Bad{"llamagen", "/n_layer", "0", "n_layer"},
                       Bad{"llamagen", "/n_head", "2000", "n_head"},

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/ops/ops.h"
+#include "engine/ops/relu.h"
 #include "tests/unit/ops/device_io.h"
 
 namespace tessera::testing::elementwise_test {
@@ -133,6 +134,22 @@ TEST_P(Elementwise, ActivationsKeepNanAndEnds) {
   EXPECT_EQ(out[2], inf);
   EXPECT_EQ(out[3], 0.0f);
   EXPECT_EQ(out[4], 200.0f);
+}
+
+TEST_P(Elementwise, ReluKeepsWhatIsNotNegative) {
+  std::vector<float> x = normal(1003, 1, 3.0f);
+  x[7] = NAN;
+  x[8] = 0.0f;
+  x[9] = std::numeric_limits<float>::infinity();
+  std::vector<float> out(x.size());
+  DeviceIo io(*backend_);
+  ops::relu(*backend_, io.in(view_of(x, {1003})), io.out(view_of(out, {1003})));
+  io.fetch();
+  EXPECT_TRUE(std::isnan(out[7]));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (i == 7) continue;
+    ASSERT_EQ(out[i], std::max(x[i], 0.0f)) << i;
+  }
 }
 
 // A value does not depend on where in a row it stands: tails are computed like the rest.

@@ -5,8 +5,10 @@
 #include <filesystem>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/families/text_encoder.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/video_listeners.h"
+#include "tokenizers/text/tokenizer.h"
 
 namespace tessera::video_kinds_test {
 namespace {
@@ -209,6 +211,52 @@ TEST(VideoFromFrames, RowsOfATextLeadTheVideo) {
   const auto first = with(write_features(folder, 400));
   EXPECT_EQ(with(write_features(folder, 400)), first);
   EXPECT_NE(with(write_features(folder, 400, -1.0f)), first);
+}
+
+// The rows that the encoder makes of a prompt, as a file has them. Rows of zeros are seen too: the
+// prompts are long, so that they matter.
+TEST(VideoFromFrames, APromptIsReadByItsEncoder) {
+  const TempFolder folder;
+  std::string first, second;
+  for (int i = 0; i < 70; ++i) {
+    first += "a red cube on the floor, ";
+    second += "large shiny sphere, dog. ";
+  }
+  const std::filesystem::path t5 =
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "t5" / "relu";
+  const auto backend = make_backend("cpu", {.threads = 2});
+  const TextEncoder encoder = load_text_encoder(open_text_encoder(t5, 24), *backend, DType::kF32);
+  const Tensor rows = encoder.encode(TextTokenizer::from_folder(t5).encode(first));
+  write_safetensors(folder / "rows.safetensors", {{"context", rows.view()}});
+  GenerateOptions options = options_for("test:cosmos-text");
+  options.text_encoder = t5.string();
+  OwnVideoTask pipeline(options);
+  Frames given, read;
+  VideoRequest file = going_on(1);
+  file.text_features = (folder / "rows.safetensors").string();
+  generate(pipeline, file, given);
+  VideoRequest spoken = going_on(1);
+  spoken.prompt = first;
+  const GeneratedVideo made = generate(pipeline, spoken, read);
+  EXPECT_EQ(made.facts.prompt, first);
+  EXPECT_EQ(made.facts.text_encoder, "relu");
+  EXPECT_TRUE(read.bytes() == given.bytes());
+  int differ = 0;
+  for (spoken.seed = 1; spoken.seed <= 12; ++spoken.seed) {
+    Frames one, other;
+    spoken.prompt = first;
+    generate(pipeline, spoken, one);
+    spoken.prompt = second;
+    generate(pipeline, spoken, other);
+    differ += one.bytes() != other.bytes();
+  }
+  EXPECT_GT(differ, 0);
+  spoken.text_features = file.text_features;
+  expect_refused(options, spoken, "E_VIDEO_TEXT");
+  spoken.text_features.clear();
+  expect_refused(options_for("test:cosmos-text"), spoken, "E_TEXT_ENCODER");
+  OwnVideoTask bare(options_for("test:cosmos-text"));
+  EXPECT_GT(pipeline.plan(pipeline.prepare(file)).weights, bare.plan(bare.prepare(file)).weights);
 }
 
 TEST(VideoFromFrames, RefusesWhatItCannotDo) {
