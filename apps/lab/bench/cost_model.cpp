@@ -8,15 +8,13 @@ namespace tessera {
 
 namespace {
 
-double as_double(std::int64_t value) { return to_double(value); }
-
 // Larger than both, and equal to the larger one where they are far apart.
 double soft_maximum(double a, double b) {
   return std::sqrt(std::sqrt(std::pow(a, 4.0) + std::pow(b, 4.0)));
 }
 
 double kv_bytes(const StepShape& model, const StepPass& pass) {
-  return as_double(pass.images * pass.branches) * model.kv_bytes_a_row * pass.live_rows;
+  return to_double(pass.images * pass.branches) * model.kv_bytes_a_row * pass.live_rows;
 }
 
 }  // namespace
@@ -28,32 +26,32 @@ double kernels_of_a_layer(std::int64_t rows) {
 
 StepShape step_shape(const StreamModelConfig& model, DType weights, DType kv) {
   const ModelConfig& lm = model.transformer;
-  const double width = as_double(lm.width);
-  double layer = width * as_double(lm.q_width() + 2 * lm.kv_width()) +
-                 as_double(lm.q_width()) * width + 3.0 * as_double(lm.ffn_width) * width;
-  double next_to = as_double(model.codes) * width;
+  const double width = to_double(lm.width);
+  double layer = width * to_double(lm.q_width() + 2 * lm.kv_width()) +
+                 to_double(lm.q_width()) * width + 3.0 * to_double(lm.ffn_width) * width;
+  double next_to = to_double(model.codes) * width;
   // The aligner after a narrow code table: code_width -> width -> width. Families that have one
   // have a head of two products too.
-  if (model.code_width > 0) next_to += width * (as_double(model.code_width) + 2 * width);
-  return {.parameters = as_double(lm.layers) * layer + next_to,
+  if (model.code_width > 0) next_to += width * (to_double(model.code_width) + 2 * width);
+  return {.parameters = to_double(lm.layers) * layer + next_to,
           .bytes_a_parameter = to_double(dtype_size(weights)),
-          .kv_bytes_a_row = 2.0 * as_double(lm.layers * lm.kv_width()) * to_double(dtype_size(kv)),
+          .kv_bytes_a_row = 2.0 * to_double(lm.layers * lm.kv_width()) * to_double(dtype_size(kv)),
           .layers = lm.layers,
           .codes = model.codes};
 }
 
 StepTime predict_step(const DeviceRates& device, const StepShape& model, const StepPass& pass) {
-  const double rows = as_double(pass.images * pass.branches * pass.window);
+  const double rows = to_double(pass.images * pass.branches * pass.window);
   const double reading =
       model.parameters * model.bytes_a_parameter / (device.linear_share * device.bytes_per_second);
   const double computing =
       2.0 * model.parameters * rows / (device.product_share * device.flops_per_second);
   // Three passes over rows of f32 logits.
   const double logits =
-      12.0 * rows * as_double(model.codes) / (device.logits_share * device.bytes_per_second);
+      12.0 * rows * to_double(model.codes) / (device.logits_share * device.bytes_per_second);
   return {.linear = soft_maximum(reading, computing),
           .attention = kv_bytes(model, pass) / (device.attention_share * device.bytes_per_second),
-          .gaps = as_double(model.layers) * device.kernels_a_layer * device.gap_seconds,
+          .gaps = to_double(model.layers) * device.kernels_a_layer * device.gap_seconds,
           .dist = device.dist_seconds + logits};
 }
 

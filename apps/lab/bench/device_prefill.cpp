@@ -58,25 +58,23 @@ VitSpec video_spec(bool quick) {
   return spec;
 }
 
-double as_double(std::int64_t value) { return to_double(value); }
-
 // Multiplications and additions of a prompt: layers, causal attention, the head of the last row.
 double prompt_flops(const StreamModelConfig& config, std::int64_t rows) {
   const ModelConfig& lm = config.transformer;
-  const double layer = as_double(lm.width) * as_double(lm.q_width() + 2 * lm.kv_width()) +
-                       as_double(lm.q_width() * lm.width) +
-                       3.0 * as_double(lm.ffn_width * lm.width);
-  const double seen = as_double(rows) * as_double(rows + 1) / 2;
-  return as_double(lm.layers) * (2 * layer * as_double(rows) + 4 * seen * as_double(lm.q_width())) +
-         2 * as_double(lm.width) * as_double(config.vocab);
+  const double layer = to_double(lm.width) * to_double(lm.q_width() + 2 * lm.kv_width()) +
+                       to_double(lm.q_width() * lm.width) +
+                       3.0 * to_double(lm.ffn_width * lm.width);
+  const double seen = to_double(rows) * to_double(rows + 1) / 2;
+  return to_double(lm.layers) * (2 * layer * to_double(rows) + 4 * seen * to_double(lm.q_width())) +
+         2 * to_double(lm.width) * to_double(config.vocab);
 }
 
 // Of one tile: patches, layers, attention of all rows to all.
 double tile_flops(const VitSpec& spec) {
-  const double rows = as_double(spec.places()), width = as_double(spec.width);
-  const double layer = 4 * width * width + 2 * width * as_double(spec.mlp_width);
-  return 2 * as_double(spec.grid * spec.grid * spec.patch_inputs()) * width +
-         as_double(spec.run_layers) * (2 * layer * rows + 4 * rows * rows * width);
+  const double rows = to_double(spec.places()), width = to_double(spec.width);
+  const double layer = 4 * width * width + 2 * width * to_double(spec.mlp_width);
+  return 2 * to_double(spec.grid * spec.grid * spec.patch_inputs()) * width +
+         to_double(spec.run_layers) * (2 * layer * rows + 4 * rows * rows * width);
 }
 
 class Prefill {
@@ -164,7 +162,7 @@ class Prefill {
                        {"weights", "noise:21"}};
     object["shape"] = {
         {"M", prompt_.rows()}, {"visual", prompt_.visual}, {"V", model.config().vocab}};
-    finish(object, timing, as_double(to_index(model.weight_bytes())),
+    finish(object, timing, to_double(to_index(model.weight_bytes())),
            prompt_flops(model.config(), prompt_.rows()), probe,
            name + ", " + std::to_string(prompt_.visual) + " visual tokens, " + how);
   }
@@ -215,8 +213,8 @@ class Prefill {
                        {"weights", "noise:21"}};
     object["shape"] = {{"tiles", count}, {"M", count * spec.places()}, {"pixels", side}};
     finish(
-        object, timing, as_double(to_index(encoder.weight_bytes())),
-        as_double(count) * tile_flops(spec), probe,
+        object, timing, to_double(to_index(encoder.weight_bytes())),
+        to_double(count) * tile_flops(spec), probe,
         "vit.encode, " + std::to_string(count) + " tiles of " + std::to_string(side) + " pixels");
   }
 

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Run {
+struct ImageRun {
   double prefill = 0;         // seconds until the first token
   std::vector<double> steps;  // seconds of each pass after it
   double cpu = 0;             // processor seconds of those passes
@@ -52,8 +52,8 @@ Stream make_item(const OpenedModel& opened, const StreamModel& model,
   return item;
 }
 
-Run decode(StreamLoop& loop, const Stream& item, std::int64_t tokens) {
-  Run run;
+ImageRun decode(StreamLoop& loop, const Stream& item, std::int64_t tokens) {
+  ImageRun run;
   double last = monotonic_seconds();
   double cpu_begin = 0;
   const auto results = run_streams(loop, {&item, 1}, [&](const RunPass& event) {
@@ -140,7 +140,7 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
   const double bytes = weight_bytes * to_double(tokens - 1) + kv_bytes;
   for (std::int64_t i = 0; i < image.runs; ++i) {
     const double before = probe.gigabytes_per_second();
-    Run run = decode(loop, item, tokens);
+    ImageRun run = decode(loop, item, tokens);
     const double after = probe.gigabytes_per_second();
     const double seconds = run.step_seconds();
     const double rate = bytes / seconds * 1e-9;

@@ -25,14 +25,14 @@ struct Case {
 };
 
 // Times of a run: passes that took prompts in, and passes of one row a sequence alone.
-struct Run final : StreamListener {
+struct TextRun final : StreamListener {
   const std::int64_t batch;
   double last, last_cpu;
   double prompts = 0, prompts_cpu = 0;  // seconds
   std::vector<double> steps;            // seconds
   double steps_cpu = 0;
 
-  explicit Run(std::int64_t sequences)
+  explicit TextRun(std::int64_t sequences)
       : batch(sequences), last(monotonic_seconds()), last_cpu(process_cpu_seconds()) {}
 
   void on_pass(const StreamPass& pass) override {
@@ -99,7 +99,7 @@ class TextBench {
  private:
   void measure(const Case& what, std::int64_t run, StreamLoop& loop) {
     const double before = probe_.gigabytes_per_second(1);
-    Run times(what.batch);
+    TextRun times(what.batch);
     std::vector<std::size_t> slots;
     for (std::int64_t i = 0; i < what.batch; ++i) {
       slots.push_back(loop.add(make_stream(what, i, wanted_.vocab)));
@@ -115,7 +115,7 @@ class TextBench {
     return rows + 2 * options.tokens + std::ranges::max(options.batch_sizes) * (rows / 32 + 8);
   }
 
-  void record(const Case& what, std::int64_t run, const Run& times, double probe) {
+  void record(const Case& what, std::int64_t run, const TextRun& times, double probe) {
     Timing timing;
     timing.seconds = times.steps;
     timing.cpu_seconds = times.steps_cpu / to_double(times.steps.size());
