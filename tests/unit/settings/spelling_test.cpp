@@ -147,7 +147,7 @@ constexpr Use kMore[] = {
     {"frames", "apps/lab/eval/eval_videos.cpp", "refused where a model cannot"},
     {"frames", "apps/runtime/video_task.cpp", "refused where a model cannot"},
     {"frames", "apps/viewer/panels/settings.cpp", "a control where a model writes videos"},
-    {"frames", "apps/lab/scene/scene_dump.cpp", "of a program that draws scenes"},
+    {"frames", "apps/lab/still_life/scene_dump.cpp", "of a program that draws scenes"},
     {"fps", "apps/jobs/job_fields.cpp", "bound to an item"},
     {"fps", "apps/cli/video_flags.cpp", "what a captioner is shown a second"},
     {"max-tokens", "apps/cli/batch_captions.cpp", "this command has the flag as well"},
