@@ -421,6 +421,8 @@ const KnownKey* describing_key(FolderFile file, std::string_view path) {
     case FolderFile::kSpecialTokens:
     case FolderFile::kAddedTokens:
       return find_known_key(kTokenLists, path);
+    case FolderFile::kParams:
+      return nullptr;  // of folders that generate
     case FolderFile::kChatTemplate:
       break;
   }
