@@ -44,8 +44,34 @@ Camera orbit_camera(int steps) {
 Projected project(const Camera& view, Vec point) {
   const Vec offset = point - view.eye;
   const float depth = dot(offset, view.forward);
-  const float scale = 1.0f / (depth * kTanHalfView);
+  const float scale = 1.0f / (depth * view.tan_half);
   return {dot(offset, view.right) * scale, dot(offset, view.up) * scale, depth};
+}
+
+PixelRect pixels_around(std::span<const Vec> points, const Camera& view, int size) {
+  float low_u = 1e9f, high_u = -1e9f, low_v = 1e9f, high_v = -1e9f;
+  for (const Vec& point : points) {
+    const Projected at = project(view, point);
+    low_u = std::min(low_u, at.u);
+    high_u = std::max(high_u, at.u);
+    low_v = std::min(low_v, at.v);
+    high_v = std::max(high_v, at.v);
+  }
+  const float half = 0.5f * to_float(size);
+  const auto pixel = [&](float coordinate) {
+    return truncate<int>(std::floor(std::clamp((1.0f + coordinate) * half, -2.0f, half * 3)));
+  };
+  return {std::max(0, pixel(low_u) - 1), std::max(0, pixel(-high_v) - 1),
+          std::min(size, pixel(high_u) + 2), std::min(size, pixel(-low_v) + 2)};
+}
+
+std::array<Vec, 8> box_corners(Vec base, float reach, float deep, float height) {
+  std::array<Vec, 8> corners;
+  for (int i = 0; i < 8; ++i) {
+    corners[i] = base + Vec{(i & 1) != 0 ? reach : -reach, (i & 2) != 0 ? height : 0.0f,
+                            (i & 4) != 0 ? deep : -deep};
+  }
+  return corners;
 }
 
 float screen_x(const Solid& solid) {

@@ -3,7 +3,9 @@
 // bit.
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "apps/lab/scene/scene.h"
 
@@ -19,6 +21,8 @@ inline Vec operator+(Vec a, Vec b) { return {a.x + b.x, a.y + b.y, a.z + b.z}; }
 inline Vec operator-(Vec a, Vec b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
 inline Vec operator*(Vec a, float s) { return {a.x * s, a.y * s, a.z * s}; }
 inline Vec operator*(Vec a, Vec b) { return {a.x * b.x, a.y * b.y, a.z * b.z}; }
+// A colour picked as it looks on screen, in linear light: the image's transfer curve is a root.
+constexpr Vec linear(float r, float g, float b) { return {r * r, g * g, b * b}; }
 inline float dot(Vec a, Vec b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
 inline Vec normalised(Vec a) { return a * (1.0f / std::sqrt(dot(a, a))); }
 
@@ -43,13 +47,14 @@ inline constexpr float kCubeCos = 0.90630779f;
 inline constexpr float kCubeSin = 0.42261826f;
 
 // Pin-hole camera: eye, and an orthonormal frame (right is +x). An image plane point (u, v) in
-// [-1, 1], v upwards, looks along forward + u*kTanHalfView*right + v*kTanHalfView*up.
+// [-1, 1], v upwards, looks along forward + u*tan_half*right + v*tan_half*up.
 inline constexpr Vec kEye{0.0f, 10.5f, -12.5f};
 inline constexpr Vec kLookAt{0.0f, 0.4f, 0.3f};
 inline constexpr float kTanHalfView = 0.222f;
 struct Camera {
   Vec forward, right, up;
   Vec eye = kEye;
+  float tan_half = kTanHalfView;
 };
 Camera camera();
 // The camera after `steps` steps of the slow orbit: 1.2 degrees each around the vertical through
@@ -61,6 +66,16 @@ struct Projected {
   float u, v, depth;
 };
 Projected project(const Camera& camera, Vec point);
+
+// Pixels of a square image, ends exclusive.
+struct PixelRect {
+  int left, top, right, bottom;
+  bool covers(int x, int y) const { return x >= left && x < right && y >= top && y < bottom; }
+};
+// Around the image of these points, one pixel to spare on each side.
+PixelRect pixels_around(std::span<const Vec> points, const Camera& view, int size);
+// Corners of the upright box on the ground that reaches so far from the centre of its bottom.
+std::array<Vec, 8> box_corners(Vec base, float reach, float deep, float height);
 
 // Where the middle of a solid appears, in [-1, 1]; solids are listed by it.
 float screen_x(const Solid& solid);

@@ -10,56 +10,27 @@ namespace tessera {
 namespace {
 
 using world::Camera;
+using world::PixelRect;
 using world::PosedScene;
 using world::PosedSolid;
 using world::SolidMask;
 using world::Vec;
 
-// Pixel rectangle, ends exclusive.
-struct Rect {
-  int left, top, right, bottom;
-  bool covers(int x, int y) const { return x >= left && x < right && y >= top && y < bottom; }
-};
-
 std::array<Vec, 8> corners_of(const PosedSolid& solid) {
   // A cube turned by any angle stays inside the square around its ground circle.
   const float reach = solid.measures.ground_radius;
-  std::array<Vec, 8> corners;
-  for (int i = 0; i < 8; ++i) {
-    corners[i] =
-        solid.base + Vec{(i & 1) != 0 ? reach : -reach, (i & 2) != 0 ? solid.measures.height : 0.0f,
-                         (i & 4) != 0 ? reach : -reach};
-  }
-  return corners;
+  return world::box_corners(solid.base, reach, reach, solid.measures.height);
 }
 
-// Pixels around the image of these points, one to spare on each side.
-Rect bounds_of(const std::array<Vec, 8>& points, const Camera& view, int size) {
-  float low_u = 1e9f, high_u = -1e9f, low_v = 1e9f, high_v = -1e9f;
-  for (const Vec& point : points) {
-    const world::Projected at = world::project(view, point);
-    low_u = std::min(low_u, at.u);
-    high_u = std::max(high_u, at.u);
-    low_v = std::min(low_v, at.v);
-    high_v = std::max(high_v, at.v);
-  }
-  const float half = 0.5f * to_float(size);
-  const auto pixel = [&](float coordinate) {
-    return truncate<int>(std::floor(std::clamp((1.0f + coordinate) * half, -2.0f, half * 3)));
-  };
-  return {std::max(0, pixel(low_u) - 1), std::max(0, pixel(-high_v) - 1),
-          std::min(size, pixel(high_u) + 2), std::min(size, pixel(-low_v) + 2)};
+PixelRect silhouette_bounds(const PosedSolid& solid, const Camera& view, int size) {
+  return world::pixels_around(corners_of(solid), view, size);
 }
 
-Rect silhouette_bounds(const PosedSolid& solid, const Camera& view, int size) {
-  return bounds_of(corners_of(solid), view, size);
-}
-
-Rect shadow_bounds(const PosedSolid& solid, const Camera& view, int size) {
+PixelRect shadow_bounds(const PosedSolid& solid, const Camera& view, int size) {
   const Vec light = world::light_direction();
   std::array<Vec, 8> corners = corners_of(solid);
   for (Vec& corner : corners) corner = corner - light * (corner.y / light.y);
-  return bounds_of(corners, view, size);
+  return world::pixels_around(corners, view, size);
 }
 
 // Ray through the image point (x, y) in pixels from the top left corner.
@@ -79,8 +50,9 @@ struct Masks {
   SolidMask shading = 0;
 };
 
-void fill_masks(const std::array<Rect, kMaxSolids>& seen, const std::array<Rect, kMaxSolids>& shade,
-                int count, int y, std::vector<Masks>* masks) {
+void fill_masks(const std::array<PixelRect, kMaxSolids>& seen,
+                const std::array<PixelRect, kMaxSolids>& shade, int count, int y,
+                std::vector<Masks>* masks) {
   std::fill(masks->begin(), masks->end(), Masks{});
   for (int i = 0; i < count; ++i) {
     if (y >= seen[i].top && y < seen[i].bottom) {
@@ -96,8 +68,8 @@ void check_size(int size) {
   expects(size >= kMinSceneSide && size <= kMaxSceneSide, "scene image side out of range");
 }
 
-void generate_pixel(const PosedScene& posed, const Camera& view, int size, int x, int y, Masks masks,
-                 std::uint8_t* rgb) {
+void generate_pixel(const PosedScene& posed, const Camera& view, int size, int x, int y,
+                    Masks masks, std::uint8_t* rgb) {
   Vec sum;
   for (int sample = 0; sample < 4; ++sample) {
     const float at_x = to_float(x) + ((sample & 1) != 0 ? 0.75f : 0.25f);
@@ -116,8 +88,8 @@ void generate_pixel(const PosedScene& posed, const Camera& view, int size, int x
 
 SceneImage render_posed(const PosedScene& posed, const Camera& view, int size) {
   check_size(size);
-  std::array<Rect, kMaxSolids> seen{};
-  std::array<Rect, kMaxSolids> shade{};
+  std::array<PixelRect, kMaxSolids> seen{};
+  std::array<PixelRect, kMaxSolids> shade{};
   for (int i = 0; i < posed.count; ++i) {
     seen[i] = silhouette_bounds(posed.solids[i], view, size);
     shade[i] = shadow_bounds(posed.solids[i], view, size);
@@ -176,7 +148,7 @@ namespace {
 // Calls visit(pixel index, mask of all solids under the pixel's centre, nearest solid or -1).
 template <typename Visit>
 void for_each_centre(const PosedScene& posed, const Camera& view, int size, Visit visit) {
-  std::array<Rect, kMaxSolids> rects{};
+  std::array<PixelRect, kMaxSolids> rects{};
   for (int i = 0; i < posed.count; ++i) {
     rects[i] = silhouette_bounds(posed.solids[i], view, size);
   }
@@ -185,7 +157,7 @@ void for_each_centre(const PosedScene& posed, const Camera& view, int size, Visi
     for (int y = rects[i].top; y < rects[i].bottom; ++y) {
       for (int x = rects[i].left; x < rects[i].right; ++x) {
         if (std::any_of(rects.begin(), rects.begin() + i,
-                        [&](const Rect& rect) { return rect.covers(x, y); })) {
+                        [&](const PixelRect& rect) { return rect.covers(x, y); })) {
           continue;
         }
         const Vec ray = ray_through(view, to_float(x) + 0.5f, to_float(y) + 0.5f, size);

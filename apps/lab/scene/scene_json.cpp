@@ -25,16 +25,6 @@ Solid read_solid(const JsonReader& reader) {
   return solid;
 }
 
-void refuse_touching(const std::vector<Solid>& solids, const JsonReader& reader) {
-  for (std::size_t i = 0; i < solids.size(); ++i) {
-    for (std::size_t j = i + 1; j < solids.size(); ++j) {
-      if (world::apart_on_ground(solids[i], solids[j], 0.0)) continue;
-      reader.fail("solids[" + std::to_string(j) + "]", "a place of its own on the table",
-                  "a solid that touches solids[" + std::to_string(i) + "]");
-    }
-  }
-}
-
 }  // namespace
 
 std::uint64_t read_seed(const JsonReader& reader) {
@@ -81,7 +71,8 @@ Scene scene_of(const JsonReader& reader) {
     scene.solids.push_back(read_solid(solid));
   }
   if (scene.solids.empty()) reader.fail("solids", "1 to 4 solids", "none");
-  refuse_touching(scene.solids, reader);
+  refuse_touching(reader, "solids", "a solid", scene.solids,
+                  [](const Solid& a, const Solid& b) { return world::apart_on_ground(a, b, 0.0); });
   return scene;
 }
 

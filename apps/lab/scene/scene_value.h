@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/lab/scene/video.h"
 #include "engine/core/json.h"
@@ -29,6 +30,19 @@ Enum read_word(const JsonReader& reader, std::string_view key,
                std::span<const std::string_view> words) {
   const std::string word = reader.choice(key, words);
   return static_cast<Enum>(std::find(words.begin(), words.end(), word) - words.begin());
+}
+
+// No two of the list at `key` touch; each is `one`, "a solid".
+template <typename T, typename Apart>
+void refuse_touching(const JsonReader& reader, const std::string& key, const std::string& one,
+                     const std::vector<T>& list, Apart apart) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    for (std::size_t j = i + 1; j < list.size(); ++j) {
+      if (apart(list[i], list[j])) continue;
+      reader.fail(key + "[" + std::to_string(j) + "]", "a place of its own on the table",
+                  one + " that touches " + key + "[" + std::to_string(i) + "]");
+    }
+  }
 }
 
 }  // namespace tessera

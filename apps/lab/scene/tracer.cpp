@@ -19,10 +19,6 @@ constexpr float kTint = 0.88f;  // how far a mirror takes on the colour of its s
 constexpr float kHighlight = 1.3f;
 constexpr float kBevel = 0.22f;  // width of a shiny cube's polished edge, in half edges
 
-// Colours are picked as they look on screen; light is added up linearly, and the image's
-// transfer curve is a square root.
-constexpr Vec linear(float r, float g, float b) { return {r * r, g * g, b * b}; }
-
 constexpr std::array<Vec, kSolidColours> kAlbedo = {
     linear(0.88f, 0.10f, 0.12f),  // red
     linear(0.10f, 0.66f, 0.16f),  // green

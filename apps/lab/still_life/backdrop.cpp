@@ -9,11 +9,6 @@
 namespace tessera::still {
 namespace {
 
-float smooth(float low, float high, float value) {
-  const float t = std::clamp((value - low) / (high - low), 0.0f, 1.0f);
-  return t * t * (3.0f - 2.0f * t);
-}
-
 float ridge(const Stage& stage, float u, int row) {
   const Lattice& lattice = stage.lattice;
   const float x = u * 1.7f + stage.air.phase + 9.0f * to_float(row);
@@ -28,7 +23,7 @@ Vec clouds(const Stage& stage, Vec sky, float u, float height) {
   const float density = stage.lattice.rough(
       {u * 1.5f + air.phase, height * stretch + air.phase * 0.7f, air.phase * 1.3f});
   const float low = 0.78f - 0.5f * air.cloudiness;
-  const float cover = smooth(low - 0.10f, low + 0.12f, density);
+  const float cover = step_up(low - 0.10f, low + 0.12f, density);
   const float shade = 0.72f + 0.56f * stage.lattice.at(u * 4.0f + air.phase, height * 9.0f, 23);
   return mix(sky, air.cloud * shade, 0.92f * cover);
 }
@@ -50,7 +45,7 @@ Vec stars(const Stage& stage, Vec sky, float u, float height) {
 }  // namespace
 
 Vec sky_towards(const Air& air, float height) {
-  return mix(air.sky_low, air.sky_high, smooth(-0.1f, 0.9f, height));
+  return mix(air.sky_low, air.sky_high, step_up(-0.1f, 0.9f, height));
 }
 
 Backdrop backdrop_at(const Stage& stage, float u, float v, float edge) {
@@ -64,7 +59,7 @@ Backdrop backdrop_at(const Stage& stage, float u, float v, float edge) {
     const float leaves = stage.lattice.at(u * 9.0f + 30.0f, height * 16.0f + 10.0f, 22);
     return {mix(air.hills, air.sky_low, 0.42f) * (0.86f + 0.28f * leaves), 1};
   }
-  Vec sky = mix(air.sky_low, air.sky_high, smooth(0.05f, 1.05f, height));
+  Vec sky = mix(air.sky_low, air.sky_high, step_up(0.05f, 1.05f, height));
   if (stage.sky == Sky::kNight) sky = stars(stage, sky, u, height);
   return {clouds(stage, sky, u, height), 0};
 }

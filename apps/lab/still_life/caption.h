@@ -25,16 +25,16 @@ std::string caption(const StillLife& scene, const Things& things);
 // How two objects stand to each other.
 enum class Relation : std::uint8_t { kLeftOf, kRightOf, kInFrontOf, kBehind };
 struct Related {
-  int first, second;  // places in Told::objects
+  int first, second;  // places in Said::objects
   Relation relation;
   bool operator==(const Related&) const = default;
 };
 
 // What a caption says. `objects` are listed left to right; their places, turns and mirroring are
-// not told.
-struct Told {
+// not said.
+struct Said {
   std::vector<Object> objects;
-  bool sizes = false;  // the sizes of `objects` are told
+  bool sizes = false;  // the sizes of `objects` are said
   Surface table = Surface::kPlain;
   Colour table_colour = Colour::kBrown;
   std::optional<Sky> sky;
@@ -47,6 +47,6 @@ struct Told {
 bool holds(const StillLife& scene, const Things& things, const Related& related);
 
 // Reads any text that caption() writes. Any other is an Error (kUsage) naming the byte.
-Told read_caption(std::string_view text, const Things& things);
+Said read_caption(std::string_view text, const Things& things);
 
 }  // namespace tessera::still

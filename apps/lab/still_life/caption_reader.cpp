@@ -17,7 +17,7 @@ class CaptionReader {
  public:
   CaptionReader(std::string_view text, const Things& things) : words_(text), things_(things) {}
 
-  Told read() {
+  Said read() {
     if (words_.accept("from left to right ")) {
       list(true);
       surroundings(true, true);
@@ -30,58 +30,58 @@ class CaptionReader {
       const bool one = words_.accept(" stands ");
       if (!one) words_.need(" stand ");
       list(true);
-      if (one != (told_.objects.size() == 1))
+      if (one != (said_.objects.size() == 1))
         words_.fail("one object after \"stands\", more after \"stand\"");
       sky();
     } else {
-      told_.sizes = words_.accept("a small ") || words_.accept("a large ");
+      said_.sizes = words_.accept("a small ") || words_.accept("a large ");
       words_.back_to(0);
       plain();
     }
     words_.need_end();
-    return std::move(told_);
+    return std::move(said_);
   }
 
  private:
   // A list, or two objects by how they stand to each other.
   void plain() {
-    object(told_.sizes);
+    object(said_.sizes);
     const bool left = words_.accept(" to the left of ");
     if (left || words_.accept(" to the right of ")) {
       two(left);
     } else {
-      rest_of_list(told_.sizes);
+      rest_of_list(said_.sizes);
     }
-    surroundings(told_.sizes, told_.sizes);
+    surroundings(said_.sizes, said_.sizes);
   }
 
   void two(bool left) {
     const int first = left ? 0 : 1;
-    told_.relations.push_back({first, 1 - first, left ? Relation::kLeftOf : Relation::kRightOf});
+    said_.relations.push_back({first, 1 - first, left ? Relation::kLeftOf : Relation::kRightOf});
     if (words_.accept("and behind "))
-      told_.relations.push_back({first, 1 - first, Relation::kBehind});
+      said_.relations.push_back({first, 1 - first, Relation::kBehind});
     if (words_.accept("and in front of ")) {
-      told_.relations.push_back({first, 1 - first, Relation::kInFrontOf});
+      said_.relations.push_back({first, 1 - first, Relation::kInFrontOf});
     }
     object(true);
-    if (!left) std::swap(told_.objects[0], told_.objects[1]);
+    if (!left) std::swap(said_.objects[0], said_.objects[1]);
   }
 
   void list(bool sizes) {
-    told_.sizes = sizes;
+    said_.sizes = sizes;
     object(sizes);
     rest_of_list(sizes);
   }
 
   void rest_of_list(bool sizes) {
     bool last = false;
-    while (!last && told_.objects.size() < kMaxObjects) {
+    while (!last && said_.objects.size() < kMaxObjects) {
       last = words_.accept(" and ");
       if (!last && !words_.is_next(", a")) break;
       if (!last) words_.need(", ");
       object(sizes);
     }
-    if (told_.objects.size() > 1 && !last) words_.fail("\" and \" before the last object");
+    if (said_.objects.size() > 1 && !last) words_.fail("\" and \" before the last object");
   }
 
   void object(bool sized) {
@@ -93,7 +93,7 @@ class CaptionReader {
       words_.need(" ");
     }
     if (!solid(&object)) thing(sized, an, &object);
-    told_.objects.push_back(std::move(object));
+    said_.objects.push_back(std::move(object));
   }
 
   // A thing may begin with a colour ("red apple"), so a solid needs colour and surface.
@@ -128,20 +128,20 @@ class CaptionReader {
   }
 
   void table() {
-    told_.table_colour = word_of<Colour>(words_, still_colour_names());
+    said_.table_colour = word_of<Colour>(words_, still_colour_names());
     words_.need(" ");
-    told_.table = word_of<Surface>(words_, surface_names());
+    said_.table = word_of<Surface>(words_, surface_names());
     words_.need(" table");
   }
 
   void sky() {
     if (words_.accept(" under a ")) {
-      told_.sky = words_.accept("clear") ? Sky::kClear : Sky::kCloudy;
-      if (told_.sky == Sky::kCloudy) words_.need("cloudy");
+      said_.sky = words_.accept("clear") ? Sky::kClear : Sky::kCloudy;
+      if (said_.sky == Sky::kCloudy) words_.need("cloudy");
       words_.need(" sky");
     } else {
-      told_.sky = words_.accept(" at sunset") ? Sky::kSunset : Sky::kNight;
-      if (told_.sky == Sky::kNight) words_.need(" at night");
+      said_.sky = words_.accept(" at sunset") ? Sky::kSunset : Sky::kNight;
+      if (said_.sky == Sky::kNight) words_.need(" at night");
     }
   }
 
@@ -151,15 +151,15 @@ class CaptionReader {
     if (with_sky) sky();
     if (!with_lamp) return;
     words_.need(", lit from the ");
-    told_.lamp = word_of<Lamp>(words_, lamp_names());
+    said_.lamp = word_of<Lamp>(words_, lamp_names());
   }
 
   int known() {
     Object named;
     if (!solid(&named)) thing(true, false, &named);
-    for (std::size_t i = 0; i < told_.objects.size(); ++i) {
-      named.size = told_.objects[i].size;
-      if (named == told_.objects[i]) return narrow<int>(i);
+    for (std::size_t i = 0; i < said_.objects.size(); ++i) {
+      named.size = said_.objects[i].size;
+      if (named == said_.objects[i]) return narrow<int>(i);
     }
     words_.fail("an object named before");
   }
@@ -168,17 +168,17 @@ class CaptionReader {
     const int first = known();
     const bool behind = words_.accept(" behind the ");
     if (!behind) words_.need(" in front of the ");
-    told_.relations.push_back({first, known(), behind ? Relation::kBehind : Relation::kInFrontOf});
+    said_.relations.push_back({first, known(), behind ? Relation::kBehind : Relation::kInFrontOf});
   }
 
   WordReader words_;
   const Things& things_;
-  Told told_;
+  Said said_;
 };
 
 }  // namespace
 
-Told read_caption(std::string_view text, const Things& things) {
+Said read_caption(std::string_view text, const Things& things) {
   return CaptionReader(text, things).read();
 }
 

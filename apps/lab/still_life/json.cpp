@@ -57,17 +57,6 @@ void read_table(const JsonReader& reader, StillLife* scene) {
   scene->table = read_word<Surface>(reader, "surface", surface_names());
 }
 
-void refuse_touching(const std::vector<Object>& objects, const Things& things,
-                     const JsonReader& reader) {
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    for (std::size_t j = i + 1; j < objects.size(); ++j) {
-      if (apart_on_table(objects[i], objects[j], things, 0.0)) continue;
-      reader.fail("objects[" + std::to_string(j) + "]", "a place of its own on the table",
-                  "an object that touches objects[" + std::to_string(i) + "]");
-    }
-  }
-}
-
 Json object_value(const Object& object) {
   if (!object.thing.empty()) {
     return {{"thing", object.thing},
@@ -118,7 +107,9 @@ StillLife still_life_from_json(std::string_view text, const Things& things, std:
     scene.objects.push_back(read_object(object, things));
   }
   if (scene.objects.empty()) reader.fail("objects", "1 to 4 objects", "none");
-  refuse_touching(scene.objects, things, reader);
+  refuse_touching(
+      reader, "objects", "an object", scene.objects,
+      [&](const Object& a, const Object& b) { return apart_on_table(a, b, things, 0.0); });
   order_left_to_right(&scene.objects, things);
   return scene;
 }

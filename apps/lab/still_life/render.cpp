@@ -14,6 +14,7 @@ namespace {
 
 using world::dot;
 using world::normalised;
+using world::PixelRect;
 using Mask = std::uint32_t;  // bit i: object i may matter to a ray
 
 constexpr float kSolidAlpha = 0.98f;
@@ -27,16 +28,13 @@ struct Seen {
   int key;
 };
 
-struct Window {
-  int left, top, right, bottom;  // ends exclusive
-};
-
 class Renderer {
  public:
   Renderer(const StillLife& scene, const Things& things, int size)
       : stage_(scene, things),
         size_(size),
-        footprint_(2.0f * stage_.view.tan_half / to_float(size)) {
+        footprint_(2.0f * stage_.view.tan_half / to_float(size)),
+        table_edge_(world::project(stage_.view, {0.0f, 0.0f, kTableBack}).v) {
     expects(size >= kMinSceneSide && size <= kMaxSceneSide, "scene image side out of range");
     for (int i = 0; i < stage_.count; ++i) {
       nth(windows_, i) = window_of(nth(stage_.objects, i));
@@ -101,26 +99,11 @@ class Renderer {
     float x, z, to_x, to_z, length2, reach2;
   };
 
-  Window window_of(const PosedObject& object) const {
+  PixelRect window_of(const PosedObject& object) const {
     const float reach = object.half_width;
     const float deep = object.thing != nullptr ? 0.0f : reach;
-    float low_u = 1e9f, high_u = -1e9f, low_v = 1e9f, high_v = -1e9f;
-    for (int i = 0; i < 8; ++i) {
-      const Projected at =
-          project(stage_.view, object.base + Vec{(i & 1) != 0 ? reach : -reach,
-                                                 (i & 2) != 0 ? object.height : 0.0f,
-                                                 (i & 4) != 0 ? deep : -deep});
-      low_u = std::min(low_u, at.u);
-      high_u = std::max(high_u, at.u);
-      low_v = std::min(low_v, at.v);
-      high_v = std::max(high_v, at.v);
-    }
-    const float half = 0.5f * to_float(size_);
-    const auto pixel = [&](float part) {
-      return truncate<int>(std::floor(std::clamp((1.0f + part) * half, -2.0f, half * 3)));
-    };
-    return {std::max(0, pixel(low_u) - 1), std::max(0, pixel(-high_v) - 1),
-            std::min(size_, pixel(high_u) + 2), std::min(size_, pixel(-low_v) + 2)};
+    return world::pixels_around(world::box_corners(object.base, reach, deep, object.height),
+                                stage_.view, size_);
   }
 
   Shadow shadow_of(const PosedObject& object) const {
@@ -145,9 +128,7 @@ class Renderer {
   Mask mask_at(int x, int y) const {
     Mask mask = 0;
     for (int i = 0; i < stage_.count; ++i) {
-      const Window& window = windows_[i];
-      if (x >= window.left && x < window.right && y >= window.top && y < window.bottom)
-        mask |= 1u << i;
+      if (windows_[i].covers(x, y)) mask |= 1u << i;
     }
     return mask;
   }
@@ -234,8 +215,7 @@ class Renderer {
       return {table_light(ground, distance, ray), kTableKey};
     const float u = x * 2.0f / to_float(size_) - 1.0f;
     const float v = 1.0f - y * 2.0f / to_float(size_);
-    const float edge = project(stage_.view, {0.0f, 0.0f, kTableBack}).v;
-    const Backdrop backdrop = backdrop_at(stage_, u, v, edge);
+    const Backdrop backdrop = backdrop_at(stage_, u, v, table_edge_);
     return {backdrop.light, kBackdropKey + backdrop.part};
   }
 
@@ -388,9 +368,10 @@ class Renderer {
   Stage stage_;
   int size_;
   float footprint_;  // width of a pixel at one unit of depth
-  std::array<Window, kMaxObjects> windows_{};
+  std::array<PixelRect, kMaxObjects> windows_{};
   std::array<Shadow, kMaxObjects> shadows_{};
   Vec table_mean_;
+  float table_edge_;  // v of the table's far edge
 };
 
 }  // namespace

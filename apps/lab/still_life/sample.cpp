@@ -69,7 +69,7 @@ bool inside_frame(const Object& object, const Things& things) {
   const Extent extent = extent_of(object, things);
   const float x = to_float(object.x);
   const float front = to_float(object.z) - (object.thing.empty() ? extent.ground_radius : 0.0f);
-  const View camera = view();
+  const Camera camera = view();
   const Projected top = project(camera, {x, extent.height, to_float(object.z)});
   const Projected bottom = project(camera, {x, 0.0f, front});
   // What is nearer to the camera looks wider: the front, at the top.

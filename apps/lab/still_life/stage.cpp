@@ -10,8 +10,8 @@
 namespace tessera::still {
 namespace {
 
-using world::dot;
 using world::normalised;
+using world::project;
 
 constexpr Vec kEye{0.0f, 5.6f, -13.0f};
 constexpr Vec kLookAt{0.0f, 1.0f, 0.4f};
@@ -46,6 +46,55 @@ Vec lamp_direction(Lamp lamp, Sky sky, Dice& dice) {
   return normalised({between(dice, -0.22f, 0.22f), height, -side});
 }
 
+// Light and colours under each sky, in linear light.
+struct SkyLook {
+  float lamp_radius;
+  Vec direct, ambient, low, high, cloud, hills;
+  float min_clouds, max_clouds;
+};
+constexpr std::array<SkyLook, kSkies> kSkyLooks = {{
+    // clear
+    {0.05f,
+     {0.82f, 0.79f, 0.72f},
+     {0.27f, 0.30f, 0.35f},
+     {0.72f, 0.85f, 0.95f},
+     {0.10f, 0.33f, 0.80f},
+     {0.96f, 0.97f, 0.98f},
+     {0.10f, 0.24f, 0.12f},
+     0.10f,
+     0.28f},
+    // cloudy
+    {0.22f,
+     {0.42f, 0.42f, 0.43f},
+     {0.46f, 0.47f, 0.49f},
+     {0.60f, 0.64f, 0.68f},
+     {0.30f, 0.35f, 0.42f},
+     {0.78f, 0.80f, 0.82f},
+     {0.10f, 0.17f, 0.13f},
+     0.75f,
+     0.95f},
+    // sunset
+    {0.08f,
+     {1.00f, 0.66f, 0.36f},
+     {0.30f, 0.25f, 0.31f},
+     {0.98f, 0.52f, 0.14f},
+     {0.26f, 0.14f, 0.36f},
+     {0.92f, 0.30f, 0.22f},
+     {0.09f, 0.05f, 0.09f},
+     0.3f,
+     0.6f},
+    // night
+    {0.07f,
+     {0.50f, 0.56f, 0.70f},
+     {0.16f, 0.18f, 0.27f},
+     {0.05f, 0.08f, 0.20f},
+     {0.005f, 0.01f, 0.05f},
+     {0.10f, 0.12f, 0.20f},
+     {0.006f, 0.010f, 0.016f},
+     0.0f,
+     0.25f},
+}};
+
 Air air_of(const StillLife& scene, Dice& dice) {
   Air air{};
   air.lamp = lamp_direction(scene.lamp, scene.sky, dice);
@@ -55,48 +104,15 @@ Air air_of(const StillLife& scene, Dice& dice) {
                  -air.lamp.y * air.lamp_side.x};
   air.phase = between(dice, 0.0f, 31.0f);
   const float strength = between(dice, 0.92f, 1.06f);
-  switch (scene.sky) {
-    case Sky::kClear:
-      air.lamp_radius = 0.05f;
-      air.direct = Vec{0.82f, 0.79f, 0.72f} * strength;
-      air.ambient = {0.27f, 0.30f, 0.35f};
-      air.sky_low = {0.72f, 0.85f, 0.95f};
-      air.sky_high = {0.10f, 0.33f, 0.80f};
-      air.cloud = {0.96f, 0.97f, 0.98f};
-      air.hills = {0.10f, 0.24f, 0.12f};
-      air.cloudiness = between(dice, 0.10f, 0.28f);
-      break;
-    case Sky::kCloudy:
-      air.lamp_radius = 0.22f;
-      air.direct = Vec{0.42f, 0.42f, 0.43f} * strength;
-      air.ambient = {0.46f, 0.47f, 0.49f};
-      air.sky_low = {0.60f, 0.64f, 0.68f};
-      air.sky_high = {0.30f, 0.35f, 0.42f};
-      air.cloud = {0.78f, 0.80f, 0.82f};
-      air.hills = {0.10f, 0.17f, 0.13f};
-      air.cloudiness = between(dice, 0.75f, 0.95f);
-      break;
-    case Sky::kSunset:
-      air.lamp_radius = 0.08f;
-      air.direct = Vec{1.00f, 0.66f, 0.36f} * strength;
-      air.ambient = {0.30f, 0.25f, 0.31f};
-      air.sky_low = {0.98f, 0.52f, 0.14f};
-      air.sky_high = {0.26f, 0.14f, 0.36f};
-      air.cloud = {0.92f, 0.30f, 0.22f};
-      air.hills = {0.09f, 0.05f, 0.09f};
-      air.cloudiness = between(dice, 0.3f, 0.6f);
-      break;
-    case Sky::kNight:
-      air.lamp_radius = 0.07f;
-      air.direct = Vec{0.50f, 0.56f, 0.70f} * strength;
-      air.ambient = {0.16f, 0.18f, 0.27f};
-      air.sky_low = {0.05f, 0.08f, 0.20f};
-      air.sky_high = {0.005f, 0.01f, 0.05f};
-      air.cloud = {0.10f, 0.12f, 0.20f};
-      air.hills = {0.006f, 0.010f, 0.016f};
-      air.cloudiness = between(dice, 0.0f, 0.25f);
-      break;
-  }
+  const SkyLook& look = nth(kSkyLooks, scene.sky);
+  air.lamp_radius = look.lamp_radius;
+  air.direct = look.direct * strength;
+  air.ambient = look.ambient;
+  air.sky_low = look.low;
+  air.sky_high = look.high;
+  air.cloud = look.cloud;
+  air.hills = look.hills;
+  air.cloudiness = between(dice, look.min_clouds, look.max_clouds);
   return air;
 }
 
@@ -218,19 +234,12 @@ float passing_thing(const PosedObject& object, Vec point, Vec direction) {
 
 }  // namespace
 
-View view() {
+Camera view() {
   const Vec forward = normalised(kLookAt - kEye);
-  return {kEye, forward, {1.0f, 0.0f, 0.0f}, {0.0f, forward.z, -forward.y}, kTanHalf};
+  return {forward, {1.0f, 0.0f, 0.0f}, {0.0f, forward.z, -forward.y}, kEye, kTanHalf};
 }
 
-Projected project(const View& view, Vec point) {
-  const Vec offset = point - view.eye;
-  const float depth = dot(offset, view.forward);
-  const float scale = 1.0f / (depth * view.tan_half);
-  return {dot(offset, view.right) * scale, dot(offset, view.up) * scale, depth};
-}
-
-Vec ray_through(const View& view, float u, float v) {
+Vec ray_through(const Camera& view, float u, float v) {
   return view.forward + view.right * (u * view.tan_half) + view.up * (v * view.tan_half);
 }
 

@@ -19,18 +19,10 @@ inline constexpr float kLargeThing = 2.5f;  // height, or width of what is wider
 inline constexpr float kSmallThing = 1.55f;
 inline constexpr double kGroundGap = 0.1;
 
-// Pin-hole camera; an image point (u, v) in [-1, 1], v upwards, is seen along
-// forward + u * tan_half * right + v * tan_half * up.
-struct View {
-  Vec eye, forward, right, up;
-  float tan_half;
-};
-View view();
-struct Projected {
-  float u, v, depth;
-};
-Projected project(const View& view, Vec point);
-Vec ray_through(const View& view, float u, float v);
+using world::Camera;
+using world::Projected;
+Camera view();
+Vec ray_through(const Camera& view, float u, float v);
 
 // Room an object takes: a circle on the table, and what the camera sees of it.
 struct Extent {
@@ -69,7 +61,7 @@ struct Air {
 struct Stage {
   explicit Stage(const StillLife& scene, const Things& things);
   Lattice lattice;
-  View view;
+  Camera view;
   Air air;
   Sky sky;
   Surface table;

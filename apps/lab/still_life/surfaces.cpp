@@ -9,8 +9,7 @@
 namespace tessera::still {
 namespace {
 
-// Colours as they look on screen; light is added up linearly and the transfer curve is a root.
-constexpr Vec linear(float r, float g, float b) { return {r * r, g * g, b * b}; }
+using world::linear;
 
 constexpr std::array<Vec, kColours> kAlbedo = {
     linear(0.84f, 0.13f, 0.14f),  // red
@@ -25,11 +24,6 @@ constexpr std::array<Vec, kColours> kAlbedo = {
     linear(0.15f, 0.15f, 0.16f),  // black
 };
 constexpr Vec kWhite{1.0f, 1.0f, 1.0f};
-
-float step_up(float low, float high, float value) {
-  const float t = std::clamp((value - low) / (high - low), 0.0f, 1.0f);
-  return t * t * (3.0f - 2.0f * t);
-}
 
 int whole_below(float value) { return truncate<int>(value + 4096.0f) - 4096; }
 float part_above(float value) { return value - to_float(whole_below(value)); }

@@ -2,6 +2,8 @@
 // a scene's lattice (Perlin, "An image synthesizer", 1985). Internal to apps/lab/still_life.
 #pragma once
 
+#include <algorithm>
+
 #include "apps/lab/still_life/lattice.h"
 #include "apps/lab/still_life/still_life.h"
 
@@ -28,5 +30,10 @@ Texel texel_of(Surface surface, Colour colour, const SurfacePoint& point, const 
 Vec albedo_of(Colour colour);
 
 inline Vec mix(Vec a, Vec b, float t) { return a + (b - a) * t; }
+// From 0 at `low` to 1 at `high`, level at both.
+inline float step_up(float low, float high, float value) {
+  const float t = std::clamp((value - low) / (high - low), 0.0f, 1.0f);
+  return t * t * (3.0f - 2.0f * t);
+}
 
 }  // namespace tessera::still

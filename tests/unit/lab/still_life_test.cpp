@@ -169,29 +169,29 @@ TEST_F(StillLifeWorld, CaptionsSayWhatIsTrue) {
   for (int i = 0; i < 3000; ++i) {
     const StillLife scene = sample(i);
     for (const std::string& text : {caption(scene, things_), canonical_caption(scene, things_)}) {
-      const Told told = read_caption(text, things_);
-      ASSERT_EQ(told.objects.size(), scene.objects.size()) << text;
+      const Said said = read_caption(text, things_);
+      ASSERT_EQ(said.objects.size(), scene.objects.size()) << text;
       for (std::size_t k = 0; k < scene.objects.size(); ++k) {
         Object expected = scene.objects[k];
         expected.x = expected.z = 0.0;
         expected.turn = 0;
         expected.mirrored = false;
-        if (!told.sizes) expected.size = told.objects[k].size;
-        EXPECT_EQ(told.objects[k], expected) << text;
+        if (!said.sizes) expected.size = said.objects[k].size;
+        EXPECT_EQ(said.objects[k], expected) << text;
       }
-      EXPECT_EQ(told.table, scene.table) << text;
-      EXPECT_EQ(told.table_colour, scene.table_colour) << text;
-      EXPECT_EQ(told.sky.value_or(scene.sky), scene.sky) << text;
-      EXPECT_EQ(told.lamp.value_or(scene.lamp), scene.lamp) << text;
-      for (const Related& related : told.relations) {
+      EXPECT_EQ(said.table, scene.table) << text;
+      EXPECT_EQ(said.table_colour, scene.table_colour) << text;
+      EXPECT_EQ(said.sky.value_or(scene.sky), scene.sky) << text;
+      EXPECT_EQ(said.lamp.value_or(scene.lamp), scene.lamp) << text;
+      for (const Related& related : said.relations) {
         EXPECT_TRUE(holds(scene, things_, related)) << text;
         ++forms["relation " + std::to_string(static_cast<int>(related.relation))];
       }
-      ++forms[std::string(told.sizes ? "sizes " : "") + (told.sky ? "sky " : "") +
-              (told.lamp ? "light" : "")];
+      ++forms[std::string(said.sizes ? "sizes " : "") + (said.sky ? "sky " : "") +
+              (said.lamp ? "light" : "")];
     }
   }
-  EXPECT_EQ(forms.size(), 8u);  // four relations, and what is told: all, no light, no size, neither
+  EXPECT_EQ(forms.size(), 8u);  // four relations, and what is said: all, no light, no size, neither
   for (const auto& [form, count] : forms) EXPECT_GT(count, 50) << form;
 }
 
