@@ -5,7 +5,6 @@
 #include "apps/cli/folder_keys.h"
 #include "apps/cli/session.h"
 #include "apps/runtime/facts.h"
-#include "apps/runtime/memory.h"
 #include "engine/core/index.h"
 #include "vision/image/png.h"
 
@@ -71,7 +70,6 @@ int run_interleave(const Session& session, const InterleaveOptions& options,
                    const InterleaveRequest& request, const InterleaveOutput& output) {
   InterleaveTask task(options);
   warn_of_keys(session, task.spec().account.get());
-  check_memory(task.plan(), task.model_name());
   note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) + " on " +
                     task.backend().name());
   const NamePattern pattern(output.name);

@@ -18,8 +18,7 @@ struct InterleaveOutput {
 };
 
 // Writes the text to stdout, "[FILE]" on a line of its own where an image stands; one JSON line
-// with
-// --json. Returns the exit code.
+// with --json. Returns the exit code.
 int run_interleave(const Session& session, const InterleaveOptions& options,
                    const InterleaveRequest& request, const InterleaveOutput& output);
 

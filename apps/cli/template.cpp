@@ -26,9 +26,7 @@ struct TemplateFlags {
 
 std::optional<FolderTemplate> template_of_file(const std::filesystem::path& file) {
   GgufTexts texts = read_gguf_texts(file);
-  if (!texts.chat_template) return std::nullopt;
-  return read_template_text(std::move(*texts.chat_template), file.string(),
-                            std::move(texts.special_tokens));
+  return take_template(texts, file);
 }
 
 FolderTemplate template_of(const TemplateFlags& flags) {

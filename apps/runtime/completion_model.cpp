@@ -34,10 +34,7 @@ void CompletionModel::read_file(const fs::path& path, bool own_template) {
     sampling_ = read_processors(JsonReader(*texts.generation, name, std::string(kGgufGeneration)),
                                 spec().model.vocab);
   }
-  if (own_template && texts.chat_template) {
-    template_ = read_template_text(std::move(*texts.chat_template), path.string(),
-                                   std::move(texts.special_tokens));
-  }
+  if (own_template) template_ = take_template(texts, path);
 }
 
 std::unique_ptr<CompletionModel> CompletionModel::open(const fs::path& path,

@@ -185,6 +185,12 @@ GgufTexts read_gguf_texts(const std::filesystem::path& file) {
   return read_gguf_texts(gguf, head.string(), unused);
 }
 
+std::optional<FolderTemplate> take_template(GgufTexts& texts, const std::filesystem::path& file) {
+  if (!texts.chat_template) return std::nullopt;
+  return read_template_text(std::move(*texts.chat_template), file.string(),
+                            std::move(texts.special_tokens));
+}
+
 void write_gguf_texts(const ListedTokenizer& listed, std::span<const std::int32_t> stops,
                       GgufKeys& keys) {
   keys.text("tokenizer.ggml.model", listed.model);

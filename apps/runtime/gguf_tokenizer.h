@@ -15,6 +15,7 @@
 #include "engine/checkpoint/gguf_write.h"
 #include "engine/core/json.h"
 #include "engine/families/folder_files.h"
+#include "tokenizers/template/folder_template.h"
 #include "tokenizers/text/listed_tokenizer.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -35,6 +36,10 @@ GgufTexts read_gguf_texts(const GgufFile& gguf, const std::string& file, FolderA
 
 // The same of a file that nothing else was read of: the model's, or any part of it.
 GgufTexts read_gguf_texts(const std::filesystem::path& file);
+
+// The template with its special tokens, taken out of `texts`, which are of `file`; none without
+// one.
+std::optional<FolderTemplate> take_template(GgufTexts& texts, const std::filesystem::path& file);
 
 // Keys of our own, which other readers pass over: all ids that end a text, in place of what the
 // other keys say; a generation_config.json; how spaces stand after special tokens.

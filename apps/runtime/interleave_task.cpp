@@ -15,6 +15,7 @@
 #include "engine/core/storage.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/run_streams.h"
+#include "engine/families/memory_plan.h"
 
 namespace tessera {
 
@@ -290,7 +291,6 @@ const ModelSpec& InterleaveTask::spec() const { return state_->opened.spec; }
 const std::string& InterleaveTask::model_name() const { return state_->reference.shown_name; }
 DType InterleaveTask::storage() const { return state_->storage; }
 const Backend& InterleaveTask::backend() const { return *state_->backend; }
-MemoryPlan InterleaveTask::plan() const { return state_->plan(); }
 
 Interleaved InterleaveTask::run(const InterleaveRequest& request, InterleaveListener& listener) {
   state_->load();

@@ -15,7 +15,6 @@
 #include "engine/backend/backend.h"
 #include "engine/core/setting.h"
 #include "engine/decoding/stream_loop.h"
-#include "engine/families/memory_plan.h"
 #include "engine/families/model_spec.h"
 #include "vision/image/image.h"
 
@@ -68,7 +67,6 @@ class InterleaveTask {
   const std::string& model_name() const;
   DType storage() const;
   const Backend& backend() const;
-  MemoryPlan plan() const;
 
   // Loads the weights at the first call. Error kUsage for a prompt that is too long or no text; of
   // a broken number among the logits as a stream's.

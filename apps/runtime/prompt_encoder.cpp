@@ -40,7 +40,7 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
     return candidate.requires_token.empty() || text_->id_of(candidate.requires_token);
   };
   const auto found = std::find_if(spec.prompt.forms.begin(), spec.prompt.forms.end(), fits);
-  if (found == spec.prompt.forms.end()) id_of(spec.prompt.forms.front().requires_token);
+  if (found == spec.prompt.forms.end()) refuse_token(spec.prompt.forms.front().requires_token);
   form_ = *found;
   if (!form_.first.empty()) first_ = id_of(form_.first);
   // A joint vocabulary's tokenizer knows image codes too, which no prompt may hold.
@@ -59,6 +59,10 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
 
 std::int32_t PromptEncoder::id_of(const std::string& token) const {
   if (const auto found = text_->id_of(token)) return *found;
+  refuse_token(token);
+}
+
+void PromptEncoder::refuse_token(const std::string& token) const {
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_TOKENIZER_TOKEN",
                .file = tokenizer_file_,

@@ -44,6 +44,7 @@ class PromptEncoder {
   std::vector<std::int32_t> encode_template(const std::string& text, const char* where) const;
   // The ids of the folder's template around it, or of the family's form.
   std::vector<std::int32_t> template_ids(const std::string& prompt) const;
+  [[noreturn]] void refuse_token(const std::string& token) const;
   std::vector<std::int32_t> framed(std::string_view before, std::string_view text,
                                    std::string_view after) const;
   std::vector<std::int32_t> without_text(const std::vector<std::int32_t>& prompt) const;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "apps/runtime/quantize_source.h"
 #include "apps/runtime/quantize_tensors.h"
 #include "engine/checkpoint/gguf_weights.h"
 #include "engine/core/atomic_file.h"
@@ -37,7 +38,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 class NewFolder {
  public:
   explicit NewFolder(const fs::path& target)
-      : target_(target.has_filename() ? target : target.parent_path()),
+      : target_(target),
         path_(target_.string() + ".part"),
         lock_(target_.string() + ".lock", AppendFile::Lock::kExclusive) {
     make_folders_durable(path_);
@@ -90,7 +91,7 @@ bool is_weight_name(const std::string& name) {
 class FolderCopy {
  public:
   FolderCopy(const fs::path& folder, const QuantizeJob& job)
-      : folder_(folder), job_(job), model_(open(folder)), target_(job.options.output) {}
+      : folder_(folder), job_(job), model_(open(folder)), target_(output_path(job.options)) {}
 
   QuantizeReport run() {
     sort_tensors();

@@ -74,9 +74,13 @@ std::string source_of(const QuantizeOptions& options, const std::set<fs::path>& 
   return out.dump();
 }
 
-fs::path kept_inputs_path(const QuantizeOptions& options) {
+fs::path output_path(const QuantizeOptions& options) {
   const fs::path& output = options.output;
-  return (output.has_filename() ? output : output.parent_path()).string() + ".inputs.safetensors";
+  return output.has_filename() ? output : output.parent_path();
+}
+
+fs::path kept_inputs_path(const QuantizeOptions& options) {
+  return output_path(options).string() + ".inputs.safetensors";
 }
 
 InputSquares kept_inputs(const fs::path& model, const QuantizeOptions& options,

@@ -64,18 +64,8 @@ ModelConfig chameleon_authors_model(const JsonReader& params) {
 }
 
 WeightNames chameleon_authors_names(const ModelConfig& model) {
-  WeightNames names;
-  names.layer_prefix = "layers.{}.";
-  names.attention_norm = "attention_norm.weight";
-  names.ffn_norm = "ffn_norm.weight";
-  names.qkv = {"attention.wq.weight", "attention.wk.weight", "attention.wv.weight"};
-  names.out = "attention.wo.weight";
-  names.gate_up = {"feed_forward.w1.weight", "feed_forward.w3.weight"};
-  names.down = "feed_forward.w2.weight";
-  names.final_norm = "norm.weight";
+  WeightNames names = original_names("");
   names.prompt_table = names.code_table = "tok_embeddings.weight";
-  names.head_out = "output";
-  names.head_bias = false;
   if (model.head_norms) {
     names.head_norms = HeadNormNames{.q = "attention.q_normalization",
                                      .k = "attention.k_normalization",

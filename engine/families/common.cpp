@@ -212,4 +212,19 @@ VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix, Vq
   return vq;
 }
 
+WeightNames original_names(const std::string& root) {
+  WeightNames names;
+  names.layer_prefix = root + "layers.{}.";
+  names.attention_norm = "attention_norm.weight";
+  names.ffn_norm = "ffn_norm.weight";
+  names.qkv = {"attention.wq.weight", "attention.wk.weight", "attention.wv.weight"};
+  names.out = "attention.wo.weight";
+  names.gate_up = {"feed_forward.w1.weight", "feed_forward.w3.weight"};
+  names.down = "feed_forward.w2.weight";
+  names.final_norm = root + "norm.weight";
+  names.head_out = root + "output";
+  names.head_bias = false;
+  return names;
+}
+
 }  // namespace tessera

@@ -305,13 +305,7 @@ void fill_tokenizer(const FsqVideoSpec& fsq, ModelSpec& spec) {
 
 void fill_names(const Geometry& g, ModelSpec& spec) {
   WeightNames& names = spec.names;
-  names.layer_prefix = g.root + "layers.{}.";
-  names.attention_norm = "attention_norm.weight";
-  names.ffn_norm = "ffn_norm.weight";
-  names.qkv = {"attention.wq.weight", "attention.wk.weight", "attention.wv.weight"};
-  names.out = "attention.wo.weight";
-  names.gate_up = {"feed_forward.w1.weight", "feed_forward.w3.weight"};
-  names.down = "feed_forward.w2.weight";
+  names = original_names(g.root);
   if (g.model.qk_norm) {
     names.q_norm = "attention.q_norm.weight";
     names.k_norm = "attention.k_norm.weight";
@@ -328,15 +322,12 @@ void fill_names(const Geometry& g, ModelSpec& spec) {
     }
     names.cross = std::move(cross);
   }
-  names.final_norm = g.root + "norm.weight";
   names.code_table = g.root + kTable;
   names.code_rows = {{0, g.codes}};
   if (g.begins) {
     names.prompt_table = g.root + kTable;
     names.prompt_rows = {{g.codes, 1}};
   }
-  names.head_out = g.root + "output";
-  names.head_bias = false;
 }
 
 void list_attention(const ModelConfig& model, const std::string& name, std::int64_t from,

@@ -131,6 +131,9 @@ class TensorList {
 // The learned positions of a model of blocks, [1, positions, D].
 inline constexpr const char* kNbpPositions = "transformer.pos_emb";
 
+// Names of a Llama as its authors' code has them, under `root`: norms, matrices, head; no tables.
+WeightNames original_names(const std::string& root);
+
 // One layer's name: `{}` of the prefix replaced by the number.
 std::string layer_name(const std::string& prefix, std::int64_t layer);
 

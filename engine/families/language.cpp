@@ -18,7 +18,7 @@ namespace {
 
 // Which layers attend to no more than the last sliding_window rows.
 enum class WindowRule : std::uint8_t {
-  kNotRead,    // the key is not read
+  kNotRead,   // the key is not read
   kAlways,    // all, 4096 rows where the key is absent
   kAskedFor,  // from max_window_layers on, or by layer_types, if use_sliding_window is set
   kPattern,   // by layer_types, or all but every sliding_window_pattern-th; computed as they are

@@ -281,18 +281,10 @@ void fill_model(const Geometry& g, ModelSpec& spec) {
 
 void fill_names(const Geometry& g, ModelSpec& spec) {
   WeightNames& names = spec.names;
-  names.layer_prefix = "layers.{}.";
-  names.attention_norm = "attention_norm.weight";
-  names.ffn_norm = "ffn_norm.weight";
+  names = original_names("");
   names.qkv = {"attention.wqkv.weight"};
-  names.out = "attention.wo.weight";
-  names.gate_up = {"feed_forward.w1.weight", "feed_forward.w3.weight"};
-  names.down = "feed_forward.w2.weight";
-  names.final_norm = "norm.weight";
   if (!g.text()) names.prompt_table = kClasses;
   names.code_table = kTokens;
-  names.head_out = "output";
-  names.head_bias = false;
 }
 
 std::vector<TensorSpec> list_tensors(const Geometry& g) {

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/checkpoint/checked_weight.h"
 #include "engine/core/io.h"
-#include "engine/core/storage.h"
 #include "engine/families/folder_pointers.h"
 #include "engine/families/open_model.h"
-#include "engine/families/weight_loader.h"
+#include "engine/families/t5_names.h"
 #include "engine/towers/compare_tensors.h"
 
 namespace tessera {
@@ -21,9 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSharedTable = "shared.weight";
 constexpr const char* kEncoderTable = "encoder.embed_tokens.weight";
-constexpr const char* kDistances =
-    "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
-constexpr const char* kEncoderNorm = "encoder.final_layer_norm.weight";
 
 // Keys of config.json that change nothing about the encoder; others are as in any folder.
 constexpr std::string_view kOfDecoder = "of the decoder, which is not read";
@@ -44,10 +39,6 @@ constexpr KnownKey kEncoderKeys[] = {
     {"pad_token_id", KeyUse::kWithoutEffect, "texts are not padded"},
     {"eos_token_id", KeyUse::kWithoutEffect, "the tokenizer ends texts"},
 };
-
-std::string block_name(std::int64_t layer) {
-  return "encoder.block." + std::to_string(layer) + ".";
-}
 
 // Of both files that T5 folders have about texts they write.
 void settle_account(const std::string& folder, FolderAccount& account) {
@@ -99,13 +90,6 @@ void check_width(const TextEncoderConfig& config, const JsonReader& reader, std:
                .hint = fitting.empty() ? "" : "what fits: " + fitting});
 }
 
-LinearWeight packed(WeightLoader& loader, const std::string& block,
-                    std::initializer_list<const char*> leaves) {
-  std::vector<std::string> names;
-  for (const char* leaf : leaves) names.push_back(block + leaf + ".weight");
-  return loader.pack(names);
-}
-
 }  // namespace
 
 TextEncoderConfig parse_text_encoder(const JsonReader& config) {
@@ -132,10 +116,10 @@ std::vector<TensorSpec> text_encoder_tensors(const TextEncoderConfig& config,
                                              const std::string& table) {
   const std::int64_t width = config.width, inner = config.inner_width();
   std::vector<TensorSpec> out = {{table, {config.vocabulary, width}},
-                                 {kDistances, {config.buckets, config.heads}},
-                                 {kEncoderNorm, {width}}};
+                                 {kT5Distances, {config.buckets, config.heads}},
+                                 {kT5Norm, {width}}};
   for (std::int64_t i = 0; i < config.layers; ++i) {
-    const std::string block = block_name(i), attention = block + "layer.0.SelfAttention.";
+    const std::string block = t5_block(i), attention = block + "layer.0.SelfAttention.";
     for (const char* part : {"q", "k", "v"}) {
       out.push_back({attention + part + ".weight", {inner, width}});
     }
@@ -191,51 +175,12 @@ OpenedTextEncoder open_text_encoder(const fs::path& folder, std::int64_t width,
                    .foreign = [&](const std::string& name) { return matches_any(others, name); },
                    .file = folder.string()},
                   *weights);
-  const DType dtype = weights->find(block_name(0) + "layer.0.SelfAttention.q.weight")->dtype;
+  const DType dtype = weights->find(t5_block(0) + "layer.0.SelfAttention.q.weight")->dtype;
   out.stored = dtype == DType::kBF16 ? dtype : DType::kF32;
   out.weights = std::move(weights);
   out.account = files.account(FolderHalf::kGenerating);
   settle_account(out.name, out.account);
   return out;
-}
-
-TextEncoder load_text_encoder(const OpenedTextEncoder& encoder, Backend& backend, DType storage) {
-  expects(encoder.weights != nullptr, "the encoder is open");
-  const std::unique_ptr<TensorSource> source = source_of(encoder.weights);
-  WeightLoader loader(*source, backend, storage);
-  TextEncoderWeights out;
-  out.table = loader.table(encoder.table);
-  const Tensor distances = widened(
-      checked_weight(*encoder.weights, kDistances, {encoder.config.buckets, encoder.config.heads}));
-  out.distance_bias.assign(distances.f32(), distances.f32() + distances.shape().elements());
-  for (std::int64_t i = 0; i < encoder.config.layers; ++i) {
-    const std::string block = block_name(i);
-    TextEncoderLayer layer;
-    layer.attention_norm = loader.vector(block + "layer.0.layer_norm.weight");
-    layer.qkv = packed(loader, block + "layer.0.SelfAttention.", {"q", "k", "v"});
-    layer.out = packed(loader, block + "layer.0.SelfAttention.", {"o"});
-    layer.ffn_norm = loader.vector(block + "layer.1.layer_norm.weight");
-    const std::string dense = block + "layer.1.DenseReluDense.";
-    layer.up = encoder.config.gated ? packed(loader, dense, {"wi_0", "wi_1"})
-                                    : packed(loader, dense, {"wi"});
-    layer.down = packed(loader, dense, {"wo"});
-    out.layers.push_back(std::move(layer));
-  }
-  out.final_norm = loader.vector(kEncoderNorm);
-  encoder.weights->verify_unchanged();
-  return TextEncoder(backend, encoder.config, std::move(out));
-}
-
-CaptionRows load_caption_rows(OpenedModel& model, Backend& backend, DType storage) {
-  expects(model.source != nullptr && model.spec.context && model.spec.context->caption,
-          "the model has weights, and a prompt of an encoder's rows");
-  const CaptionNames& names = *model.spec.context->caption;
-  WeightLoader loader(*model.source, backend, storage);
-  CaptionWeights out;
-  out.unconditional = loader.vector(names.unconditional);
-  out.fc1 = loader.linear(names.fc1, false);
-  out.fc2 = loader.linear(names.fc2, false);
-  return CaptionRows(backend, std::move(out));
 }
 
 fs::path find_text_encoder(const fs::path& folder, std::span<const std::string> names) {

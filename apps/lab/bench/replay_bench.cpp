@@ -71,8 +71,8 @@ StreamLimits replay_limits(const Stream& item, const VocabularyGrammar& grammar,
           .kv = beside(storage)};
 }
 
-std::vector<double> trace_of(const Json& json, const std::string& file) {
-  const JsonReader reader(json, file, "", ErrorKind::kUsage);
+std::vector<double> trace_of(const Json& written, const std::string& file) {
+  const JsonReader reader(written, file, "", ErrorKind::kUsage);
   const JsonReader meters = reader.has("meters") ? reader.object("meters") : reader;
   constexpr std::int64_t kMax = std::int64_t{1} << 40;
   const auto tested = meters.integers("tested_by_depth", 1, kMax, 4096);

@@ -29,11 +29,11 @@ std::string title_of(const Ui& ui, const StageImage& image) {
 }
 
 void overlay_choice(Ui& ui, float width) {
-  constexpr const char* kNames[] = {"No overlay", "Pass",        "Accepted",
+  constexpr const char* kShown[] = {"No overlay", "Pass",        "Accepted",
                                     "Entropy",    "Probability", "Visual tokens"};
   int chosen = static_cast<int>(ui.state.overlay);
   ImGui::SetNextItemWidth(width);
-  if (ImGui::Combo("##overlay", &chosen, kNames, 6))
+  if (ImGui::Combo("##overlay", &chosen, kShown, 6))
     ui.state.overlay = static_cast<Overlay>(chosen);
   hint("what the colours over the image tell of each token (o)");
 }
