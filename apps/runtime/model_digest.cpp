@@ -78,6 +78,14 @@ Json model_digest(const CaptionModel& model) {
     if (model.spec().folder.empty() || !file_exists(path)) continue;
     out[name] = sha256_hex(read_file(path, kMaxFileBytes)).substr(0, kDigits);
   }
+  if (model.spec().describe && !model.spec().describe->tower.folder.empty()) {
+    const std::filesystem::path& encoder = model.spec().describe->tower.folder;
+    for (const char* name : {"config.json", "preprocessor_config.json", "processor_config.json"}) {
+      if (!file_exists(encoder / name)) continue;
+      out[(encoder.filename() / name).string()] =
+          sha256_hex(read_file(encoder / name, kMaxFileBytes)).substr(0, kDigits);
+    }
+  }
   // One that was given in place of the model's.
   const std::filesystem::path given = model.chat().template_file();
   const bool own = given.parent_path() == model.spec().folder || given == model.spec().weights;

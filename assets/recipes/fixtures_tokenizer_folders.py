@@ -104,6 +104,7 @@ def folders() -> dict[str, tuple[str, dict[str, object]]]:
             "added_tokens.json": {"<pad>": m}}),
         "t5": ("t5", {"spiece.model": spiece, "tokenizer_config.json": {
             "tokenizer_class": "T5Tokenizer", "extra_ids": 4, "legacy": True}}),
+        "t5_by_type": ("t5", {"spiece.model": spiece, "config.json": {"model_type": "t5"}}),
         "t5_listed": ("t5", {"spiece.model": spiece, "tokenizer_config.json": {
             "tokenizer_class": "T5Tokenizer", "extra_ids": 2, "legacy": False,
             "added_tokens_decoder": {str(sentencepiece.SentencePieceProcessor(model_proto=spiece).get_piece_size() + 1 - i):
@@ -140,7 +141,7 @@ def write_folder(folder: Path, files: dict[str, object]) -> None:
 
 def load(folder: Path, kind: str) -> Tokenizer:
     """The reference's tokenizer of the folder, as a file of its own would hold it."""
-    named = (folder / "tokenizer_config.json").exists()
+    named = (folder / "tokenizer_config.json").exists() or (folder / "config.json").exists()
     loaded = AutoTokenizer.from_pretrained(folder) if named else CLASSES[kind].from_pretrained(folder)
     assert type(loaded) is CLASSES[kind], type(loaded)
     return Tokenizer.from_str(loaded.backend_tokenizer.to_str())

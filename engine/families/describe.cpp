@@ -49,6 +49,29 @@ std::int32_t read_id(const JsonReader& config, std::string_view key, std::string
   return narrow<std::int32_t>(id);
 }
 
+// A model that names an encoder with a folder of its own prepares images as that folder says. Its
+// own processor files serve where the encoder's folder has none, and may not say otherwise.
+PreprocessPolicy read_policy(const Describer& row, const JsonReader& config,
+                             const VisionTower& tower, FolderFiles& files, FolderAccount& account) {
+  if (tower.folder.empty()) return read_image_policy(row, config, tower, files);
+  FolderFiles encoder = FolderFiles::read_processor(tower.folder);
+  const bool both = has_image_processor(encoder) && has_image_processor(files);
+  FolderFiles& read = has_image_processor(files) && !both ? files : encoder;
+  PreprocessPolicy policy = read_image_policy(row, config, tower, read);
+  if (both && read_image_policy(row, config, tower, files) != policy) {
+    const bool older = files.has(FolderFile::kPreprocessor);
+    refuse_model("E_FOLDER_KEY",
+                 files.path_of(older ? FolderFile::kPreprocessor : FolderFile::kProcessor), "",
+                 "what " + encoder.path_of(FolderFile::kPreprocessor) + " says", "another way",
+                 "images are prepared as the encoder's folder says: take this file away");
+  }
+  for (KeyAccount key : encoder.account(FolderHalf::kDescribing).keys) {
+    key.file = (tower.folder.filename() / key.file).string();
+    account.keys.push_back(std::move(key));
+  }
+  return policy;
+}
+
 }  // namespace
 
 std::int64_t text_places(const StreamModelConfig& config) {
@@ -80,7 +103,8 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   }
   out.text_limit = language.limit;
   out.head_tie = row.head_tie;
-  out.policy = read_image_policy(row, reader, out.tower, files);
+  FolderAccount of_encoder;
+  out.policy = read_policy(row, reader, out.tower, files, of_encoder);
   out.video = read_video_policy(out, files, out.no_videos);
   out.video_frames = row.video_frames;
   out.chats.assign(row.chats.begin(), row.chats.end());
@@ -99,6 +123,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   // Of the images that such a model generates: the reference's texts go without.
   if (row.guides_images) files.reader(FolderFile::kGeneration).has("guidance_scale");
   FolderAccount account = files.account(FolderHalf::kDescribing);
+  account.keys.insert(account.keys.end(), of_encoder.keys.begin(), of_encoder.keys.end());
   if (out.no_videos) {
     account.set({.file = std::filesystem::path(out.no_videos->file).filename().string(),
                  .key = out.no_videos->where,

@@ -173,15 +173,26 @@ FolderFiles FolderFiles::read(std::filesystem::path folder, std::shared_ptr<cons
   FolderFiles out(std::move(folder), std::move(config));
   out.from_folder_ = true;
   for (std::size_t i = index(FolderFile::kProcessor); i < index(FolderFile::kParams); ++i) {
-    const auto file = static_cast<FolderFile>(i);
-    const std::string path = out.path_of(file);
-    if (!file_exists(path)) continue;
-    out.set(file, std::make_shared<const Json>(
-                      parse_json(read_file(path, kFolderFileBytes), path,
-                                 {.max_bytes = kFolderFileBytes, .large_integers = true})));
-    out.reader(file);  // refuses what is no object
+    out.load(static_cast<FolderFile>(i));
   }
   return out;
+}
+
+FolderFiles FolderFiles::read_processor(std::filesystem::path folder) {
+  FolderFiles out(std::move(folder), nullptr);
+  out.from_folder_ = true;
+  out.load(FolderFile::kProcessor);
+  out.load(FolderFile::kPreprocessor);
+  return out;
+}
+
+void FolderFiles::load(FolderFile file) {
+  const std::string path = path_of(file);
+  if (!file_exists(path)) return;
+  set(file, std::make_shared<const Json>(
+                parse_json(read_file(path, kFolderFileBytes), path,
+                           {.max_bytes = kFolderFileBytes, .large_integers = true})));
+  reader(file);  // refuses what is no object
 }
 
 const Json& FolderFiles::value(FolderFile file) const {

@@ -71,6 +71,8 @@ class FolderFiles {
   FolderFiles(std::filesystem::path folder, std::shared_ptr<const Json> config);
   // Reads those that exist. Error kModel for one that is no object or no JSON.
   static FolderFiles read(std::filesystem::path folder, std::shared_ptr<const Json> config);
+  // Those of the image processor alone, of a folder next to the model's. Errors as read().
+  static FolderFiles read_processor(std::filesystem::path folder);
 
   // Whether read() made this: what is absent is not in the folder.
   bool from_folder() const { return from_folder_; }
@@ -98,6 +100,7 @@ class FolderFiles {
  private:
   static std::size_t index(FolderFile file) { return static_cast<std::size_t>(file); }
   const Json& value(FolderFile file) const;
+  void load(FolderFile file);
 
   std::filesystem::path folder_;
   bool from_folder_ = false;

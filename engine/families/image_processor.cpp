@@ -57,12 +57,8 @@ constexpr ProcessorClass kClasses[] = {
     {.name = "VLMImageProcessor", .mode = ResizeMode::kLongestSide},
     {.name = "Emu3ImageProcessor", .mode = ResizeMode::kMultiples},
     {.name = "Qwen2VLImageProcessor", .mode = ResizeMode::kMultiples},
-    {.name = "Idefics3ImageProcessor",
-     .mode = ResizeMode::kTiles,
-     .levels = kTileLevels},
-    {.name = "SmolVLMImageProcessor",
-     .mode = ResizeMode::kTiles,
-     .levels = kTileLevels},
+    {.name = "Idefics3ImageProcessor", .mode = ResizeMode::kTiles, .levels = kTileLevels},
+    {.name = "SmolVLMImageProcessor", .mode = ResizeMode::kTiles, .levels = kTileLevels},
 };
 
 std::string joined(std::span<const std::string_view> names) {
@@ -241,12 +237,15 @@ void read_tiles(const JsonReader& own, PreprocessPolicy& policy) {
   }
 }
 
-// The reference stops where a folder has none. A model that names its encoder takes the encoder's.
-void require_processor(const Describer& row, FolderFiles& files) {
-  if (!files.from_folder() || row.processors.empty() || !row.key.empty()) return;
+// The reference stops where a folder has none. A model that names its encoder takes the encoder's,
+// if that has a folder.
+void require_processor(const Describer& row, const VisionTower& tower, FolderFiles& files) {
+  if (!files.from_folder() || row.processors.empty()) return;
+  if (!row.key.empty() && tower.folder.empty()) return;
   refuse_model("E_PROCESSOR_MISSING", files.path_of(FolderFile::kPreprocessor), "",
                "this file, or " + files.path_of(FolderFile::kProcessor) + " with image_processor",
-               "neither", "copy it from where the weights come from: it says how images are prepared");
+               "neither",
+               "copy it from where the weights come from: it says how images are prepared");
 }
 
 }  // namespace
@@ -289,7 +288,7 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
     policy.side = sizes.integer_or("image_size", tower.vit.grid * tower.vit.patch, 1, kMaxSide);
   }
   if (row.processors.empty() || !has_image_processor(files)) {
-    require_processor(row, files);
+    require_processor(row, tower, files);
     if (policy.mode == ResizeMode::kPinpoints && config.has("image_grid_pinpoints")) {
       policy.pinpoints = read_pinpoints(config, policy.side);
     }

@@ -11,6 +11,7 @@
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 #include "engine/families/llava_gguf.h"
+#include "engine/families/processor_keys.h"
 #include "engine/towers/tower_configs.h"
 
 namespace tessera {
@@ -247,15 +248,17 @@ constexpr std::string_view kLlavaProcessors[] = {"LlavaImageProcessor", "CLIPIma
 constexpr std::string_view kNextProcessors[] = {"LlavaNextImageProcessor"};
 constexpr std::string_view kOneVisionProcessors[] = {"LlavaOnevisionImageProcessor"};
 
+// Of padding to a square, whether or not the mean is taken off afterwards.
+Rgb padding_colour(const PreprocessPolicy& policy) {
+  return policy.mean_colour.value_or(colour_of(policy.mean));
+}
+
 // LLaVA-OneVision cuts no tiles of images that share a prompt: each is padded to a square with
 // the mean colour, one view, one newline after it.
 PreprocessPolicy whole_views(PreprocessPolicy policy) {
   policy.mode = ResizeMode::kPadToSquare;
   policy.newline_at_end = true;
-  for (std::size_t i = 0; i < 3; ++i) {
-    policy.background[i] = truncate<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
-  }
-  if (policy.mean_colour) policy.background = *policy.mean_colour;
+  policy.background = padding_colour(policy);
   return policy;
 }
 
@@ -395,12 +398,10 @@ constexpr ChatForm kForms[] = {with_name(kVicuna, "llava-1.5"),
                                qwen(),
                                kLlama3};
 constexpr std::string_view kChatMlToken = "<|im_start|>";
-constexpr ChatChoice kLlavaChats[] = {{kLlama3Token, &kForms[kLlama3Chat]},
-                                      {kChatMlToken, &kOtherForm},
-                                      {"", &kForms[kLlava15]}};
-constexpr ChatChoice kNextChats[] = {{kLlama3Token, &kForms[kLlama3Chat]},
-                                     {kChatMlToken, &kForms[kYi16]},
-                                     {"", &kForms[kVicuna16]}};
+constexpr ChatChoice kLlavaChats[] = {
+    {kLlama3Token, &kForms[kLlama3Chat]}, {kChatMlToken, &kOtherForm}, {"", &kForms[kLlava15]}};
+constexpr ChatChoice kNextChats[] = {
+    {kLlama3Token, &kForms[kLlama3Chat]}, {kChatMlToken, &kForms[kYi16]}, {"", &kForms[kVicuna16]}};
 constexpr ChatChoice kOneVisionChats[] = {{"", &kForms[kOneVisionChat]}};
 
 void finish_llava(const JsonReader& config, DescribeSpec& spec) {
@@ -442,11 +443,24 @@ PreprocessPolicy original_policy(const JsonReader& config, std::int64_t side) {
 }
 
 void finish_original(const JsonReader& config, DescribeSpec& spec) {
-  const PreprocessPolicy asked = original_policy(config, spec.policy.side);
-  spec.policy.name = asked.name;
-  spec.policy.mode = asked.mode;
-  spec.policy.background = asked.background;
-  spec.policy.pinpoints = asked.pinpoints;
+  PreprocessPolicy& policy = spec.policy;
+  const PreprocessPolicy asked = original_policy(config, policy.side);
+  policy.name = asked.name;
+  policy.pinpoints = asked.pinpoints;
+  // A processor that scales both sides alike keeps doing so.
+  const bool stretches =
+      policy.mode == ResizeMode::kStretch && asked.mode == ResizeMode::kShortestSide;
+  if (!stretches) policy.mode = asked.mode;
+  policy.background = Rgb{0, 0, 0};
+  if (policy.mode == ResizeMode::kPadToSquare) policy.background = padding_colour(policy);
+  if (policy.mode == ResizeMode::kPinpoints && policy.resize_height != 0 &&
+      (policy.resize_height != policy.side || policy.resize_width != policy.side)) {
+    config.fail("image_aspect_ratio",
+                "pad or square, as the image processor scales to " +
+                    std::to_string(policy.resize_height) + " pixels before it cuts " +
+                    std::to_string(policy.side),
+                "anyres");
+  }
   spec.video.frame = frame_policy(spec.policy);
   if (spec.policy.mode == ResizeMode::kPinpoints) {
     spec.chats.back() = {"", &kForms[kVicuna16Original]};
@@ -469,9 +483,8 @@ constexpr LayoutNames kLayouts[] = {{"language_model.model.", "language_model.lm
 
 constexpr LayoutNames kOriginalLayouts[] = {{"model.", "lm_head.weight"}};
 constexpr std::string_view kOriginalProcessors[] = {"CLIPImageProcessor"};
-constexpr ChatChoice kOriginalChats[] = {{kLlama3Token, &kOtherForm},
-                                         {kChatMlToken, &kForms[kYi16]},
-                                         {"", &kForms[kLlava15Original]}};
+constexpr ChatChoice kOriginalChats[] = {
+    {kLlama3Token, &kOtherForm}, {kChatMlToken, &kForms[kYi16]}, {"", &kForms[kLlava15Original]}};
 
 // The authors' own folders.
 constexpr Describer original(std::string_view type, std::string_view language,

@@ -104,6 +104,11 @@ void add_pieces(std::vector<BadSample>& out) {
   };
   with("class_unknown", "E_TOK_CLASS", {"LlamaTokenizer", "XLNetTokenizer", "save_pretrained"},
        "tokenizer_config.json", R"({"tokenizer_class": "XLNetTokenizer"})");
+  with("type_unknown", "E_TOK_CLASS", {"model_type", "tokenizer_class", "gemma2"}, "config.json",
+       R"({"model_type": "gemma2"})");
+  with("class_in_config_unknown", "E_TOK_CLASS", {"LlamaTokenizer", "XLNetTokenizer"},
+       "config.json", R"({"model_type": "t5", "tokenizer_class": "XLNetTokenizer"})");
+  with("type_a_number", "E_TOK_TYPE", {"$.model_type"}, "config.json", R"({"model_type": 5})");
   with("config_a_list", "E_TOK_TYPE", {"an object"}, "tokenizer_config.json", "[]");
   with("config_legacy_a_string", "E_TOK_TYPE", {"$.legacy"}, "tokenizer_config.json",
        R"({"legacy": "no"})");

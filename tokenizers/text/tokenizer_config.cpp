@@ -172,8 +172,7 @@ void read_added_tokens(const ConfigFile& file, TokenizerConfig& config) {
 
 void read_switches(const JsonNode& root, TokenizerConfig& config) {
   if (root.has("tokenizer_class")) {
-    config.class_name = root.at("tokenizer_class").text();
-    if (config.class_name.ends_with("Fast")) config.class_name.resize(config.class_name.size() - 4);
+    config.name_class(root.at("tokenizer_class").text());
   }
   config.clean_up_spaces = root.boolean_or("clean_up_tokenization_spaces", false);
   config.legacy = read_switch(root, "legacy");
@@ -188,6 +187,12 @@ void read_switches(const JsonNode& root, TokenizerConfig& config) {
 }
 
 }  // namespace
+
+bool TokenizerConfig::name_class(std::string name) {
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  class_name = std::move(name);
+  return !class_name.empty();
+}
 
 const TokenRole* TokenizerConfig::role(std::string_view name) const {
   for (const TokenRole& role : roles) {

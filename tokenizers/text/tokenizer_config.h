@@ -39,6 +39,8 @@ struct TokenizerConfig {
   std::vector<AddedToken> listed;
   std::string listed_file;
 
+  // Without the ending "Fast". True if it is a name.
+  bool name_class(std::string name);
   const TokenRole* role(std::string_view name) const;
 };
 

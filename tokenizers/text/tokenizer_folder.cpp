@@ -7,6 +7,7 @@
 
 #include "engine/core/io.h"
 #include "engine/core/lfs_pointer.h"
+#include "tokenizers/text/json_node.h"
 #include "tokenizers/text/slow_tokenizers.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -98,6 +99,53 @@ TokenizerParts read_json_with_config(const Path& path, const Path& folder,
   return parts;
 }
 
+// The class of SentencePiece's file where the tokenizer's own files name none: what config.json
+// names, else the one of its model_type, as AutoTokenizer of transformers 5 chooses. Types that are
+// not listed have classes that are not read here, or none that is known.
+void settle_class(const Path& folder, TokenizerConfig& config) {
+  struct TypeClass {
+    std::string_view begin;  // of model_type
+    const char* name;
+  };
+  constexpr TypeClass kTypes[] = {{"t5", "T5Tokenizer"},
+                                  {"mt5", "T5Tokenizer"},
+                                  {"umt5", "T5Tokenizer"},
+                                  {"llama", "LlamaTokenizer"},
+                                  {"mistral", "LlamaTokenizer"},
+                                  {"mixtral", "LlamaTokenizer"},
+                                  {"llava", "LlamaTokenizer"},
+                                  {"janus", "LlamaTokenizer"},
+                                  {"multi_modality", "LlamaTokenizer"},
+                                  {"idefics", "LlamaTokenizer"},
+                                  {"chameleon", "LlamaTokenizer"}};
+  constexpr std::size_t kConfigBytes = std::size_t{1} << 20;
+  const std::string file = (folder / "config.json").string();
+  if (!config.class_name.empty() || !file_exists(file)) return;
+  const Json json = parse_json(read_file(file, kConfigBytes), file);
+  const JsonNode root(json, file, "$");
+  const auto text = [&](const char* key) {
+    return root.has(key) ? root.at(key).text() : std::string();
+  };
+  config.file = file;
+  if (config.name_class(text("tokenizer_class"))) return;
+  const std::string type = text("model_type");
+  if (type.empty()) return;
+  const auto row = std::ranges::find_if(
+      kTypes, [&](const TypeClass& one) { return type.starts_with(one.begin); });
+  if (row == std::end(kTypes)) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_TOK_CLASS",
+                 .file = file,
+                 .where = "model_type",
+                 .expected =
+                     "a type whose tokenizer is known, or a tokenizer_config.json that names its "
+                     "tokenizer_class",
+                 .found = type,
+                 .hint = "copy the model's tokenizer.json into the folder"});
+  }
+  config.class_name = row->name;
+}
+
 constexpr const char* kMissing = "E_TOK_MISSING_FILE";
 
 [[noreturn]] void fail_missing(const Path& folder, const char* code, std::string found,
@@ -121,8 +169,9 @@ TokenizerParts read_tokenizer_folder(const Path& folder, std::span<const std::st
     if (!file_exists(path)) continue;
     const std::string bytes = read_whole(path);
     refuse_word_list(path, bytes);
-    return convert_sentencepiece(read_sentencepiece(bytes, path.string()),
-                                 read_tokenizer_config(folder), path.string());
+    TokenizerConfig config = read_tokenizer_config(folder);
+    settle_class(folder, config);
+    return convert_sentencepiece(read_sentencepiece(bytes, path.string()), config, path.string());
   }
   const Path vocab = folder / "vocab.json", merges = folder / "merges.txt";
   const bool has_vocab = file_exists(vocab), has_merges = file_exists(merges);

@@ -240,6 +240,9 @@ class AuthorsLayout : public ::testing::Test {
     std::ofstream(model / "config.json") << config.dump();
     std::ofstream(clip / "config.json")
         << Json{{"model_type", "clip"}, {"vision_config", port.at("vision_config")}}.dump();
+    for (const auto& [folder, keys] : processors_) {
+      std::ofstream((folder == "clip" ? clip : model) / "preprocessor_config.json") << keys.dump();
+    }
     const bool inside = tower == Tower::kInside;
     const Renames renames = {{"language_model.lm_head.", "lm_head."},
                              {"language_model.model.", "model."},
@@ -311,7 +314,26 @@ class AuthorsLayout : public ::testing::Test {
     return row;
   }
 
+  PreprocessPolicy policy(const Json& keys) {
+    write(Tower::kNextToIt, [&](Json& config) { config.update(keys); });
+    return load_model_spec(root_ / "model", {.use = ModelUse::kDescribe}).describe->policy;
+  }
+
+  std::optional<ErrorInfo> refusal(const Json& keys = Json::object()) {
+    try {
+      policy(keys);
+    } catch (const Error& error) {
+      return error.info();
+    }
+    return {};
+  }
+
   TempFolder root_;
+  // preprocessor_config.json of "clip" and "model"
+  std::map<std::string, Json> processors_ = {{"clip",
+                                              {{"image_processor_type", "CLIPImageProcessor"},
+                                               {"size", {{"shortest_edge", 16}}},
+                                               {"crop_size", 16}}}};
   std::map<std::string, Tensor> projector_;  // in place of the tiny model's
 };
 
@@ -355,10 +377,6 @@ TEST_F(AuthorsLayout, IsTheSameModelWhereverItsEncoderIs) {
 }
 
 TEST_F(AuthorsLayout, KeysOfTheModelChooseHowImagesAreShown) {
-  const auto policy = [&](const Json& keys) {
-    write(Tower::kInside, [&](Json& config) { config.update(keys); });
-    return load_model_spec(root_ / "model", {.use = ModelUse::kDescribe}).describe->policy;
-  };
   EXPECT_EQ(policy(Json::object()).mode, ResizeMode::kShortestSide);
   EXPECT_EQ(policy({{"image_aspect_ratio", "pad"}}).mode, ResizeMode::kPadToSquare);
   EXPECT_EQ(policy({{"image_aspect_ratio", "pad"}}).side, 16);
@@ -366,6 +384,70 @@ TEST_F(AuthorsLayout, KeysOfTheModelChooseHowImagesAreShown) {
                                          {"mm_patch_merge_type", "spatial_unpad"},
                                          {"image_grid_pinpoints", {{16, 32}, {48, 16}}}});
   EXPECT_EQ(tiles.pinpoints, (std::vector<Tiling>{{2, 1}, {1, 3}}));  // widths come first
+}
+
+// The authors' code asks the encoder's folder for its processor, and no other.
+TEST_F(AuthorsLayout, ImagesArePreparedAsTheEncodersFolderSays) {
+  const PreprocessPolicy published = policy({{"image_aspect_ratio", "pad"}});
+  EXPECT_EQ(published.mean, kClipMean);
+  EXPECT_EQ(published.background, (Rgb{122, 116, 104}));
+  Json& clip = processors_.at("clip");
+  clip.update(
+      {{"image_mean", {0.5, 0.25, 0.125}}, {"resample", 2}, {"size", {{"shortest_edge", 20}}}});
+  const PreprocessPolicy other = policy({{"image_aspect_ratio", "pad"}});
+  EXPECT_EQ(other.mean, (std::array{0.5, 0.25, 0.125}));
+  EXPECT_EQ(other.background, (Rgb{127, 63, 31}));
+  EXPECT_EQ(other.filter, ResampleFilter::kBilinear);
+  EXPECT_EQ(other.resize_height, 20);
+  EXPECT_EQ(policy({{"image_aspect_ratio", "square"}}).background, Rgb{});
+
+  const Json tiles = {{"image_aspect_ratio", "anyres"},
+                      {"mm_patch_merge_type", "spatial_unpad"},
+                      {"image_grid_pinpoints", {{16, 32}, {48, 16}}}};
+  const std::optional<ErrorInfo> scaled = refusal(tiles);
+  ASSERT_TRUE(scaled);
+  EXPECT_EQ(scaled->where, "image_aspect_ratio");
+  clip["size"] = {{"height", 16}, {"width", 16}};
+  clip["do_center_crop"] = false;
+  EXPECT_EQ(policy({{"image_aspect_ratio", "square"}}).mode, ResizeMode::kStretch);
+  EXPECT_EQ(policy({{"image_aspect_ratio", "pad"}}).mode, ResizeMode::kPadToSquare);
+}
+
+TEST_F(AuthorsLayout, ProcessorsOfModelAndEncoderMayNotDiffer) {
+  const Json own = processors_.at("clip");
+  processors_["model"] = own;
+  EXPECT_FALSE(refusal());
+  processors_["model"]["resample"] = 2;
+  const std::optional<ErrorInfo> other = refusal();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->code, "E_FOLDER_KEY");
+  EXPECT_EQ(other->file, (root_ / "model" / "preprocessor_config.json").string());
+  EXPECT_NE(other->expected.find("tiny-clip"), std::string::npos);
+  // The model's serve an encoder that has none.
+  processors_.erase("clip");
+  fs::remove(root_ / "tiny-clip" / "preprocessor_config.json");
+  EXPECT_EQ(policy(Json::object()).filter, ResampleFilter::kBilinear);
+  processors_.clear();
+  fs::remove(root_ / "model" / "preprocessor_config.json");
+  const std::optional<ErrorInfo> none = refusal();
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->code, "E_PROCESSOR_MISSING");
+  EXPECT_NE(none->file.find("tiny-clip"), std::string::npos);
+}
+
+TEST_F(AuthorsLayout, KeysOfTheEncodersProcessorAreAccountedFor) {
+  processors_.at("clip")["brightness"] = 2;
+  write(Tower::kNextToIt);
+  const FolderAccount account =
+      *load_model_spec(root_ / "model", {.use = ModelUse::kDescribe}).describe->account;
+  std::map<std::string, KeyUse> found;
+  for (const KeyAccount& key : account.keys) {
+    if (key.file == "tiny-clip/preprocessor_config.json") found[key.key] = key.use;
+  }
+  EXPECT_EQ(found, (std::map<std::string, KeyUse>{{"image_processor_type", KeyUse::kUsed},
+                                                  {"size.shortest_edge", KeyUse::kUsed},
+                                                  {"crop_size", KeyUse::kUsed},
+                                                  {"brightness", KeyUse::kUnknown}}));
 }
 
 TEST_F(AuthorsLayout, WhatIsNotThereIsNamed) {
