@@ -179,6 +179,14 @@ TEST_F(Install, ExamplesByCMakeDoWhatTheProgramDoes) {
   EXPECT_GT(text.size(), 10u);
   EXPECT_EQ(said((build / "describe").string(), {made.string(), reference.string()}),
             made.string() + ": " + text + reference.string() + ": " + text);
+
+  const std::string model =
+      (fs::path(TESSERA_SOURCE_DIR) / "tests/golden/gguf_text/llama_f32.gguf").string();
+  const ProgramResult texts = run_program(
+      (prefix() / "bin" / "tessera").string(),
+      {"complete", model, "-p", "The cat sat on", "-s", "7", "--temp", "0.8", "--json"});
+  EXPECT_EQ(said((build / "complete").string(), {model, "The cat sat on"}),
+            texts.json_lines().at(0).at("text").get<std::string>() + "\n");
 }
 
 TEST_F(Install, TheFirstProgramOfTheDocumentationRuns) {
