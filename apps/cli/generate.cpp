@@ -418,7 +418,7 @@ void add_generate(CLI::App& root, Session& session) {
   app->add_flag("--interleave", flags->interleave,
                 "an answer of text and images in turn: text to stdout, images to files");
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
-  integer_flag(*app, "--max-images", flags->max_images, 1, 64, "images of --interleave");
+  setting_flag(*app, setting::kMaxImages, flags->max_images);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   add_sampling_flags(*app, Door::kGenerate, flags->sampling);
   add_decode_flags(*app, Door::kGenerate, flags->decode);

@@ -213,21 +213,6 @@ std::unique_ptr<OpenTask> open_videos(Runtime& runtime, const Installation& plac
                                     api::Task::kVideo, options);
 }
 
-std::vector<GroupRows> method_rows(Door door) {
-  std::vector<GroupRows> out;
-  for (const SettingGroup& group : decode_groups()) out.push_back(with_door(group, door));
-  return out;
-}
-
-// Of "Size" and "Video".
-const SettingGroup& output_group(std::string_view title) {
-  for (const SettingGroup& group : output_groups()) {
-    if (group.title == title) return group;
-  }
-  expects(false, "a group of output settings by this title");
-  return output_groups().front();
-}
-
 std::vector<GroupRows> image_settings(api::SettingPlace place) {
   if (place == api::SettingPlace::kRequest) return {with_door(sampling_group(), Door::kGenerate)};
   std::vector<GroupRows> out = method_rows(Door::kGenerate);

@@ -45,6 +45,7 @@ class OpenTask {
   virtual api::MemoryPlan plan(const api::VideoRequest&) const { refuse(api::Task::kVideo); }
   virtual api::MemoryPlan plan(const api::DescribeRequest&) const { refuse(api::Task::kDescribe); }
   virtual api::MemoryPlan plan(const api::CompleteRequest&) const { refuse(api::Task::kComplete); }
+  virtual api::MemoryPlan plan(const api::AnswerRequest&) const { refuse(api::Task::kAnswer); }
   virtual Ticket submit(const api::ImageRequest&, api::ImageCallbacks) {
     refuse(api::Task::kImage);
   }
@@ -56,6 +57,9 @@ class OpenTask {
   }
   virtual Ticket submit(const api::CompleteRequest&, api::CompleteCallbacks) {
     refuse(api::Task::kComplete);
+  }
+  virtual Ticket submit(const api::AnswerRequest&, api::AnswerCallbacks) {
+    refuse(api::Task::kAnswer);
   }
 
   // Ends a request, of which nothing more is heard. False: it is none of this task's.

@@ -116,6 +116,9 @@ MemoryPlan Runtime::plan(Model model, const DescribeRequest& request) const {
 MemoryPlan Runtime::plan(Model model, const CompleteRequest& request) const {
   return guarded([&] { return state_->find(model).plan(request); });
 }
+MemoryPlan Runtime::plan(Model model, const AnswerRequest& request) const {
+  return guarded([&] { return state_->find(model).plan(request); });
+}
 
 Ticket Runtime::submit(Model model, const ImageRequest& request, ImageCallbacks callbacks) {
   return guarded(
@@ -130,6 +133,10 @@ Ticket Runtime::submit(Model model, const DescribeRequest& request, DescribeCall
       [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
 }
 Ticket Runtime::submit(Model model, const CompleteRequest& request, CompleteCallbacks callbacks) {
+  return guarded(
+      [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
+}
+Ticket Runtime::submit(Model model, const AnswerRequest& request, AnswerCallbacks callbacks) {
   return guarded(
       [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
 }

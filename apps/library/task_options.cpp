@@ -7,6 +7,7 @@
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
+#include "apps/runtime/output_settings.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
 #include "engine/decoding/decode_settings.h"
@@ -67,6 +68,20 @@ GenerateOptions generating_options(const Installation& place, const std::string&
   out.draft_model = settings.text(setting::kModelDraft);
   out.text_encoder = options.text_encoder.string();
   return out;
+}
+
+std::vector<GroupRows> method_rows(Door door) {
+  std::vector<GroupRows> out;
+  for (const SettingGroup& group : decode_groups()) out.push_back(with_door(group, door));
+  return out;
+}
+
+const SettingGroup& output_group(std::string_view title) {
+  for (const SettingGroup& group : output_groups()) {
+    if (group.title == title) return group;
+  }
+  expects(false, "a group of output settings by this title");
+  return output_groups().front();
 }
 
 api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::string& name,

@@ -38,6 +38,10 @@ Options open_with(const Installation& place, const std::string& model,
 GenerateOptions generating_options(const Installation& place, const std::string& model,
                                    const api::OpenOptions& options, const SettingValues& settings);
 
+// Rows of Task tables: methods, and the groups "Size", "Video" and "Output".
+std::vector<GroupRows> method_rows(Door door);
+const SettingGroup& output_group(std::string_view title);
+
 // What is known of every model; sizes and lengths are not.
 api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::string& name,
                           const Backend& backend, DType storage, const DecodeMethod& method);

@@ -9,7 +9,8 @@ namespace tessera {
 
 namespace {
 
-constexpr const TaskRow* kTasks[] = {&kImageTask, &kVideoTask, &kDescribeTask, &kCompleteTask};
+constexpr const TaskRow* kTasks[] = {&kImageTask, &kVideoTask, &kDescribeTask, &kCompleteTask,
+                                     &kAnswerTask};
 constexpr int kMaxThreads = 1024;
 
 }  // namespace

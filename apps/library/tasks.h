@@ -30,7 +30,7 @@ struct TaskRow {
                                     const std::string& model, const api::OpenOptions& options);
 };
 
-extern constinit const TaskRow kImageTask, kVideoTask, kDescribeTask, kCompleteTask;
+extern constinit const TaskRow kImageTask, kVideoTask, kDescribeTask, kCompleteTask, kAnswerTask;
 
 // Error kUsage (E_TASK) for a number that is no task's.
 const TaskRow& task_row(api::Task task);

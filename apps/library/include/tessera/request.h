@@ -145,4 +145,28 @@ struct CompleteCallbacks {
   OnError on_error = {};
 };
 
+// --- answers of texts and images in turn --------------------------------------------------------
+
+// The answer depends on the model, its settings and this, and on nothing else.
+struct AnswerRequest {
+  std::string prompt = {};  // UTF-8
+  std::uint64_t seed = 0;   // below 2^63
+  Settings settings = {};   // SettingPlace::kRequest of Task::kAnswer; of its images
+};
+
+struct Answer {
+  std::string text = {};   // of all turns
+  bool cut_short = false;  // max-tokens, max-images or the model's positions were reached
+  std::int64_t tokens = 0, images = 0, passes = 0;  // tokens of text
+};
+
+struct AnswerCallbacks {
+  std::function<bool()> on_progress = {};              // as above, without figures
+  std::function<void(std::string_view)> on_text = {};  // more of the text, as it is written
+  std::function<void(GeneratedImage&&)> on_image = {};  // that stands after the text so far
+  std::function<void(Answer&&)> on_answer = {};         // not of a request that was stopped
+  std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
+  OnError on_error = {};
+};
+
 }  // namespace tessera_v0

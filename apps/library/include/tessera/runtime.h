@@ -112,6 +112,7 @@ class [[gnu::visibility("default")]] Runtime {
   MemoryPlan plan(Model model, const VideoRequest& request) const;
   MemoryPlan plan(Model model, const DescribeRequest& request) const;
   MemoryPlan plan(Model model, const CompleteRequest& request) const;
+  MemoryPlan plan(Model model, const AnswerRequest& request) const;
 
   // Checks the request and puts it in the queue. Error kUsage for a request that cannot be, kMemory
   // for one that does not fit. Nothing is written before step().
@@ -119,6 +120,7 @@ class [[gnu::visibility("default")]] Runtime {
   Ticket submit(Model model, const VideoRequest& request, VideoCallbacks callbacks);
   Ticket submit(Model model, const DescribeRequest& request, DescribeCallbacks callbacks);
   Ticket submit(Model model, const CompleteRequest& request, CompleteCallbacks callbacks);
+  Ticket submit(Model model, const AnswerRequest& request, AnswerCallbacks callbacks);
 
   // Writes on. False: nothing is left to be done. Throws errors of requests without on_error and what
   // a callback threw: the other requests go on with the next call. Throws errors of models and
