@@ -106,6 +106,7 @@ constexpr Use kMore[] = {
     {"max-tokens", "apps/runtime/interleave_model.cpp", "refused for a model's positions"},
     {"max-tokens", "apps/cli/generate.cpp", "bounds the text of --interleave"},
     {"max-tokens", "apps/library/open_answerer.cpp", "the same in the library"},
+    {"max-tokens", "apps/library/examples/answer.cpp", "a small answer"},
     {"batch-size", "apps/cli/complete.cpp", "of texts"},
     {"max-tokens", "apps/cli/complete.cpp", "the length of texts"},
     {"max-tokens", "apps/runtime/complete_lane.cpp", "refused beyond the model's positions"},
