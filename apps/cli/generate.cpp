@@ -55,7 +55,7 @@ struct GenerateFlags {
   bool list_devices = false;
   bool disable_metadata = false;
   bool interleave = false;
-  std::int64_t max_tokens = InterleaveOptions{}.max_tokens, max_images = 4;
+  std::optional<std::int64_t> max_tokens, max_images;  // of --interleave
 };
 
 [[noreturn]] void refuse_generate(std::string code, std::string where, std::string expected,
@@ -79,6 +79,19 @@ void take_from_image(GenerateFlags& flags) {
                  .where = "--from-image",
                  .expected = "an image with the record of this program",
                  .found = found});
+  }
+  if ((metadata.facts->answer_image > 0) != flags.interleave) {
+    throw Error(
+        {.kind = ErrorKind::kUsage,
+         .code = "E_FROM_IMAGE",
+         .file = *flags.from_image,
+         .where = "--from-image",
+         .expected = flags.interleave ? "an image of an answer of texts and images"
+                                      : "an image that its prompt alone leads to",
+         .found = flags.interleave
+                      ? "one that stands alone"
+                      : "image " + std::to_string(metadata.facts->answer_image) + " of an answer",
+         .hint = flags.interleave ? "leave --interleave out" : "add --interleave"});
   }
   const GenerateSettings recorded = settings_of(*metadata.facts);
   const auto fill = [](auto& flag, const auto& value) {
@@ -151,17 +164,36 @@ GenerateOptions generate_options(const GenerateFlags& flags) {
   return options;
 }
 
+// They count up over all images and stay within what a flag can say.
+class Seeds {
+ public:
+  explicit Seeds(const GenerateFlags& flags) {
+    const std::int64_t wanted = flags.seed.value_or(-1);
+    first_ = wanted < 0 ? random_seed() : narrow<std::uint64_t>(wanted);
+  }
+  std::uint64_t of(std::size_t number) const {
+    return (first_ + number) & narrow<std::uint64_t>(kMaxSeed);
+  }
+
+ private:
+  std::uint64_t first_ = 0;
+};
+
+void check_count(std::size_t prompts, const GenerateFlags& flags) {
+  const std::size_t count = prompts * to_size(flags.batch_count);
+  if (count <= to_size(kMaxImages)) return;
+  refuse_generate("E_FLAG_VALUE", "--batch-count", "at most 100000 images in all",
+                  std::to_string(count));
+}
+
 std::vector<PreparedRequest> prepare_all(const GenerateTask& task, const GenerateFlags& flags,
                                          const std::vector<ExpandedPrompt>& prompts) {
-  const std::int64_t wanted = flags.seed.value_or(-1);
-  const std::uint64_t seed = wanted < 0 ? random_seed() : narrow<std::uint64_t>(wanted);
+  const Seeds seeds(flags);
   std::vector<PreparedRequest> requests;
   for (const ExpandedPrompt& prompt : prompts) {
     for (std::int64_t i = 0; i < flags.batch_count; ++i) {
-      // Seeds count up over all images and stay within what a flag can say.
-      const std::uint64_t own = (seed + requests.size()) & narrow<std::uint64_t>(kMaxSeed);
-      requests.push_back(task.prepare(
-          {prompt.text, flags.negative_prompt, flags.sampling, own, prompt.expansion}));
+      requests.push_back(task.prepare({prompt.text, flags.negative_prompt, flags.sampling,
+                                       seeds.of(requests.size()), prompt.expansion}));
     }
   }
   return requests;
@@ -265,38 +297,36 @@ class ImageReporter final : public SavedImageListener {
   std::size_t failed_ = 0;
 };
 
-// One prompt, answered once.
+// Answers of texts and images.
 int answer(const Session& session, const GenerateFlags& flags) {
   const auto refuse_with = [](bool given, const char* flag) {
     if (given) refuse_generate("E_FLAG_CONFLICT", flag, "no such flag with --interleave", flag);
   };
-  refuse_with(flags.prompt_file.has_value(), "--prompt-file");
   refuse_with(flags.negative_prompt.has_value(), "--negative-prompt");
   refuse_with(flags.expand_prompt.has_value(), "--expand-prompt");
-  refuse_with(flags.from_image.has_value(), "--from-image");
   refuse_with(flags.sheet.has_value(), "--sheet");
   refuse_with(flags.preview.has_value(), "--preview");
   refuse_with(flags.preview_to.has_value(), "--preview-to");
-  refuse_with(flags.batch_count != 1, "--batch-count");
-  const std::string prompt = prompts_of(flags).front();
-  const std::int64_t seed = flags.seed.value_or(-1);
-  return run_interleave(session,
-                        {.model = flags.model.value_or(std::string(kDefaultModel)),
-                         .device = flags.device.device,
-                         .cuda = cuda_choice(flags.device),
-                         .threads = narrow<int>(flags.device.threads),
-                         .storage = storage_choice(flags.device),
-                         .width = flags.size.width.value_or(0),
-                         .height = flags.size.height.value_or(0),
-                         .max_tokens = flags.max_tokens,
-                         .max_images = flags.max_images},
-                        {.prompt = prompt,
-                         .sampling = flags.sampling,
-                         .seed = seed < 0 ? random_seed() : narrow<std::uint64_t>(seed)},
-                        {.name = flags.output,
-                         .folder = flags.output_dir,
-                         .existing = flags.overwrite ? Existing::kOverwrite : Existing::kKeep,
-                         .metadata = !flags.disable_metadata});
+  std::vector<InterleaveRequest> requests;
+  const std::vector<std::string> prompts = prompts_of(flags);
+  check_count(prompts.size(), flags);
+  const Seeds seeds(flags);
+  for (const std::string& prompt : prompts) {
+    for (std::int64_t i = 0; i < flags.batch_count; ++i) {
+      requests.push_back(
+          {.prompt = prompt, .sampling = flags.sampling, .seed = seeds.of(requests.size())});
+    }
+  }
+  return run_interleave(
+      session,
+      {.generate = generate_options(flags),
+       .max_tokens = flags.max_tokens.value_or(InterleaveOptions{}.max_tokens),
+       .max_images = flags.max_images.value_or(InterleaveOptions{}.max_images)},
+      std::move(requests),
+      {.name = flags.output,
+       .folder = flags.output_dir,
+       .existing = flags.overwrite ? Existing::kOverwrite : Existing::kKeep,
+       .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll});
 }
 
 void prove_writable(const fs::path& file) {
@@ -306,14 +336,14 @@ void prove_writable(const fs::path& file) {
 int run_generate(const Session& session, GenerateFlags flags) {
   if (flags.list_devices) return print_devices(session);
   settle_size(flags.size);
-  if (flags.interleave) return answer(session, flags);
   take_from_image(flags);
-  const std::vector<std::string> prompts = prompts_of(flags);
-  const auto count = prompts.size() * to_size(flags.batch_count);
-  if (count > to_size(kMaxImages)) {
-    refuse_generate("E_FLAG_VALUE", "--batch-count", "at most 100000 images in all",
-                    std::to_string(count));
+  if (flags.interleave) return answer(session, flags);
+  if (flags.max_tokens || flags.max_images) {
+    const char* flag = flags.max_tokens ? "--max-tokens" : "--max-images";
+    refuse_generate("E_FLAG_CONFLICT", flag, "--interleave with it", flag);
   }
+  const std::vector<std::string> prompts = prompts_of(flags);
+  check_count(prompts.size(), flags);
   const NamePattern pattern(flags.output);
   if (flags.sheet) NamePattern{*flags.sheet};
   if (flags.preview) NamePattern{*flags.preview};

@@ -1,8 +1,8 @@
-// `tessera generate --interleave`: an answer of texts and images in turn.
+// `tessera generate --interleave`: answers of texts and images in turn.
 #pragma once
 
-#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "apps/runtime/interleave_task.h"
 #include "apps/runtime/output_names.h"
@@ -14,12 +14,12 @@ struct Session;
 struct InterleaveOutput {
   std::string name, folder;  // of images
   Existing existing = Existing::kKeep;
-  bool metadata = true;  // records prompt and seed
+  RecordFacts record = RecordFacts::kAll;
 };
 
-// Writes the text to stdout, "[FILE]" on a line of its own where an image stands; one JSON line
-// with --json. Returns the exit code.
+// Writes each text to stdout, "[FILE]" on a line of its own where an image stands; one JSON line an
+// answer with --json. In the order of the requests. Returns the exit code.
 int run_interleave(const Session& session, const InterleaveOptions& options,
-                   const InterleaveRequest& request, const InterleaveOutput& output);
+                   std::vector<InterleaveRequest> requests, const InterleaveOutput& output);
 
 }  // namespace tessera

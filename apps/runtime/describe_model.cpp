@@ -38,7 +38,7 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                                    .inputs = product_inputs(options_.method),
                                    .storage = options_.storage.value_or(model_->stored()),
                                    .fallback = !options_.storage},
-                                  TokenSpace::kText);
+                                  WrittenSpaces::kText);
   storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
   aids_.texts = true;

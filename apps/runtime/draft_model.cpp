@@ -142,11 +142,23 @@ ImageDraft::ImageDraft(std::string name, OpenedModel opened, Backend& backend)
   storage_ = kept_on(backend_, stored_dtype(opened_));
 }
 
+DistributionSettings ImageDraft::own_dist(DistributionSettings dist) const {
+  if (opened_.spec.draft && opened_.spec.draft->guidance > 0) dist.guidance = 1;
+  return dist;
+}
+
+DraftRequest ImageDraft::request(std::vector<std::int32_t> prompt,
+                                 std::vector<std::int32_t> unconditional,
+                                 const DistributionSettings& dist) const {
+  const DistributionSettings own = own_dist(dist);
+  if (!own.guided()) unconditional.clear();
+  return {std::move(prompt), std::move(unconditional), own};
+}
+
 DraftRequest ImageDraft::request(const std::string& prompt,
                                  const std::optional<std::string>& negative,
                                  const DistributionSettings& dist) const {
-  DistributionSettings own = dist;
-  if (opened_.spec.draft && opened_.spec.draft->guidance > 0) own.guidance = 1;
+  const DistributionSettings own = own_dist(dist);
   EncodedPrompt encoded = prompts_.encode(prompt, negative, own.guided());
   return {std::move(encoded.prompt), std::move(encoded.unconditional), own};
 }

@@ -30,8 +30,8 @@ struct Vocabulary {
   const TextTokenizer& tokenizer;
   const std::string& model;
 };
-// Ids mean the same to both, or a draft would be another word than it was meant to be. Error kUsage,
-// E_DRAFT_VOCABULARY, naming both models and the first difference.
+// Ids mean the same to both, or a draft would be another word than it was meant to be. Error
+// kUsage, E_DRAFT_VOCABULARY, naming both models and the first difference.
 void check_one_vocabulary(const Vocabulary& target, const Vocabulary& draft);
 
 // A text of this length needs more positions than it has tokens. Error kUsage, E_TEXT_LENGTH.
@@ -87,7 +87,12 @@ class ImageDraft final : public DraftModel {
   // A draft model that imitates a guided distribution runs without guidance of its own.
   DraftRequest request(const std::string& prompt, const std::optional<std::string>& negative,
                        const DistributionSettings& dist) const;
+  // The same of a prompt that is ids already.
+  DraftRequest request(std::vector<std::int32_t> prompt, std::vector<std::int32_t> unconditional,
+                       const DistributionSettings& dist) const;
   DraftStreamItem stream(const DraftRequest& request) const;
+  const TextTokenizer* tokenizer() const { return prompts_.tokenizer(); }  // null: no texts
+  std::int64_t positions() const { return opened_.spec.model.transformer.rope.positions; }
   // Limits of a drafter with this room, for `items` streams at once, with windows of so many rows.
   DraftLimits limits_for(const LoopNeeds& needs, std::int64_t items, std::int64_t window,
                          bool trees) const;
@@ -95,6 +100,7 @@ class ImageDraft final : public DraftModel {
 
  private:
   ImageDraft(std::string name, OpenedModel opened, Backend& backend);
+  DistributionSettings own_dist(DistributionSettings dist) const;
   const TokenModel& model() override;
   const ModelConfig& transformer() const override { return opened_.spec.model.transformer; }
   std::int64_t logit_ids() const override { return opened_.spec.model.codes; }

@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t kFactsVersion = 1;
 constexpr std::size_t kMaxFactsBytes = std::size_t{1} << 20;
 constexpr std::int64_t kMaxFactsTokens = 1 << 24;
+constexpr std::int64_t kMaxAnswerImages = 1 << 10;
 
 std::string shortest(double value) {
   char buffer[32];
@@ -58,6 +59,7 @@ Json facts_json(const ImageFacts& facts) {
               {"backend", facts.backend},
               {"seed", facts.seed}});
   if (!facts.text_encoder.empty()) out["text_encoder"] = facts.text_encoder;
+  if (facts.answer_image > 0) out["answer_image"] = facts.answer_image;
   write_settings(out, facts);
   write_dist(out, facts.dist);
   write_method_names(out, facts.method);
@@ -121,7 +123,7 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
                                          "model",         "family",      "dtype",
                                          "backend",       "seed",        "preserves_distribution",
                                          "tokens",        "passes",      "tokens_per_pass",
-                                         "text_encoder"};
+                                         "text_encoder",  "answer_image"};
   for (const auto& bound : ImageFacts::rows()) known.push_back(bound.row->record);
   for (const auto& bound : DistributionSettings::rows()) {
     if (bound.row->doors.has(Door::kRecord)) known.push_back(bound.row->record);
@@ -141,6 +143,7 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   facts.dtype = reader.string("dtype");
   facts.backend = reader.string("backend");
   facts.text_encoder = reader.string_or("text_encoder", "");
+  facts.answer_image = reader.integer_or("answer_image", 0, 0, kMaxAnswerImages);
   facts.seed =
       narrow<std::uint64_t>(reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
   for (const auto& bound : ImageFacts::rows()) {

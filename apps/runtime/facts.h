@@ -28,8 +28,8 @@ struct PromptExpansion {
 };
 
 struct ImageFacts {
-  std::string program;  // "tessera 0.1.0"
-  std::string prompt;   // the class number for class-conditional models
+  std::string program;                       // "tessera 0.1.0"
+  std::string prompt;                        // the class number for class-conditional models
   std::optional<PromptExpansion> expansion;  // what became the prompt; empty = it was given so
   std::optional<std::string> negative_prompt;
   std::string model;  // a name, never a path
@@ -40,10 +40,12 @@ struct ImageFacts {
   std::int64_t width = 0, height = 0;  // pixels
   DistributionSettings dist;
   DecodeMethod method;
-  std::string draft_model;  // a name, never a path; empty = none
+  std::string draft_model;   // a name, never a path; empty = none
   std::string text_encoder;  // the name of its folder, never a path; empty = none
   bool preserves_distribution = true;
   std::int64_t tokens = 0, passes = 0;
+  std::int64_t answer_image =
+      0;  // its number in an answer of texts and images, from 1; 0 = in none
   // The sizes.
   static std::span<const BoundSetting<ImageFacts>> rows();
   double tokens_per_pass() const { return passes > 0 ? to_double(tokens) / to_double(passes) : 0; }
@@ -52,7 +54,7 @@ struct ImageFacts {
 nlohmann::ordered_json facts_json(const ImageFacts& facts);
 // The line of a generated image among a program's results: names that stay, in this order.
 nlohmann::ordered_json image_line(const std::string& path, const std::string& sha256,
-                                    const std::string& id, const ImageFacts& facts, double seconds);
+                                  const std::string& id, const ImageFacts& facts, double seconds);
 // Acceptance, the relaxed rules' excess (a bound of the total variation), entropy, and the two
 // statistics that tell whether tokens followed their distribution (engine/decoding/meters.h).
 nlohmann::ordered_json meters_json(const DecodeMeters& meters);

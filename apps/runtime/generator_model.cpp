@@ -14,7 +14,7 @@
 namespace tessera {
 
 GeneratorModel::GeneratorModel(Runtime& runtime, const GenerateOptions& options, OpenedModel model,
-                               std::string shown_name)
+                               std::string shown_name, WrittenSpaces spaces)
     : options_(options),
       name_(std::move(shown_name)),
       opened_(std::move(model)),
@@ -27,7 +27,7 @@ GeneratorModel::GeneratorModel(Runtime& runtime, const GenerateOptions& options,
                                      .inputs = product_inputs(options_.method),
                                      .storage = storage_,
                                      .fallback = !options_.storage},
-                                    TokenSpace::kImage)),
+                                    spaces)),
       prompts_(opened_, name_),
       text_(TextRows::open(opened_.spec, options_.text_encoder, share_->backend(),
                            options_.storage)) {

@@ -49,7 +49,7 @@ class GeneratorModel : public LaneModel {
  protected:
   // Error kModel; kUsage for an unknown device.
   GeneratorModel(Runtime& runtime, const GenerateOptions& options, OpenedModel model,
-                 std::string shown_name);
+                 std::string shown_name, WrittenSpaces spaces = WrittenSpaces::kImage);
   // Opens the draft model and settles the method; once, after the checks of the kind. Error kUsage,
   // E_DECODE_..., E_DRAFT_...
   void settle();

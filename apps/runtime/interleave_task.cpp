@@ -1,300 +1,391 @@
+// Turns of answers as streams of a lane.
 #include "apps/runtime/interleave_task.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
 
-#include "apps/runtime/generate_request.h"
-#include "apps/runtime/generation_parts.h"
-#include "apps/runtime/memory.h"
-#include "apps/runtime/model_catalog.h"
-#include "apps/runtime/pixel_decoder.h"
-#include "apps/runtime/prompt_encoder.h"
-#include "apps/runtime/shared_model.h"
+#include "apps/runtime/interleave_model.h"
 #include "apps/runtime/text_stream.h"
-#include "apps/runtime/visual_model.h"
 #include "engine/core/index.h"
-#include "engine/core/storage.h"
-#include "engine/decoding/method_parts.h"
-#include "engine/decoding/run_streams.h"
-#include "engine/families/memory_plan.h"
+#include "engine/sampling/processors.h"
 
 namespace tessera {
 
 namespace {
 
-using Ids = std::vector<std::int32_t>;
+using Ids = InterleaveModel::Ids;
 
-constexpr std::size_t kText = 0, kImage = 1;  // spaces of the loop
-
-OpenedModel open_mixed(const InterleaveOptions& options, const ModelReference& reference) {
-  OpenedModel out =
-      open_model(reference.open_name,
-                 {.width = options.width, .height = options.height, .use = ModelUse::kAll});
-  if (out.spec.interleave) return out;
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = "E_INTERLEAVE",
-               .file = reference.shown_name,
-               .where = "--interleave",
-               .expected = "a model that writes texts and images in turn (Anole, Lumina-mGPT)",
-               .found = out.spec.title});
-}
-
-// Of each local id of an image's stream.
-Ids joint_ids(const std::vector<RowRange>& rows) {
-  Ids out;
-  for (const RowRange& range : rows) {
-    for (std::int64_t i = 0; i < range.count; ++i) {
-      out.push_back(narrow<std::int32_t>(range.first + i));
-    }
+// The temperature of images holds for texts as well.
+DistributionSettings text_dist(const InterleaveModel& model, const SettingValues& chosen) {
+  SettingValues own;
+  if (chosen.has(setting::kTemperature)) {
+    own.set(setting::kTemperature, chosen.number(setting::kTemperature));
   }
+  const InterleaveSpec& spec = *model.spec().interleave;
+  DistributionSettings out = settle_sampling(own, spec.text);
+  out.repetition_penalty = spec.text_repetition;
+  // A text has no codes and no control ids of images; their begin alone.
+  std::string& list = out.suppress_tokens;
+  const auto suppress = [&](std::int32_t id) {
+    list += (list.empty() ? "" : ",") + std::to_string(id);
+  };
+  std::ranges::for_each(model.joint(), suppress);
+  std::ranges::for_each(std::span(model.opening()).subspan(1), suppress);
+  if (model.max_images() == 0) suppress(model.opening().front());
   return out;
 }
 
-// Token by token.
-OwnedParts<float, KeyedRandom> plain_parts(const VocabularyGrammar& grammar) {
-  DecodeAids aids;
-  aids.grammar = grammar;
-  return {settle_method(decode_method("plain"), aids, to_index(grammar.length())), aids};
-}
-
-}  // namespace
-
-struct InterleaveTask::State {
-  explicit State(const InterleaveOptions& given)
-      : options(given),
-        reference(resolve_model(given.model)),
-        opened(open_mixed(given, reference)),
-        backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
-        storage(given.storage.value_or(kept_on(*backend, stored_dtype(opened)))),
-        vq_storage(stored_vq_dtype(opened)),
-        prompts(opened, reference.shown_name),
-        joint(joint_ids(opened.spec.names.code_rows)) {
-    GenerateOptions geometry;
-    geometry.width = given.width;
-    geometry.height = given.height;
-    check_geometry(geometry, opened.spec, reference.shown_name);
-    expects(given.max_tokens > 0 && given.max_images >= 0, "an answer has tokens");
-    const StreamModelConfig& config = opened.spec.model;
-    text_tokens = std::max(given.max_tokens, config.image_tokens());
-    prompt_rows = config.transformer.rope.positions - text_tokens;
-    if (prompt_rows < 2) {
-      refuse_request("E_TEXT_LENGTH", "--max-tokens",
-                     "fewer than the " + std::to_string(config.transformer.rope.positions) +
-                         " positions of the model",
-                     std::to_string(given.max_tokens));
-    }
-    ends = {prompts.id_of(opened.spec.interleave->turn_end),
-            prompts.id_of(opened.spec.interleave->text_end)};
-    opening = prompts.image_opening();
-  }
-
-  const StreamModelConfig& config() const { return opened.spec.model; }
-  const TextTokenizer& tokenizer() const { return *prompts.tokenizer(); }
-  VocabularyGrammar text_grammar(std::int64_t tokens) const {
-    return VocabularyGrammar::line(to_size(config().vocab), to_size(tokens));
-  }
-
-  void load() {
-    if (loop) return;
-    check_memory(plan(), reference.shown_name);
-    auto tokenizer = make_visual_tokenizer(*backend, opened, vq_storage, TokenizerHalves::kDecoder);
-    pixels = std::make_unique<PixelDecoder>(
-        nullptr, std::move(tokenizer), to_size(config().grid_rows), to_size(config().grid_cols));
-    opened.vq_weights.reset();
-    model.emplace(load_stream_model(opened, *backend, storage));
-    text_parts.emplace(plain_parts(text_grammar(text_tokens)));
-    image_parts.emplace(plain_parts(config().grammar()));
-    loop.emplace(model->space(TokenSpace::kText),
-                 StreamLimits{.items = 1,
-                              .prompt_rows = prompt_rows,
-                              .grammar = text_grammar(text_tokens),
-                              .guided = true,
-                              .kv = beside(storage)},
-                 text_parts->parts());
-    loop->add_space(model->space(TokenSpace::kImage), config().grammar(), image_parts->parts());
-  }
-
-  MemoryPlan plan() const {
-    MemoryPlan out =
-        plan_generation(opened, *backend,
-                        {.storage = storage,
-                         .images = 1,
-                         .guidance = true,
-                         .prompt_tokens = prompt_rows + text_tokens - config().image_tokens()});
-    out.weights += backend->packed_linear_bytes(config().vocab, config().transformer.width,
-                                                head_storage(storage));
-    return out;
-  }
-
-  InterleaveOptions options;
-  ModelReference reference;
-  OpenedModel opened;
-  std::unique_ptr<Backend> backend;
-  DType storage, vq_storage;
-  PromptEncoder prompts;
-  Ids joint, ends, opening;  // opening: begin of an image, and what follows it in every prompt
-  std::int64_t text_tokens = 0, prompt_rows = 0;
-  std::unique_ptr<PixelDecoder> pixels;
-  std::optional<StreamModel> model;
-  std::optional<OwnedParts<float, KeyedRandom>> text_parts, image_parts;
-  std::optional<StreamLoop> loop;
-};
-
-namespace {
-
-// One answer on its way.
-template <typename State>
+// One answer on its way: the next turn as a stream, and what a turn left.
 class Answer {
  public:
-  Answer(State& state, const InterleaveRequest& request, InterleaveListener& listener)
-      : state_(state),
-        listener_(listener),
-        seed_(request.seed),
-        ids_(state.prompts.encode_question(request.prompt, state.opened.spec.interleave->turn_end)),
+  Answer(const InterleaveModel& model, const InterleaveRequest& request, std::size_t number,
+         Ids question)
+      : model_(model),
+        request_(request),
+        ids_(std::move(question)),
         prompt_(ids_.size()),
-        image_dist_(settle_sampling(request.sampling, state.opened.spec.sampling)),
-        text_dist_(
-            settle_sampling(temperature_of(request.sampling), state.opened.spec.interleave->text)) {
-    text_dist_.repetition_penalty = state.opened.spec.interleave->text_repetition;
-    if (!fits()) {
-      refuse_request("E_PROMPT_LENGTH", "--prompt",
-                     "at most " + std::to_string(state.prompt_rows) + " tokens",
-                     std::to_string(ids_.size()) + " tokens", "shorten the text");
-    }
-    suppress();
+        image_dist_(settle_sampling(request.sampling, model.spec().sampling)),
+        text_dist_(text_dist(model, request.sampling)) {
+    out_.number = number;
   }
 
-  Interleaved run() {
-    while (write_text() && write_image()) {
+  // None: the answer is over, as it was cut short.
+  std::optional<NextStream> next() {
+    const std::int64_t left = model_.max_tokens() - out_.text_tokens;
+    const bool enough = image_ ? out_.images == model_.max_images() : left == 0;
+    if (enough || std::ssize(ids_) > model_.prompt_rows()) {
+      out_.cut_short = true;
+      return std::nullopt;
     }
+    NextStream next{.number = out_.number, .stream = {}, .needs = {}, .on_slot = {}};
+    next.stream.prompt.ids = ids_;
+    next.stream.seed = request_.seed;
+    next.stream.item = turns_++;
+    if (image_) {
+      begin_image(next.stream);
+    } else {
+      begin_text(next.stream, left);
+    }
+    return next;
+  }
+
+  bool writes_image() const { return image_; }
+  const DistributionSettings& image_dist() const { return image_dist_; }
+  std::int64_t images() const { return out_.images; }
+
+  // What tokens of a text add to it.
+  std::string add(std::span<const std::int32_t> tokens) {
+    if (image_) return "";
+    const std::string more = text_->add(tokens, stops_);
+    said_ += more;
+    return more;
+  }
+
+  // After a text's last token: what of it was not said yet.
+  std::string end_text() {
+    const std::string whole = text_->whole();  // its end may have waited for a whole character
+    out_.text += whole;
+    return whole.size() > said_.size() && whole.starts_with(said_) ? whole.substr(said_.size())
+                                                                   : "";
+  }
+
+  // Whether another turn follows a text's.
+  bool take_text(const Ids& tokens) {
+    out_.text_tokens += std::ssize(tokens);
+    ids_.insert(ids_.end(), tokens.begin(), tokens.end());
+    image_ = tokens.back() == model_.opening().front();
+    if (image_) ids_.insert(ids_.end(), model_.opening().begin() + 1, model_.opening().end());
+    out_.cut_short = std::ranges::find(stops_, tokens.back()) == stops_.end();
+    return image_;
+  }
+
+  // Those of an image; its codes.
+  Ids take_image(const Ids& tokens) {
+    for (const std::int32_t id : tokens) ids_.push_back(nth(model_.joint(), id));
+    image_ = false;
+    ++out_.images;
+    return model_.config().grammar().image_codes(tokens);
+  }
+
+  void count_passes(std::int64_t passes) { out_.passes += passes; }
+  void fail(const ErrorInfo& error) {
+    out_.failed = true;
+    out_.error = error;
+  }
+  void stop() { out_.stopped = true; }
+
+  Interleaved take() {
+    // A cut image has its opening alone.
     out_.ids.assign(ids_.begin() + to_index(prompt_), ids_.end());
     return std::move(out_);
   }
 
  private:
-  // The temperature of images holds for texts as well.
-  static SettingValues temperature_of(const SettingValues& chosen) {
-    SettingValues out;
-    if (chosen.has(setting::kTemperature)) {
-      out.set(setting::kTemperature, chosen.number(setting::kTemperature));
-    }
-    return out;
-  }
-  // A text has no codes and no control ids of images; their begin alone.
-  void suppress() {
-    std::string& list = text_dist_.suppress_tokens;
-    for (const std::int32_t id : state_.joint)
-      list += (list.empty() ? "" : ",") + std::to_string(id);
-    for (std::size_t i = 1; i < state_.opening.size(); ++i) {
-      list += "," + std::to_string(state_.opening[i]);
-    }
-    if (state_.options.max_images == 0) list += "," + std::to_string(state_.opening.front());
-  }
-
-  bool fits() const { return std::ssize(ids_) <= state_.prompt_rows; }
-  bool cut() {
-    out_.cut_short = true;
-    return false;
-  }
-
-  Stream turn() {
-    Stream out{.prompt = {ids_}, .seed = seed_};
-    out.item = turns_++;
-    return out;
-  }
-
-  // Tokens of a stream as they come; nothing if the listener stops it.
-  template <typename Seen>
-  std::optional<Ids> write(const Stream& stream, const Seen& seen) {
-    const auto on_pass = [&](const RunPass& pass) {
-      seen(std::span<const std::int32_t>(pass.items[0].tokens));
-      return listener_.on_pass();
-    };
-    StreamResult result = run_streams(*state_.loop, {&stream, 1}, on_pass).front();
-    if (result.status == StreamStatus::kFailed) throw Error(result.error);
-    out_.stopped = result.status == StreamStatus::kStopped;
-    if (out_.stopped) return std::nullopt;
-    seen(std::span<const std::int32_t>(result.tokens));
-    return std::move(result.tokens);
-  }
-
-  // Whether an image follows.
-  bool write_text() {
-    const std::int64_t left = state_.options.max_tokens - out_.text_tokens;
-    if (left == 0 || !fits()) return cut();
-    Stream stream = turn();
+  void begin_text(Stream& stream, std::int64_t left) {
     stream.kind = StreamKind::kText;
     stream.processed = ids_;
+    stream.before = ids_;
     stream.max_tokens = left;
-    Ids stops = state_.ends;
-    stops.push_back(state_.opening.front());
-    stream.grammars = {
-        {.space = kText, .grammar = state_.text_grammar(left), .dist = text_dist_, .stops = stops}};
-    TextStream text(state_.tokenizer());
-    std::size_t shown = 0;
-    std::string said;
-    const auto tokens = write(stream, [&](std::span<const std::int32_t> so_far) {
-      const std::string more = text.add(so_far.subspan(shown), stops);
-      shown = so_far.size();
-      if (!more.empty()) listener_.on_text(more);
-      said += more;
-    });
-    const std::string whole = text.whole();  // its end may have waited for a whole character
-    if (tokens && whole.size() > said.size() && whole.starts_with(said)) {
-      listener_.on_text(std::string_view(whole).substr(said.size()));
-    }
-    out_.text += whole;
-    if (!tokens) return false;
-    out_.text_tokens += std::ssize(*tokens);
-    ids_.insert(ids_.end(), tokens->begin(), tokens->end());
-    if (tokens->back() == state_.opening.front()) return true;
-    if (std::find(stops.begin(), stops.end(), tokens->back()) == stops.end()) return cut();
-    return false;
+    stops_ = model_.ends();
+    stops_.push_back(model_.opening().front());
+    stream.grammars = {{.space = InterleaveModel::kText,
+                        .grammar = model_.text_grammar(left),
+                        .dist = text_dist_,
+                        .stops = stops_}};
+    text_.emplace(model_.tokenizer());
+    said_.clear();
   }
-
-  // Whether a text follows.
-  bool write_image() {
-    ids_.insert(ids_.end(), state_.opening.begin() + 1, state_.opening.end());
-    if (out_.images == state_.options.max_images || !fits()) return cut();
-    Stream stream = turn();
+  void begin_image(Stream& stream) const {
     if (image_dist_.guided()) {
-      stream.unconditional.ids = unconditional_prompt(state_.config(), ids_, 0);
+      stream.unconditional.ids = unconditional_prompt(model_.config(), ids_, 0);
     }
-    const VocabularyGrammar grammar = state_.config().grammar();
+    const VocabularyGrammar grammar = model_.config().grammar();
     stream.max_tokens = to_index(grammar.length());
-    stream.grammars = {{.space = kImage, .grammar = grammar, .dist = image_dist_}};
-    const auto tokens = write(stream, [](std::span<const std::int32_t>) {});
-    if (!tokens) return false;
-    for (const std::int32_t id : *tokens) ids_.push_back(nth(state_.joint, id));
-    const Ids codes = grammar.image_codes(*tokens);
-    ++out_.images;
-    listener_.on_image(state_.pixels->decode(codes), codes);
-    return true;
+    stream.grammars = {{.space = InterleaveModel::kImage, .grammar = grammar, .dist = image_dist_}};
   }
 
-  State& state_;
-  InterleaveListener& listener_;
-  std::uint64_t seed_;
+  const InterleaveModel& model_;
+  const InterleaveRequest& request_;
   Ids ids_;             // the prompt, and all that was written
   std::size_t prompt_;  // ids of it
   DistributionSettings image_dist_, text_dist_;
+  bool image_ = false;  // the turn at hand
   std::uint64_t turns_ = 0;
+  Ids stops_;
+  std::optional<TextStream> text_;
+  std::string said_;  // of the turn
   Interleaved out_;
+};
+
+class InterleaveSubmission final : public Submission {
+ public:
+  InterleaveSubmission(InterleaveModel& model, std::vector<InterleaveRequest> requests,
+                       InterleaveListener& listener)
+      : model_(model), requests_(std::move(requests)), listener_(listener) {
+    for (std::size_t i = 0; i < requests_.size(); ++i) prepare(i);
+  }
+
+  LoopNeeds needs() const override {
+    LoopNeeds out = room_;
+    const std::int64_t left = std::ssize(requests_) - to_index(over_);
+    out.slots = std::clamp<std::int64_t>(left, 1, model_.options().batch_size);
+    return out;
+  }
+  bool more() const override { return !stopped_ && (!ready_.empty() || next_ < requests_.size()); }
+  bool takes_fewer_slots() const override { return true; }
+
+  std::optional<NextStream> next(Wait /*wait*/) override {
+    if (stop_asked()) return std::nullopt;
+    while (more()) {
+      const bool begun = !ready_.empty();
+      const std::size_t number = begun ? ready_.front() : next_++;
+      if (begun) ready_.pop_front();
+      if (std::optional<NextStream> stream = stream_of(number)) return stream;
+    }
+    return std::nullopt;
+  }
+
+  Flow on_pass(const SubmissionPass& /*pass*/) override {
+    return stop_asked() ? Flow::kStop : Flow::kContinue;
+  }
+  void on_tokens(std::size_t number, std::span<const std::int32_t> tokens) override {
+    say(number, answers_.at(number).add(tokens));
+  }
+
+  std::optional<SlidingStream> on_done(std::size_t number, StreamResult&& result) override {
+    Answer& answer = answers_.at(number);
+    answer.count_passes(result.passes);
+    bool goes_on = result.status == StreamStatus::kDone;
+    if (!goes_on) {
+      if (!answer.writes_image()) say(number, answer.end_text());
+      answer.fail(result.error);
+    } else if (answer.writes_image()) {
+      show_image(number, answer, result);
+    } else {
+      say(number, answer.end_text());
+      goes_on = answer.take_text(result.tokens);
+    }
+    if (goes_on) {
+      ready_.push_back(number);
+    } else {
+      end(number);
+    }
+    return std::nullopt;
+  }
+  void on_stopped(std::size_t number, StreamResult&& /*result*/) override {
+    stopped_ = true;
+    Answer& answer = answers_.at(number);
+    if (!answer.writes_image()) answer.end_text();
+    answer.stop();
+    end(number);
+  }
+  void on_fewer_slots(std::int64_t had, std::int64_t have) override {
+    listener_.on_notice("not enough memory for " + std::to_string(had) +
+                        " answers at once: " + std::to_string(have) + " from here on");
+  }
+  void on_no_room(std::size_t number, const ErrorInfo& error) override {
+    answers_.at(number).fail(error);
+    end(number);
+  }
+  // Answers between two turns are stopped, too.
+  void on_over(const ErrorInfo* error) override {
+    while (error == nullptr && !answers_.empty()) {
+      const auto first = answers_.begin();
+      first->second.stop();
+      end(first->first);
+    }
+    listener_.on_over(error == nullptr && over_ == requests_.size() && !stopped_);
+  }
+
+ private:
+  // Its prompt's ids, or why there are none.
+  struct Question {
+    Ids ids;
+    LoopNeeds needs;  // of all turns of its answer, so that one loop writes them
+    std::optional<ErrorInfo> error;
+  };
+
+  void prepare(std::size_t number) {
+    const InterleaveRequest& request = requests_[number];
+    Question& question = questions_.emplace_back();
+    try {
+      question.ids = model_.question(request.prompt);
+      question.needs = needs_of(question.ids, request);
+      room_ = both(room_, question.needs);
+    } catch (const Error& error) {  // the boundary of one answer
+      if (error.info().kind != ErrorKind::kUsage) throw;
+      question.error = error.info();
+    }
+  }
+
+  LoopNeeds needs_of(const Ids& question, const InterleaveRequest& request) const {
+    const DistributionSettings dist = settle_sampling(request.sampling, model_.spec().sampling);
+    check_processors(dist, model_.config().codes);
+    LoopNeeds out;
+    out.prompt_rows = model_.answer_rows(std::ssize(question));
+    out.guided = dist.guided();
+    const DraftRequest draft = model_.draft_of(question, {}, dist);
+    if (draft.prompt.empty()) return out;
+    out.draft_prompt_rows = out.prompt_rows;
+    out.draft_guided = draft.dist.guided();
+    return out;
+  }
+
+  // The next turn of an answer; none where it is over.
+  std::optional<NextStream> stream_of(std::size_t number) {
+    auto at = answers_.find(number);
+    if (at == answers_.end()) {
+      Question& question = questions_[number];
+      if (question.error) {
+        Interleaved failed;
+        failed.number = number;
+        failed.failed = true;
+        failed.error = *question.error;
+        ++over_;
+        listener_.on_answer(std::move(failed));
+        return std::nullopt;
+      }
+      model_.load();
+      at = answers_.emplace(number, Answer(model_, requests_[number], number, question.ids)).first;
+    }
+    Answer& answer = at->second;
+    std::optional<NextStream> out = answer.next();
+    if (!out) {
+      end(number);
+      return out;
+    }
+    out->needs = questions_[number].needs;
+    if (!answer.writes_image()) return out;
+    DraftRequest draft =
+        model_.draft_of(out->stream.prompt.ids, out->stream.unconditional.ids, answer.image_dist());
+    if (draft.prompt.empty()) return out;
+    out->on_slot = [this, draft = std::move(draft)](std::size_t slot) {
+      model_.announce(slot, draft);
+    };
+    return out;
+  }
+
+  bool stop_asked() {
+    stopped_ = stopped_ || listener_.on_pass() == Flow::kStop;
+    return stopped_;
+  }
+  void say(std::size_t number, const std::string& more) {
+    if (!more.empty()) listener_.on_text(number, more);
+  }
+  void show_image(std::size_t number, Answer& answer, const StreamResult& result) {
+    AnswerImage out;
+    out.facts = model_.facts_of(requests_[number], answer.image_dist());
+    out.facts.tokens = std::ssize(result.tokens);
+    out.facts.passes = result.passes;
+    out.codes = answer.take_image(result.tokens);
+    out.facts.answer_image = answer.images();
+    out.image = model_.pixels().decode(out.codes);
+    listener_.on_image(number, std::move(out));
+  }
+  void end(std::size_t number) {
+    Interleaved done = answers_.extract(number).mapped().take();
+    ++over_;
+    listener_.on_answer(std::move(done));
+  }
+
+  InterleaveModel& model_;
+  std::vector<InterleaveRequest> requests_;
+  InterleaveListener& listener_;
+  std::vector<Question> questions_;  // of each request
+  LoopNeeds room_;                   // for any of them
+  std::size_t next_ = 0, over_ = 0;  // requests: begun, finished
+  bool stopped_ = false;
+  std::map<std::size_t, Answer> answers_;  // begun and not over, by number
+  std::deque<std::size_t> ready_;          // of those, the ones between two turns
 };
 
 }  // namespace
 
-InterleaveTask::InterleaveTask(const InterleaveOptions& options)
-    : state_(std::make_unique<State>(options)) {}
+struct InterleaveTask::State {
+  State(Runtime& in, const InterleaveOptions& options)
+      : runtime(in), model(in, options), lane(model, in, {.slots = options.generate.batch_size}) {
+    runtime.attach(lane);
+  }
+  ~State() { runtime.detach(lane); }
+  State(const State&) = delete;
+
+  Runtime& runtime;
+  InterleaveModel model;
+  StreamLane lane;  // last: its loop is of all that is above
+};
+
+InterleaveTask::InterleaveTask(Runtime& runtime, const InterleaveOptions& options)
+    : state_(std::make_unique<State>(runtime, options)) {}
 InterleaveTask::~InterleaveTask() = default;
+InterleaveTask::InterleaveTask(InterleaveTask&&) noexcept = default;
 
-const ModelSpec& InterleaveTask::spec() const { return state_->opened.spec; }
-const std::string& InterleaveTask::model_name() const { return state_->reference.shown_name; }
-DType InterleaveTask::storage() const { return state_->storage; }
-const Backend& InterleaveTask::backend() const { return *state_->backend; }
+const ModelSpec& InterleaveTask::spec() const { return state_->model.spec(); }
+const std::string& InterleaveTask::model_name() const { return state_->model.name(); }
+const DecodeMethod& InterleaveTask::method() const { return state_->model.options().method; }
+DType InterleaveTask::storage() const { return state_->model.storage(); }
+const Backend& InterleaveTask::backend() const { return state_->model.backend(); }
 
-Interleaved InterleaveTask::run(const InterleaveRequest& request, InterleaveListener& listener) {
-  state_->load();
-  return Answer<State>(*state_, request, listener).run();
+MemoryPlan InterleaveTask::plan(std::span<const InterleaveRequest> requests) const {
+  const InterleaveModel& model = state_->model;
+  std::int64_t rows = 0;
+  for (const InterleaveRequest& request : requests) {
+    try {
+      rows = std::max(rows, model.answer_rows(std::ssize(model.question(request.prompt))));
+    } catch (const Error& error) {  // that answer fails when its turn comes
+      if (error.info().kind != ErrorKind::kUsage) throw;
+    }
+  }
+  return model.plan_answers(std::ssize(requests), rows);
+}
+
+Ticket InterleaveTask::submit(std::vector<InterleaveRequest> requests,
+                              InterleaveListener& listener) {
+  const Ticket ticket = state_->runtime.next_ticket();
+  state_->lane.submit(
+      ticket, std::make_unique<InterleaveSubmission>(state_->model, std::move(requests), listener));
+  return ticket;
 }
 
 }  // namespace tessera

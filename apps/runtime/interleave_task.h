@@ -1,34 +1,34 @@
-// The task "interleave": an answer of texts and images in turn, by a model whose one vocabulary has
+// The task "interleave": answers of texts and images in turn, by a model whose one vocabulary has
 // both. Each turn is a stream of its own over the token space it writes: its prompt is all that was
 // written before, so that the other branch of an image sees what the family says and no text. What
 // is written depends on prompt, settings and seed alone.
+//
+//   Runtime runtime;
+//   InterleaveTask task(runtime, options);
+//   runtime.finish(task.submit(requests, listener));
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/backend/backend.h"
+#include "apps/runtime/generate_request.h"
+#include "apps/runtime/memory.h"
+#include "apps/runtime/runtime.h"
 #include "engine/core/setting.h"
-#include "engine/decoding/stream_loop.h"
-#include "engine/families/model_spec.h"
 #include "vision/image/image.h"
 
 namespace tessera {
 
 struct InterleaveOptions {
-  std::string model;  // as resolve_model() takes it
-  std::string device = "auto";
-  CudaOptions cuda;
-  int threads = 0;                     // 0 = one per core
-  std::optional<DType> storage;        // empty = as the checkpoint stores it
-  std::int64_t width = 0, height = 0;  // pixels of images; 0 = what the model does
-  std::int64_t max_tokens = 512;       // of text, of all turns together
-  std::int64_t max_images = 4;
+  // The method is that of images; texts follow where its drafts are trees, else they are written
+  // token by token. A draft model has the vocabulary of its target. batch_size: answers at once.
+  GenerateOptions generate;
+  std::int64_t max_tokens = 512;  // of text, of all turns of an answer together
+  std::int64_t max_images = 4;    // of an answer
 };
 
 struct InterleaveRequest {
@@ -37,40 +37,59 @@ struct InterleaveRequest {
   std::uint64_t seed = 0;
 };
 
-class InterleaveListener {
- public:
-  virtual ~InterleaveListener() = default;
-  // Asked between passes. kStop ends the answer.
-  virtual Flow on_pass() { return Flow::kContinue; }
-  // More of the text, as tokens are committed.
-  virtual void on_text(std::string_view /*more*/) {}
-  // The image that stands after the text so far. Codes row by row.
-  virtual void on_image(Image&& image, std::span<const std::int32_t> codes) = 0;
+// An image of an answer, when it is finished.
+struct AnswerImage {
+  Image image;
+  std::vector<std::int32_t> codes;  // row by row
+  ImageFacts facts;
 };
 
 struct Interleaved {
+  std::size_t number = 0;  // of its request
+  bool failed = false;
+  ErrorInfo error;
   std::vector<std::int32_t> ids;  // of the joint vocabulary, after the prompt's
   std::string text;               // of all turns
-  std::int64_t text_tokens = 0, images = 0;
+  std::int64_t text_tokens = 0, images = 0, passes = 0;
   bool cut_short = false;  // max_tokens, max_images or the model's positions were reached
   bool stopped = false;    // by the listener
 };
 
+class InterleaveListener {
+ public:
+  virtual ~InterleaveListener() = default;
+  // Asked between passes. kStop ends all answers.
+  virtual Flow on_pass() { return Flow::kContinue; }
+  // More of a text, as tokens are committed.
+  virtual void on_text(std::size_t /*number*/, std::string_view /*more*/) {}
+  // The image that stands after the answer's text so far.
+  virtual void on_image(std::size_t number, AnswerImage&& image) = 0;
+  // An answer is over, in any order.
+  virtual void on_answer(Interleaved&& /*answer*/) {}
+  virtual void on_notice(std::string_view /*text*/) {}
+  // Nothing more is called. `whole`: no answer was stopped.
+  virtual void on_over(bool /*whole*/) {}
+};
+
 class InterleaveTask {
  public:
-  // Opens and checks the model's files; reads no weights. Error kModel; kUsage (E_INTERLEAVE) for a
-  // model that does not write both.
-  explicit InterleaveTask(const InterleaveOptions& options);
+  // Opens and checks the model's files; reads no weights. The runtime is borrowed. Error kModel;
+  // kUsage (E_INTERLEAVE) for a model that does not write both, and those of GenerateTask.
+  InterleaveTask(Runtime& runtime, const InterleaveOptions& options);
   ~InterleaveTask();
+  InterleaveTask(InterleaveTask&&) noexcept;
 
   const ModelSpec& spec() const;
   const std::string& model_name() const;
+  const DecodeMethod& method() const;  // of images, settled
   DType storage() const;
   const Backend& backend() const;
 
-  // Loads the weights at the first call. Error kUsage for a prompt that is too long or no text; of
-  // a broken number among the logits as a stream's.
-  Interleaved run(const InterleaveRequest& request, InterleaveListener& listener);
+  // What is held while these are answered.
+  MemoryPlan plan(std::span<const InterleaveRequest> requests) const;
+  // Answers begin in order, batch_size at once; the listener is borrowed until on_over(). A prompt
+  // that cannot be answered is one failed answer.
+  Ticket submit(std::vector<InterleaveRequest> requests, InterleaveListener& listener);
 
  private:
   struct State;

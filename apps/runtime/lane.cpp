@@ -216,6 +216,7 @@ bool StreamLane::make_loop(const StreamLimits& limits, const LoopNeeds& needs,
     model_.make_drafter(limits, needs);
     loop_ =
         std::make_unique<StreamLoop>(model_.tokens(), limits, model_.parts(), model_.controller());
+    model_.add_spaces(*loop_);
   };
   const std::optional<ErrorInfo> missing = memory_failure(attempt, "streams at once");
   if (!missing) {

@@ -65,6 +65,8 @@ class LaneModel {
   virtual void drop_drafter() {}
   virtual LoopParts parts() const = 0;
   virtual WindowController* controller() { return nullptr; }
+  // Further token spaces of a loop that was just made, for streams that name them.
+  virtual void add_spaces(StreamLoop& /*loop*/) {}
   // Bytes of such a loop with its drafter.
   virtual std::size_t loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const = 0;
   // What is said when there are not so many: code, place and hint.

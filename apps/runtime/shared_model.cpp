@@ -74,6 +74,11 @@ std::shared_ptr<const StreamModel> SharedModel::space_of(TokenSpace space) const
   return models_[index_of(space)].lock();
 }
 
+std::shared_ptr<const StreamModel> SharedModel::whole() const {
+  auto text = space_of(TokenSpace::kText);
+  return text == space_of(TokenSpace::kImage) ? text : nullptr;
+}
+
 std::size_t SharedModel::weight_bytes() const {
   const auto text = space_of(TokenSpace::kText), image = space_of(TokenSpace::kImage);
   std::size_t bytes = text != nullptr ? text->weight_bytes() : 0;
@@ -98,24 +103,46 @@ std::shared_ptr<const StreamModel> SharedModel::load(TokenSpace space,
   return model;
 }
 
-ModelShare::ModelShare(std::shared_ptr<SharedModel> model, TokenSpace space)
-    : model_(std::move(model)), space_(space) {
-  ++model_->wanted_[index_of(space_)];
+// A task that loaded one of the spaces before keeps its own; those to come share this one.
+std::shared_ptr<const StreamModel> SharedModel::load_whole(FunctionRef<StreamModel()> both) {
+  if (auto model = whole()) return model;
+  const auto model = std::make_shared<const StreamModel>(both());
+  for (auto& each : models_) each = model;
+  return model;
 }
 
-ModelShare::~ModelShare() { --model_->wanted_[index_of(space_)]; }
+ModelShare::ModelShare(std::shared_ptr<SharedModel> model, WrittenSpaces spaces)
+    : model_(std::move(model)),
+      space_(spaces == WrittenSpaces::kImage ? TokenSpace::kImage : TokenSpace::kText),
+      both_(spaces == WrittenSpaces::kBoth) {
+  ++model_->wanted_[index_of(space_)];
+  if (both_) ++model_->wanted_[index_of(TokenSpace::kImage)];
+}
 
-std::unique_ptr<ModelShare> SharedModels::share(ModelPlace place, TokenSpace space) {
+ModelShare::~ModelShare() {
+  --model_->wanted_[index_of(space_)];
+  if (both_) --model_->wanted_[index_of(TokenSpace::kImage)];
+}
+
+bool ModelShare::loaded_by_others() const {
+  return weights_ == nullptr && (both_ ? model_->whole() != nullptr : model_->loaded(space_));
+}
+
+void ModelShare::load(FunctionRef<StreamModel()> alone) {
+  weights_ = both_ ? model_->load_whole(alone) : model_->load(space_, alone);
+}
+
+std::unique_ptr<ModelShare> SharedModels::share(ModelPlace place, WrittenSpaces spaces) {
   // Types of single numbers are kept everywhere: nothing to tell two places apart by.
   if (dtype_size(place.storage) > 0) place.fallback = false;
   if (place.folder.empty()) {
-    return std::make_unique<ModelShare>(std::make_shared<SharedModel>(place), space);
+    return std::make_unique<ModelShare>(std::make_shared<SharedModel>(place), spaces);
   }
   std::erase_if(models_, [](const auto& each) { return each.second.expired(); });
   std::weak_ptr<SharedModel>& known = models_[place];
   std::shared_ptr<SharedModel> model = known.lock();
   if (model == nullptr) known = model = std::make_shared<SharedModel>(place);
-  return std::make_unique<ModelShare>(std::move(model), space);
+  return std::make_unique<ModelShare>(std::move(model), spaces);
 }
 
 std::size_t SharedModels::weight_bytes() const {

@@ -57,7 +57,10 @@ class SharedModel {
   friend class ModelShare;
   [[noreturn]] void refuse_inputs(const Setting& row) const;
   std::shared_ptr<const StreamModel> space_of(TokenSpace space) const;
+  // The model that has both spaces, if one is loaded.
+  std::shared_ptr<const StreamModel> whole() const;
   std::shared_ptr<const StreamModel> load(TokenSpace space, FunctionRef<StreamModel()> alone);
+  std::shared_ptr<const StreamModel> load_whole(FunctionRef<StreamModel()> both);
 
   ModelPlace place_;
   std::unique_ptr<Backend> backend_;
@@ -66,10 +69,13 @@ class SharedModel {
   std::weak_ptr<const StreamModel> models_[2];
 };
 
-// One task's part in a model: it writes one space.
+// What a task writes of a model.
+enum class WrittenSpaces : std::uint8_t { kText, kImage, kBoth };
+
+// One task's part in a model.
 class ModelShare {
  public:
-  ModelShare(std::shared_ptr<SharedModel> model, TokenSpace space);
+  ModelShare(std::shared_ptr<SharedModel> model, WrittenSpaces spaces);
   ~ModelShare();
   ModelShare(const ModelShare&) = delete;
   ModelShare& operator=(const ModelShare&) = delete;
@@ -77,25 +83,27 @@ class ModelShare {
   const SharedModel& model() const { return *model_; }
   Backend& backend() const { return model_->backend(); }
   // Whether another task has loaded what load() gives.
-  bool loaded_by_others() const { return weights_ == nullptr && model_->loaded(space_); }
-  // A model that writes the space. Where tasks of both spaces are open and nothing is loaded yet,
-  // one model of both; else `alone` loads it. Error kModel, kMemory.
-  void load(FunctionRef<StreamModel()> alone) { weights_ = model_->load(space_, alone); }
+  bool loaded_by_others() const;
+  // A model that writes the space, or both. Where tasks of both are open and nothing is loaded yet,
+  // one model of both; else `alone` loads what this task writes. Error kModel, kMemory.
+  void load(FunctionRef<StreamModel()> alone);
   // After load().
   bool has_weights() const { return weights_ != nullptr; }
+  // Of a task that writes both: its text.
   const TokenModel& tokens() const { return weights_->space(space_); }
   const StreamModel& weights() const { return *weights_; }
 
  private:
   std::shared_ptr<SharedModel> model_;
   TokenSpace space_;
+  bool both_;
   std::shared_ptr<const StreamModel> weights_;
 };
 
 // Models that are open in a runtime, by their place.
 class SharedModels {
  public:
-  std::unique_ptr<ModelShare> share(ModelPlace place, TokenSpace space);
+  std::unique_ptr<ModelShare> share(ModelPlace place, WrittenSpaces spaces);
   // Of all models, each counted once.
   std::size_t weight_bytes() const;
 

@@ -1,7 +1,12 @@
-// An answer of text, image and text by the reference's tokens
-// (assets/recipes/fixtures_chameleon.py), and what ends one early.
+// Answers of text, image and text by the reference's tokens
+// (assets/recipes/fixtures_chameleon.py), whatever drafts and whatever else is written, and what
+// ends one early.
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "apps/runtime/complete_task.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/interleave_task.h"
 #include "engine/core/error.h"
 #include "engine/sampling/sampling_settings.h"
@@ -10,16 +15,33 @@
 namespace tessera::interleave_golden_test {
 namespace {
 
+using Ids = std::vector<std::int32_t>;
+
 struct Heard final : InterleaveListener {
   Flow on_pass() override { return ++passes == stop_at ? Flow::kStop : Flow::kContinue; }
-  void on_text(std::string_view more) override { text += more; }
-  void on_image(Image&& image, std::span<const std::int32_t> codes) override {
-    text += "[" + std::to_string(image.width) + "x" + std::to_string(image.height) + "]";
-    images.emplace_back(codes.begin(), codes.end());
+  void on_text(std::size_t number, std::string_view more) override { text[number] += more; }
+  void on_image(std::size_t number, AnswerImage&& image) override {
+    text[number] +=
+        "[" + std::to_string(image.image.width) + "x" + std::to_string(image.image.height) + "]";
+    facts.push_back(image.facts);
+    images[number].push_back(std::move(image.codes));
   }
-  std::string text;
-  std::vector<std::vector<std::int32_t>> images;
+  void on_answer(Interleaved&& answer) override {
+    const std::size_t number = answer.number;
+    EXPECT_TRUE(answers.emplace(number, std::move(answer)).second) << number << " twice";
+  }
+  void on_over(bool all) override {
+    EXPECT_FALSE(over);
+    over = true;
+    whole = all;
+  }
+
+  std::map<std::size_t, std::string> text;
+  std::map<std::size_t, std::vector<Ids>> images;
+  std::map<std::size_t, Interleaved> answers;
+  std::vector<ImageFacts> facts;
   std::int64_t passes = 0, stop_at = -1;
+  bool over = false, whole = false;
 };
 
 class InterleaveGolden : public ::testing::Test {
@@ -30,10 +52,10 @@ class InterleaveGolden : public ::testing::Test {
 
   InterleaveOptions options() const {
     InterleaveOptions out;
-    out.model = folder_.path().string();
-    out.device = "cpu";
-    out.threads = 1;
-    out.storage = DType::kF32;
+    out.generate.model = folder_.path().string();
+    out.generate.device = "cpu";
+    out.generate.threads = 1;
+    out.generate.storage = DType::kF32;
     out.max_tokens = 24;
     out.max_images = 1;
     return out;
@@ -45,9 +67,35 @@ class InterleaveGolden : public ::testing::Test {
     out.sampling.set(setting::kTemperature, 0.0);
     return out;
   }
+  // Answers that are drawn, each by a seed of its own.
+  std::vector<InterleaveRequest> drawn(std::size_t count) const {
+    std::vector<InterleaveRequest> out;
+    for (std::size_t i = 0; i < count; ++i) {
+      InterleaveRequest one = request();
+      one.prompt += std::string(i % 3, '?');
+      one.sampling.set(setting::kTemperature, 1.0);
+      if (i % 2 == 1) one.sampling.set(setting::kGuidance, 2.5);
+      one.seed = 40 + i;
+      out.push_back(std::move(one));
+    }
+    return out;
+  }
+  static void run(const InterleaveOptions& given, std::vector<InterleaveRequest> requests,
+                  Heard& heard) {
+    Runtime runtime;
+    InterleaveTask task(runtime, given);
+    runtime.finish(task.submit(std::move(requests), heard));
+    EXPECT_TRUE(heard.over);
+  }
   Interleaved run(const InterleaveOptions& given, Heard& heard) const {
-    InterleaveTask task(given);
-    return task.run(request(), heard);
+    run(given, {request()}, heard);
+    return heard.answers.at(0);
+  }
+  // Ids of each answer, in the order of the requests.
+  static std::map<std::size_t, Ids> ids_of(const Heard& heard) {
+    std::map<std::size_t, Ids> out;
+    for (const auto& [number, answer] : heard.answers) out[number] = answer.ids;
+    return out;
   }
 
   TempFolder folder_;
@@ -58,25 +106,134 @@ TEST_F(InterleaveGolden, TextImageAndTextAreThoseOfTheReference) {
   Heard heard;
   const Interleaved answer = run(options(), heard);
   EXPECT_EQ(answer.ids, recorded_.ints("mixed.ids"));
-  ASSERT_EQ(heard.images.size(), 1u);
-  EXPECT_EQ(heard.images[0], recorded_.ints("mixed.codes"));
+  ASSERT_EQ(heard.images[0].size(), 1u);
+  EXPECT_EQ(heard.images[0][0], recorded_.ints("mixed.codes"));
   EXPECT_EQ(answer.images, 1);
   EXPECT_FALSE(answer.stopped);
-  const std::size_t image = heard.text.find("[10x10]");
+  EXPECT_TRUE(heard.whole);
+  const std::size_t image = heard.text[0].find("[10x10]");
   ASSERT_NE(image, std::string::npos);
-  std::string spoken = heard.text;
+  std::string spoken = heard.text[0];
   spoken.erase(image, 7);
   EXPECT_EQ(spoken, answer.text);
+  ASSERT_EQ(heard.facts.size(), 1u);
+  EXPECT_EQ(heard.facts[0].answer_image, 1);
+  EXPECT_EQ(heard.facts[0].prompt, request().prompt);
+  EXPECT_GE(heard.facts[0].tokens, std::ssize(heard.images[0][0]));
+}
+
+// Lossless methods, a cache of bf16 and 8 bits apart, and the model as its own draft model.
+TEST_F(InterleaveGolden, IsTheSameWhateverDrafts) {
+  InterleaveOptions plain = options();
+  plain.max_images = 2;
+  Heard alone;
+  run(plain, drawn(8), alone);
+  EXPECT_GE(alone.facts.size(), 3u) << "images and texts in turn";
+  for (const char* name : {"gumbel", "gumbel-tree", "draft"}) {
+    SCOPED_TRACE(name);
+    InterleaveOptions other = plain;
+    other.generate.method = decode_method(name);
+    other.generate.method.window = 5;
+    if (std::string_view(name) == "draft") {
+      other.generate.method.rule = "gumbel";
+      other.generate.draft_model = plain.generate.model;
+    }
+    Heard heard;
+    run(other, drawn(8), heard);
+    EXPECT_EQ(ids_of(heard), ids_of(alone));
+    EXPECT_EQ(heard.images, alone.images);
+    EXPECT_EQ(heard.text, alone.text);
+    std::int64_t passes = 0, plain_passes = 0;
+    for (const auto& [number, answer] : heard.answers) {
+      passes += answer.passes;
+      plain_passes += alone.answers.at(number).passes;
+    }
+    EXPECT_LE(passes, plain_passes);
+    if (std::string_view(name) == "draft") {
+      EXPECT_LT(passes, plain_passes);
+    }
+    ASSERT_FALSE(heard.facts.empty());
+    EXPECT_EQ(heard.facts[0].method.window, other.generate.method.window);
+  }
+}
+
+TEST_F(InterleaveGolden, AnswersNextToOthersAreThoseAlone) {
+  InterleaveOptions one = options();
+  one.max_images = 2;
+  const std::vector<InterleaveRequest> requests = drawn(7);
+  std::map<std::size_t, Ids> want;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Heard heard;
+    run(one, {requests[i]}, heard);
+    want[i] = heard.answers.at(0).ids;
+  }
+  EXPECT_NE(want[0], want[2]);
+  for (const std::int64_t slots : {1, 3, 8}) {
+    InterleaveOptions many = one;
+    many.generate.batch_size = slots;
+    Heard heard;
+    run(many, requests, heard);
+    EXPECT_EQ(ids_of(heard), want) << slots << " at once";
+    EXPECT_TRUE(heard.whole);
+  }
+}
+
+struct Images final : GenerateListener {
+  void on_image(GeneratedImage&& image) override { codes[image.index] = std::move(image.codes); }
+  std::map<std::size_t, Ids> codes;
+};
+struct Texts final : CompleteListener {
+  void on_completion(Completion&& one) override { text = one.text; }
+  std::string text;
+};
+
+// Of one folder, in one runtime: images, texts, and answers of both share weights and turns.
+TEST_F(InterleaveGolden, SharesARuntimeWithImages) {
+  InterleaveOptions mixed = options();
+  mixed.generate.batch_size = 2;
+  GenerateOptions plain = mixed.generate;
+  const std::vector<InterleaveRequest> requests = drawn(3);
+  GenerateRequest image{.prompt = "red", .seed = 3};
+  Heard alone;
+  run(mixed, requests, alone);
+  Images by_itself;
+  {
+    Runtime runtime;
+    GenerateTask task(runtime, plain);
+    runtime.finish(task.submit({task.prepare(image)}, by_itself));
+  }
+  for (const bool image_first : {false, true}) {
+    Runtime runtime;
+    InterleaveTask answers(runtime, mixed);
+    GenerateTask images(runtime, plain);
+    Heard heard;
+    Images painted;
+    const auto paint = [&] { return images.submit({images.prepare(image)}, painted); };
+    std::vector<Ticket> tickets;
+    if (image_first) tickets.push_back(paint());
+    tickets.push_back(answers.submit(requests, heard));
+    if (!image_first) tickets.push_back(paint());
+    const std::size_t before = runtime.models().weight_bytes();
+    EXPECT_EQ(before, 0u);
+    for (const Ticket ticket : tickets) runtime.finish(ticket);
+    EXPECT_EQ(ids_of(heard), ids_of(alone));
+    EXPECT_EQ(painted.codes, by_itself.codes);
+    Runtime one;
+    InterleaveTask only(one, mixed);
+    Heard again;
+    one.finish(only.submit(requests, again));
+    EXPECT_EQ(runtime.models().weight_bytes(), one.models().weight_bytes()) << "read once";
+  }
 }
 
 TEST_F(InterleaveGolden, LimitsAndListenersEndAnAnswer) {
-  const std::vector<std::int32_t> whole = recorded_.ints("mixed.ids");
+  const Ids whole = recorded_.ints("mixed.ids");
   InterleaveOptions few = options();
   few.max_tokens = 3;
   Heard heard;
   const Interleaved cut = run(few, heard);
   EXPECT_TRUE(cut.cut_short);
-  EXPECT_EQ(cut.ids, std::vector<std::int32_t>(whole.begin(), whole.begin() + 3));
+  EXPECT_EQ(cut.ids, Ids(whole.begin(), whole.begin() + 3));
   InterleaveOptions none = options();
   none.max_images = 0;
   Heard quiet;
@@ -86,32 +243,88 @@ TEST_F(InterleaveGolden, LimitsAndListenersEndAnAnswer) {
   early.stop_at = 10;  // within the image
   const Interleaved stopped = run(options(), early);
   EXPECT_TRUE(stopped.stopped);
+  EXPECT_FALSE(early.whole);
   EXPECT_TRUE(early.images.empty());
 }
 
-TEST_F(InterleaveGolden, WhatIsDrawnDependsOnTheSeedAlone) {
-  InterleaveTask task(options());
-  InterleaveRequest drawn = request();
-  drawn.sampling.set(setting::kTemperature, 1.0);
-  std::vector<std::vector<std::int32_t>> ids;
-  for (const std::uint64_t seed : {1u, 2u, 1u}) {
-    drawn.seed = seed;
+// At every pass: slots and memory are given back, every begun answer is over once.
+TEST_F(InterleaveGolden, CancelledAtAnyPassNothingIsLeft) {
+  InterleaveOptions many = options();
+  many.generate.batch_size = 2;
+  Runtime runtime;
+  InterleaveTask task(runtime, many);
+  const std::vector<InterleaveRequest> requests = drawn(3);
+  Heard whole;
+  runtime.finish(task.submit(requests, whole));
+  for (std::int64_t pass = 1; pass < whole.passes; pass += 3) {
     Heard heard;
-    ids.push_back(task.run(drawn, heard).ids);
+    const Ticket ticket = task.submit(requests, heard);
+    while (heard.passes < pass) runtime.step();
+    runtime.cancel(ticket);
+    runtime.finish(ticket);
+    EXPECT_TRUE(heard.over);
+    EXPECT_FALSE(heard.whole);
+    for (const auto& [number, answer] : heard.answers) {
+      const Ids& all = whole.answers.at(number).ids;
+      ASSERT_LE(answer.ids.size(), all.size());
+      EXPECT_TRUE(std::equal(answer.ids.begin(), answer.ids.end(), all.begin())) << pass;
+    }
   }
-  EXPECT_EQ(ids[0], ids[2]);
-  EXPECT_NE(ids[0], ids[1]);
+  Heard again;
+  runtime.finish(task.submit(requests, again));
+  EXPECT_EQ(ids_of(again), ids_of(whole));
 }
 
-TEST(Interleave, AModelOfImagesAloneIsRefused) {
+TEST_F(InterleaveGolden, APromptThatIsRefusedCostsItsAnswerAlone) {
+  std::vector<InterleaveRequest> requests = drawn(3);
+  requests[1].prompt = std::string(100000, 'a');
+  Heard heard;
+  run(options(), requests, heard);
+  ASSERT_EQ(heard.answers.size(), 3u);
+  EXPECT_TRUE(heard.answers[1].failed);
+  EXPECT_EQ(heard.answers[1].error.code, "E_PROMPT_LENGTH");
+  EXPECT_FALSE(heard.answers[0].failed);
+  EXPECT_FALSE(heard.answers[2].ids.empty());
+}
+
+TEST_F(InterleaveGolden, WhatIsDrawnDependsOnTheSeedAlone) {
+  std::vector<InterleaveRequest> requests(3, drawn(1)[0]);
+  requests[1].seed = 2;
+  Heard heard;
+  run(options(), requests, heard);
+  EXPECT_EQ(heard.answers[0].ids, heard.answers[2].ids);
+  EXPECT_NE(heard.answers[0].ids, heard.answers[1].ids);
+}
+
+TEST(Interleave, WhatDoesNotFitIsRefused) {
+  const auto code_of = [](const InterleaveOptions& options) -> std::string {
+    Runtime runtime;
+    try {
+      InterleaveTask task(runtime, options);
+    } catch (const Error& error) {
+      return error.info().code;
+    }
+    return "taken";
+  };
+  InterleaveOptions images;
+  images.generate.model = "tabletop-janus";
+  EXPECT_EQ(code_of(images), "E_INTERLEAVE");
+  TempFolder folder;
+  write_chameleon(folder, "plain", chameleon_config("plain"));
   InterleaveOptions options;
-  options.model = "tabletop-janus";
-  try {
-    InterleaveTask task(options);
-    FAIL() << "it writes no texts and images in turn";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.info().code, "E_INTERLEAVE");
-  }
+  options.generate.model = folder.path().string();
+  options.generate.device = "cpu";
+  options.max_tokens = 24;
+  EXPECT_EQ(code_of(options), "taken");
+  InterleaveOptions rows = options;
+  rows.generate.method = decode_method("rows");
+  EXPECT_EQ(code_of(rows), "E_DECODE_CAPTION");
+  InterleaveOptions encoder = options;
+  encoder.generate.text_encoder = folder.path().string();
+  EXPECT_EQ(code_of(encoder), "E_TEXT_ENCODER");
+  InterleaveOptions long_text = options;
+  long_text.max_tokens = 1 << 20;
+  EXPECT_EQ(code_of(long_text), "E_TEXT_LENGTH");
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ constexpr Use kMore[] = {
     {"temp", "apps/lab/cli/bench.cpp", "measures without cuts"},
     {"temp", "apps/cli/complete.cpp", "texts are greedy without it"},
     {"temp", "apps/runtime/interleave_task.cpp", "holds for texts as well as images"},
-    {"max-tokens", "apps/runtime/interleave_task.cpp", "refused for a model's positions"},
+    {"max-tokens", "apps/runtime/interleave_model.cpp", "refused for a model's positions"},
     {"max-tokens", "apps/cli/generate.cpp", "bounds the text of --interleave"},
     {"batch-size", "apps/cli/complete.cpp", "of texts"},
     {"max-tokens", "apps/cli/complete.cpp", "the length of texts"},
