@@ -59,8 +59,10 @@ class OpenCompleter final : public OpenTask {
       : OpenTask(runtime), task_(runtime, options) {}
 
   api::ModelInfo info() const override {
-    return model_info(api::Task::kComplete, task_.model().spec(), task_.model_name(),
-                      task_.backend(), task_.storage(), task_.method());
+    api::ModelInfo out = model_info(api::Task::kComplete, task_.model().spec(), task_.model_name(),
+                                    task_.backend(), task_.storage(), task_.method());
+    out.notes = model_notes(task_.model().text().account.get(), task_.model_notes());
+    return out;
   }
 
   api::MemoryPlan plan(const api::CompleteRequest& request) const override {

@@ -100,6 +100,7 @@ class OpenGenerator : public OpenTask {
                                     task_.storage(), task_.method());
     out.width = task_.spec().image_width();
     out.height = task_.spec().image_height();
+    out.notes = model_notes(task_.spec().account.get());
     return out;
   }
   // `plan()` of the first request; once weights are there, the lane says what fits.

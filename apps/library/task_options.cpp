@@ -96,6 +96,14 @@ api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::stri
           .method = method.name};
 }
 
+std::vector<std::string> model_notes(const FolderAccount* account,
+                                     const std::vector<std::string>& more) {
+  std::vector<std::string> out;
+  if (account != nullptr) out = account->warnings();
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
 api::MemoryPlan public_plan(const MemoryPlan& plan) {
   api::MemoryPlan out;
   out.weights = plan.weights;

@@ -9,6 +9,7 @@
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/generate_request.h"
 #include "apps/runtime/memory.h"
+#include "engine/families/folder_files.h"
 
 namespace tessera {
 
@@ -45,6 +46,9 @@ const SettingGroup& output_group(std::string_view title);
 // What is known of every model; sizes and lengths are not.
 api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::string& name,
                           const Backend& backend, DType storage, const DecodeMethod& method);
+// ModelInfo::notes: keys that nobody knows or follows, then `more` of the model's. Null = no files.
+std::vector<std::string> model_notes(const FolderAccount* account,
+                                     const std::vector<std::string>& more = {});
 
 api::MemoryPlan public_plan(const MemoryPlan& plan);
 api::MemoryPlan public_plan(const CaptionMemoryPlan& plan, const Backend& backend);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tessera/tessera.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -241,6 +242,30 @@ TEST(LibraryComplete, ChatTemplatesMayBeGiven) {
   // The template alone says what stands around the text: no beginning here.
   EXPECT_EQ(asked.prompt_tokens + 1, plain.prompt_tokens);
   std::filesystem::remove(file);
+}
+
+TEST(LibraryComplete, InfoSaysWhatOfAFolderIsNotFollowed) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(::testing::TempDir()) / "library_texts_notes";
+  fs::remove_all(folder);
+  fs::copy(kTexts / "llama_f32", folder);
+  Runtime runtime;
+  const auto notes = [&] {
+    const tessera::ModelInfo info = runtime.info(open_texts(runtime, {}, folder));
+    EXPECT_EQ(info.task, Task::kComplete);
+    EXPECT_EQ(info.family, "llama");
+    return info.notes;
+  };
+  const std::vector<std::string> before = notes();
+  std::ifstream in(folder / "config.json");
+  nlohmann::json config = nlohmann::json::parse(in);
+  config["colour_of_the_box"] = "blue";
+  std::ofstream(folder / "config.json") << config;
+  const std::vector<std::string> after = notes();
+  EXPECT_EQ(std::ranges::count(before, "1 key of config.json is not known: colour_of_the_box"), 0);
+  EXPECT_EQ(std::ranges::count(after, "1 key of config.json is not known: colour_of_the_box"), 1);
+  EXPECT_EQ(after.size(), before.size() + 1);
+  fs::remove_all(folder);
 }
 
 TEST(LibraryComplete, PlansAreTheSumOfTheirParts) {

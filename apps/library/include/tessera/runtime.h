@@ -68,6 +68,8 @@ struct ModelInfo {
   std::int64_t width = 0, height = 0;                // pixels of what it generates
   std::int64_t frames = 0, rate = 0;                 // of its videos; frames a second
   std::int64_t max_first_frames = 0;                 // that it takes; 0 = none
+  // What its files say that is not followed, a line each.
+  std::vector<std::string> notes = {};
 };
 
 // Bytes, reckoned before anything is read.
