@@ -121,7 +121,6 @@ class CompletionPrinter final : public CompleteListener {
   void on_text(std::size_t, std::string_view more) override {
     if (session_.json || requests_.size() > 1) return;
     print_text(more);
-    shown_ += more;
   }
   void on_completion(Completion&& completion) override {
     if (completion.failed) {
@@ -171,8 +170,7 @@ class CompletionPrinter final : public CompleteListener {
                       format_error(completion.error));
     }
     if (requests_.size() > 1) print_line("--- " + std::to_string(completion.number + 1));
-    const std::string_view text = completion.text;  // its end may have waited for a whole character
-    if (text.starts_with(shown_)) print_text(text.substr(shown_.size()));
+    if (requests_.size() > 1) print_text(completion.text);
     print_line("");
     note(session_, std::to_string(completion.tokens) + " tokens in " +
                        std::to_string(completion.passes) + " passes");
@@ -182,7 +180,6 @@ class CompletionPrinter final : public CompleteListener {
   std::span<const CompleteRequest> requests_;
   std::optional<std::uint64_t> seed_;
   std::map<std::size_t, Completion> waiting_;
-  std::string shown_;  // of a text alone
   std::size_t next_ = 0, failed_ = 0;
   int code_ = 0;
   bool finished_ = false;

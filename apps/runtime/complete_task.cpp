@@ -55,10 +55,13 @@ class CompleteSubmission final : public Submission {
     if (!more.empty()) listener_.on_text(number, more);
   }
   std::optional<SlidingStream> on_done(std::size_t number, StreamResult&& result) override {
-    Completion completion = std::move(at_work_.at(number).completion);
-    completion.text = at_work_.at(number).text.whole();
-    completion.seconds = since(at_work_.at(number).start);
+    Work work = std::move(at_work_.at(number));
     at_work_.erase(number);
+    const std::string more = work.text.rest();
+    if (!more.empty()) listener_.on_text(number, more);
+    Completion& completion = work.completion;
+    completion.text = work.text.whole();
+    completion.seconds = since(work.start);
     completion.tokens = std::ssize(result.tokens);
     completion.passes = result.passes;
     completion.meters = std::move(result.meters);

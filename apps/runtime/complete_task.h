@@ -59,7 +59,7 @@ struct Completion {
 class CompleteListener {
  public:
   virtual ~CompleteListener() = default;
-  // More of a text, as tokens are committed.
+  // More of a text, as tokens are committed; all of it before on_completion().
   virtual void on_text(std::size_t /*number*/, std::string_view /*more*/) {}
   virtual void on_completion(Completion&& completion) = 0;
   virtual void on_notice(std::string_view /*text*/) {}

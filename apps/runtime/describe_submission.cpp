@@ -359,6 +359,8 @@ std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
     fail(std::move(caption), result.error);
     return std::nullopt;
   }
+  const std::string more = work->text->rest();
+  if (!more.empty()) listener_.on_text(caption.id, more);
   caption.text = trimmed(work->text->whole());
   caption.cut_short = !result.stopped;
   listener_.on_caption(std::move(caption));

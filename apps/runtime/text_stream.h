@@ -19,10 +19,15 @@ class TextStream {
   // What the tokens add to the text, as far as its characters are whole; tokens among `stops` are
   // no part of it.
   std::string add(std::span<const std::int32_t> tokens, std::span<const std::int32_t> stops);
+  // What waited for the rest of a character that does not come, once the text is over.
+  std::string rest() { return show(0); }
   // All of it, decoded at once.
   std::string whole() const { return tokenizer_.decode(tokens_); }
 
  private:
+  // What is not shown yet, unless it can wait with fewer tokens than these.
+  std::string show(std::size_t most_waiting);
+
   const TextTokenizer& tokenizer_;
   std::vector<std::int32_t> tokens_;
   // Tokens before begin_ are shown and of no more use; those up to shown_ are shown, and decoded

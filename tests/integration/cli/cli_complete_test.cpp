@@ -78,6 +78,23 @@ TEST_F(CliComplete, SeveralTextsComeInOrder) {
   EXPECT_NE(result.out.find("\n--- 2\n"), std::string::npos) << result.out;
 }
 
+// A text of random bytes is printed as it grows, to its end.
+TEST_F(CliComplete, BrokenCharactersHideNothing) {
+  const std::vector<std::string> args = {"complete", path(kLlama), "-p",     "The cat sat on",
+                                         "-s",       "7",          "--temp", "0.8"};
+  std::vector<std::string> as_json = args;
+  as_json.push_back("--json");
+  const std::string text = run(as_json).json_lines().at(0).at("text");
+  std::string last;  // its last four letters in a row
+  for (std::size_t at = text.size() - 4; at > text.size() / 2 && last.empty(); --at) {
+    const std::string four = text.substr(at, 4);
+    if (std::ranges::all_of(four, [](char c) { return c >= 'A' && c <= 'z'; })) last = four;
+  }
+  ASSERT_FALSE(last.empty()) << text;
+  const std::string printed = run(args).out;
+  EXPECT_NE(printed.find(last), std::string::npos) << last << " in " << printed;
+}
+
 TEST_F(CliComplete, DrawnTextsFollowTheSeed) {
   const auto drawn = [&](const char* seed) {
     return run({"complete", path(kLlama), "-p", "a", "--temp", "1", "-s", seed, "--json",

@@ -56,5 +56,31 @@ TEST(Streams, StopsAreNoPartAndBrokenTextIsShownAtLast) {
   EXPECT_NE(shown.find("\xef\xbf\xbd"), std::string::npos);
 }
 
+// This tokenizer decodes a run of bytes as a whole: one that is broken may be right with more of
+// it.
+TEST(Streams, NothingAfterBrokenTextIsLost) {
+  const TextTokenizer tokenizer = TextTokenizer::from_file(
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/golden/text/llama2.tokenizer.json");
+  const std::string broken = "\xef\xbf\xbd", three = "\u4e09";
+  const auto byte = [&](const char* name) { return tokenizer.id_of(name).value(); };
+  const std::vector<std::int32_t> character = {byte("<0xE4>"), byte("<0xB8>"), byte("<0x89>")};
+  std::vector<std::int32_t> run;
+  for (int i = 0; i < 5; ++i) run.insert(run.end(), character.begin(), character.end());
+  run.push_back(character[0]);
+  TextStream stream(tokenizer);
+  std::string shown = stream.add(tokenizer.encode("a cup", false), {});
+  EXPECT_EQ(shown, "a cup");
+  const std::string first = stream.add(run, {});
+  EXPECT_EQ(first.size(), run.size() * broken.size()) << "it waited for long enough";
+  EXPECT_EQ(stream.add(std::span(character).subspan(1), {}), "") << "another text than was shown";
+  std::string later;
+  for (int i = 0; i < 12; ++i) later += stream.add(tokenizer.encode("tea cup", false), {});
+  EXPECT_NE(later.find(three), std::string::npos) << "before the end";
+  later += stream.add(std::span(character).first(1), {});
+  EXPECT_EQ(stream.rest(), broken) << "half a character";
+  EXPECT_EQ(stream.rest(), "");
+  EXPECT_EQ("a cup" + later + broken, stream.whole());
+}
+
 }  // namespace
 }  // namespace tessera::text_stream_test
