@@ -24,6 +24,7 @@
 #include "apps/cli/video_flags.h"
 #include "apps/runtime/caption_dump.h"
 #include "apps/runtime/caption_model.h"
+#include "apps/runtime/caption_method.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/facts.h"
@@ -54,9 +55,7 @@ struct CaptionFlags {
   std::optional<std::int64_t> skip_similar;
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
-  std::string decode{setting::kTextDecode.text_fallback};
-  SettingValues loop;
-  std::optional<std::int64_t> window;
+  SettingValues decode, loop;
   std::int64_t batch_size = 8, seed = 0;
   std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
   SettingValues sampling;
@@ -97,15 +96,9 @@ DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
   options.batch_size = batch;
   options.max_tokens = flags.max_tokens;
   options.draft = draft_choice(flags.draft);
-  options.method = text_method(flags.decode, options.draft.on(), flags.max_tokens);
-  if (flags.window) {
-    if (!options.method.speculative()) {
-      refuse_caption("E_FLAG_CONFLICT", "--window", "a method that drafts",
-                     "--decode " + flags.decode);
-    }
-    options.method.window = *flags.window;
-  }
-  set_loop(options.method, flags.loop);
+  SettingValues decode = flags.decode;
+  decode.fill(flags.loop);
+  options.method = text_method(decode, options.draft.on(), flags.max_tokens);
   options.prune = prune_choice(flags.prune);
   options.sampling = flags.sampling;
   options.seed = seed;
@@ -528,8 +521,7 @@ void add_caption(CLI::App& root, Session& session) {
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxCaptionSeed,
                "of texts that are drawn; -1 = random, and recorded");
   add_sampling_flags(*app, Door::kCaption, flags->sampling);
-  setting_flag(*app, setting::kTextDecode, flags->decode, {.group = "Decoding"});
-  setting_flag(*app, setting::kTextWindow, flags->window, {.group = "Decoding"});
+  add_text_decode_flags(*app, flags->decode);
   add_loop_flags(*app, flags->loop);
   add_text_draft_flags(*app, flags->draft);
   add_prune_flags(*app, flags->prune);

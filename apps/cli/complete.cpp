@@ -14,6 +14,7 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
+#include "apps/runtime/caption_method.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/complete_task.h"
 #include "engine/core/index.h"
@@ -32,23 +33,12 @@ struct CompleteFlags {
   std::vector<std::string> prompts;
   std::optional<std::string> prompt_file, negative_prompt, chat_template, draft;
   bool chat = false;
-  std::string decode{setting::kTextDecode.text_fallback};
-  SettingValues loop;
-  std::optional<std::int64_t> window;
+  SettingValues decode, loop;
   std::int64_t batch_size = 8, seed = 0;
   std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
   SettingValues sampling;
   DeviceFlags device;
 };
-
-[[noreturn]] void refuse_complete(const char* code, std::string where, std::string expected,
-                                  std::string found) {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = code,
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
 
 // One prompt a line: as it stands, or of a .jsonl the text of "prompt".
 void read_prompts(const std::string& file, std::vector<std::string>& out) {
@@ -74,16 +64,23 @@ void read_prompts(const std::string& file, std::vector<std::string>& out) {
   }
 }
 
-std::vector<CompleteRequest> requests_of(const CompleteFlags& flags) {
+std::vector<CompleteRequest> requests_of(const CompleteFlags& flags, std::uint64_t seed) {
   std::vector<std::string> prompts = flags.prompts;
   if (flags.prompt_file) read_prompts(*flags.prompt_file, prompts);
   if (prompts.empty()) {
-    refuse_complete("E_FLAG_MISSING", "--prompt", "a prompt, or a --prompt-file with one a line",
-                    "none");
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_MISSING",
+                 .where = "--prompt",
+                 .expected = "a prompt, or a --prompt-file with one a line",
+                 .found = "none"});
   }
   std::vector<CompleteRequest> out;
   for (std::string& prompt : prompts) {
-    out.push_back({.prompt = std::move(prompt), .negative_prompt = flags.negative_prompt});
+    out.push_back({.prompt = std::move(prompt),
+                   .negative_prompt = flags.negative_prompt,
+                   .chat = flags.chat,
+                   .sampling = flags.sampling,
+                   .seed = seed});
   }
   return out;
 }
@@ -97,21 +94,10 @@ std::uint64_t settle_seed(const CompleteFlags& flags) {
   return (high << 32 | device()) & narrow<std::uint64_t>(kMaxSeed);
 }
 
-void check_guidance(const CompleteFlags& flags) {
-  const SettingValue* guidance = flags.sampling.find(setting::kGuidance);
-  const bool guided = guidance != nullptr && guidance->number != 1;
-  if (guided == flags.negative_prompt.has_value()) return;
-  refuse_complete("E_FLAG_CONFLICT", guided ? "--cfg-scale" : "--negative-prompt",
-                  guided ? "--negative-prompt, which guidance leads away from"
-                         : "guidance: a --cfg-scale other than 1",
-                  "none");
-}
-
-CompleteOptions options_of(const CompleteFlags& flags, std::size_t prompts, std::uint64_t seed) {
+CompleteOptions options_of(const CompleteFlags& flags, std::size_t prompts) {
   CompleteOptions options;
   options.model = flags.model;
   options.chat_template = flags.chat_template.value_or("");
-  options.chat = flags.chat;
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);
   options.threads = narrow<int>(flags.device.threads);
@@ -119,17 +105,9 @@ CompleteOptions options_of(const CompleteFlags& flags, std::size_t prompts, std:
   options.batch_size = std::min(flags.batch_size, to_index(prompts));
   options.max_tokens = flags.max_tokens;
   options.draft = flags.draft.value_or("");
-  options.method = text_method(flags.decode, flags.draft.has_value(), flags.max_tokens);
-  if (flags.window) {
-    if (!options.method.speculative()) {
-      refuse_complete("E_FLAG_CONFLICT", "--window", "a method that drafts",
-                      "--decode " + flags.decode);
-    }
-    options.method.window = *flags.window;
-  }
-  set_loop(options.method, flags.loop);
-  options.sampling = flags.sampling;
-  options.seed = seed;
+  SettingValues decode = flags.decode;
+  decode.fill(flags.loop);
+  options.method = text_method(decode, flags.draft.has_value(), flags.max_tokens);
   return options;
 }
 
@@ -211,11 +189,10 @@ class CompletionPrinter final : public CompleteListener {
 };
 
 int run_complete(const Session& session, const CompleteFlags& flags) {
-  check_guidance(flags);
-  const std::vector<CompleteRequest> requests = requests_of(flags);
   const std::uint64_t seed = settle_seed(flags);
+  const std::vector<CompleteRequest> requests = requests_of(flags, seed);
   Runtime runtime;
-  CompleteTask task(runtime, options_of(flags, requests.size(), seed));
+  CompleteTask task(runtime, options_of(flags, requests.size()));
   warn_of_keys(session, task.model().text().account.get());
   for (const std::string& text : task.model_notes()) {
     warn(session, task.model_name() + ": " + text);
@@ -249,12 +226,9 @@ void add_complete(CLI::App& root, Session& session) {
                "of texts that are drawn; -1 = random, and recorded");
   integer_flag(*app, "--batch-size", flags->batch_size, 1, 256, "texts written at once");
   add_sampling_flags(*app, Door::kCaption, flags->sampling);
-  setting_flag(*app, setting::kTextDecode, flags->decode, {.group = "Decoding"});
-  setting_flag(*app, setting::kTextWindow, flags->window, {.group = "Decoding"});
+  add_text_decode_flags(*app, flags->decode);
   add_loop_flags(*app, flags->loop);
-  text_flag(*app, "--model-draft", flags->draft,
-            "a text model of the same vocabulary that drafts; the text stays the model's own")
-      ->group("Decoding");
+  text_draft_flag(*app, flags->draft);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);
   app->callback([&session, flags] {

@@ -6,6 +6,7 @@
 
 #include "apps/cli/flags.h"
 #include "apps/cli/setting_flags.h"
+#include "apps/runtime/caption_method.h"
 #include "engine/decoding/loop_settings.h"
 
 namespace tessera {
@@ -15,7 +16,6 @@ namespace {
 // The method that keeps most of what images say at every ratio, in any family.
 constexpr std::string_view kDefaultPruner = "divprune";
 constexpr double kDefaultKeep = 0.33;
-constexpr std::int64_t kWidestDraft = 16;  // rows of a window that the clock may choose
 
 [[noreturn]] void refuse_draft_flag(const char* code, std::string where, std::string expected,
                                     std::string found, std::string hint = "") {
@@ -51,11 +51,14 @@ Budget budget_of(const std::string& text) {
 
 }  // namespace
 
+void text_draft_flag(CLI::App& app, std::optional<std::string>& target) {
+  const Setting& row = setting::kTextModelDraft;
+  text_flag(app, "--" + std::string(row.name), target, std::string(row.help))->group("Decoding");
+}
+
 void add_text_draft_flags(CLI::App& app, TextDraftFlags& flags) {
   const std::string group = "Decoding";
-  text_flag(app, "--model-draft", flags.model,
-            "a captioner of the same vocabulary that drafts; the text stays the model's own")
-      ->group(group);
+  text_draft_flag(app, flags.model);
   text_flag(app, "--draft-prune", flags.prune,
             "drops visual tokens of the draft model alone, a method of --prune; default " +
                 std::string(kDefaultPruner))
@@ -64,6 +67,13 @@ void add_text_draft_flags(CLI::App& app, TextDraftFlags& flags) {
             "visual tokens that the draft model keeps of an image, a number or 20%; 0 = it reads "
             "the question without images; with --draft-prune 33%")
       ->group(group);
+}
+
+void add_text_decode_flags(CLI::App& app, SettingValues& values) {
+  for (const Setting* row : text_decode_group().rows) {
+    setting_flag(app, *row, values, {.group = "Decoding"})
+        ->default_str(std::string(row->text_fallback));
+  }
 }
 
 void add_loop_flags(CLI::App& app, SettingValues& values) {
@@ -89,28 +99,6 @@ DraftChoice draft_choice(const TextDraftFlags& flags) {
   const Budget& budget = out.prune.budget;
   out.blind = budget.tokens ? *budget.tokens == 0 : budget.ratio == 0;
   return out;
-}
-
-DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t max_tokens) {
-  DecodeMethod method = text_method(name);
-  const bool by_model = needs_of(method).draft_model;
-  if (!draft_model) {
-    if (by_model) {
-      refuse_draft_flag("E_FLAG_MISSING", "--model-draft", "a draft model for --decode " + name,
-                        "none");
-    }
-    return method;
-  }
-  if (!method.adaptive && !by_model) {
-    refuse_draft_flag("E_FLAG_CONFLICT", "--decode", "auto or draft with --model-draft", name);
-  }
-  if (method.adaptive) {
-    method = text_method("draft");
-    method.adaptive = true;
-    method.window = kWidestDraft;
-  }
-  method.window = std::min(method.window, max_tokens);
-  return method;
 }
 
 }  // namespace tessera

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "apps/runtime/caption_draft.h"
-#include "engine/decoding/decode_method.h"
+#include "engine/core/setting.h"
 
 namespace CLI {
 class App;
@@ -17,18 +17,19 @@ struct TextDraftFlags {
   std::optional<std::string> model, prune, keep;
 };
 
+// How texts are decoded, by which method and how wide.
+void add_text_decode_flags(CLI::App& app, SettingValues& values);
+
 // Those of loop_settings().
 void add_loop_flags(CLI::App& app, SettingValues& values);
+
+// --model-draft alone, of texts.
+void text_draft_flag(CLI::App& app, std::optional<std::string>& target);
 
 void add_text_draft_flags(CLI::App& app, TextDraftFlags& flags);
 
 // Error kUsage for methods that do not exist, for what can be no count, and for flags without
 // --model-draft.
 DraftChoice draft_choice(const TextDraftFlags& flags);
-
-// The method of `--decode NAME` with a draft model: equality with a window found by the clock
-// (auto) or of fixed width (draft); without --window at most `max_tokens`. Error kUsage for a name
-// that drafts in another way or not at all, and for "draft" without a draft model.
-DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t max_tokens);
 
 }  // namespace tessera

@@ -49,7 +49,7 @@ struct GenerateFlags {
   std::int64_t batch_count = 1, batch_size = 1;
   SettingValues sampling, decode;
   DecodeMethod recorded_method;  // of --from-image
-  std::string recorded_draft;
+  std::string recorded_draft, recorded_encoder;
   std::int64_t preview_interval = 1;
   DeviceFlags device;
   bool list_devices = false;
@@ -110,6 +110,7 @@ void take_from_image(GenerateFlags& flags) {
   flags.sampling.fill(recorded.sampling);
   flags.recorded_method = recorded.method;
   flags.recorded_draft = recorded.draft_model;
+  flags.recorded_encoder = metadata.facts->text_encoder;
   if (flags.device.dtype == "auto") flags.device.dtype = metadata.facts->dtype;
 }
 
@@ -329,6 +330,17 @@ int answer(const Session& session, const GenerateFlags& flags) {
        .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll});
 }
 
+// Another text encoder found next to the model would lead to another image.
+void check_encoder(const GenerateFlags& flags, const ImageFacts& facts) {
+  if (flags.text_encoder || facts.text_encoder == flags.recorded_encoder ||
+      flags.recorded_encoder.empty()) {
+    return;
+  }
+  refuse_generate("E_FROM_IMAGE", "--from-image",
+                  "the text encoder of its record, " + flags.recorded_encoder, facts.text_encoder,
+                  "name a folder: --text-encoder " + flags.recorded_encoder);
+}
+
 void prove_writable(const fs::path& file) {
   ensure_output_folder(file.has_parent_path() ? file.parent_path() : fs::path("."));
 }
@@ -356,6 +368,7 @@ int run_generate(const Session& session, GenerateFlags flags) {
   if (!texts) return session.stop_exit_code();
   if (flags.expand_prompt) tell_expanded(session, *texts);
   const std::vector<PreparedRequest> requests = prepare_all(task, flags, *texts);
+  check_encoder(flags, requests.front().facts);
   const std::vector<fs::path> paths =
       plan_outputs(pattern, flags.output_dir, requests.size(),
                    flags.overwrite ? Existing::kOverwrite : Existing::kKeep);
@@ -418,7 +431,7 @@ void add_generate(CLI::App& root, Session& session) {
   app->add_flag("--interleave", flags->interleave,
                 "an answer of text and images in turn: text to stdout, images to files");
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
-  integer_flag(*app, "--max-images", flags->max_images, 1, 64, "images of --interleave");
+  setting_flag(*app, setting::kMaxImages, flags->max_images);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   add_sampling_flags(*app, Door::kGenerate, flags->sampling);
   add_decode_flags(*app, Door::kGenerate, flags->decode);

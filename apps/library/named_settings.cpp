@@ -3,68 +3,14 @@
 #include <algorithm>
 
 #include "apps/library/guard.h"
-#include "apps/runtime/caption_settings.h"
-#include "apps/runtime/output_settings.h"
+#include "apps/library/tasks.h"
 #include "engine/core/index.h"
-#include "engine/decoding/decode_settings.h"
-#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
 namespace {
 
 using Place = api::SettingPlace;
-
-struct GroupRows {
-  const SettingGroup* group;
-  std::vector<const Setting*> rows;
-};
-
-GroupRows with_door(const SettingGroup& group, Door door) {
-  GroupRows out{&group, {}};
-  for (const Setting* row : group.rows) {
-    if (row->doors.has(door)) out.rows.push_back(row);
-  }
-  return out;
-}
-
-std::vector<GroupRows> method_rows(Door door) {
-  std::vector<GroupRows> out;
-  for (const SettingGroup& group : decode_groups()) out.push_back(with_door(group, door));
-  return out;
-}
-
-// Of "Size" and "Video".
-const SettingGroup& output_group(std::string_view title) {
-  for (const SettingGroup& group : output_groups()) {
-    if (group.title == title) return group;
-  }
-  expects(false, "a group of output settings by this title");
-  return output_groups().front();
-}
-
-std::vector<GroupRows> groups_at(api::Task task, Place place) {
-  const bool open = place == Place::kOpen;
-  switch (task) {
-    case api::Task::kImage: {
-      if (!open) return {with_door(sampling_group(), Door::kGenerate)};
-      std::vector<GroupRows> out = method_rows(Door::kGenerate);
-      out.push_back(with_door(output_group("Size"), Door::kGenerate));
-      return out;
-    }
-    case api::Task::kVideo:
-      if (open) return method_rows(Door::kVideo);
-      return {with_door(sampling_group(), Door::kVideo),
-              {&output_group("Video"), {&setting::kFrames, &setting::kContinue}}};
-    case api::Task::kDescribe:
-      if (!open) return {};
-      return {with_door(sampling_group(), Door::kCaption),
-              with_door(text_decode_group(), Door::kCaption),
-              with_door(decode_groups().front(), Door::kCaption),
-              {&caption_group(), {&setting::kMaxTokens, &setting::kPruneRate}}};
-  }
-  return {};
-}
 
 [[noreturn]] void refuse_value(std::string name, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
@@ -115,9 +61,17 @@ api::SettingInfo info_of(const SettingGroup& group, const Setting& row, Place pl
 
 }  // namespace
 
+GroupRows with_door(const SettingGroup& group, Door door) {
+  GroupRows out{&group, {}};
+  for (const Setting* row : group.rows) {
+    if (row->doors.has(door)) out.rows.push_back(row);
+  }
+  return out;
+}
+
 std::vector<const Setting*> rows_at(api::Task task, Place place) {
   std::vector<const Setting*> out;
-  for (const GroupRows& group : groups_at(task, place)) {
+  for (const GroupRows& group : task_row(task).settings(place)) {
     out.insert(out.end(), group.rows.begin(), group.rows.end());
   }
   return out;
@@ -151,7 +105,7 @@ std::vector<SettingInfo> setting_table(Task task) {
   return tessera::guarded([&] {
     std::vector<SettingInfo> out;
     for (const SettingPlace place : {SettingPlace::kOpen, SettingPlace::kRequest}) {
-      for (const tessera::GroupRows& group : tessera::groups_at(task, place)) {
+      for (const tessera::GroupRows& group : tessera::task_row(task).settings(place)) {
         for (const tessera::Setting* row : group.rows) {
           out.push_back(tessera::info_of(*group.group, *row, place));
         }

@@ -10,6 +10,13 @@
 
 namespace tessera {
 
+// Rows of a group that are taken.
+struct GroupRows {
+  const SettingGroup* group;
+  std::vector<const Setting*> rows;
+};
+GroupRows with_door(const SettingGroup& group, Door door);
+
 // What a task takes at a place.
 std::vector<const Setting*> rows_at(tessera_v0::Task task, tessera_v0::SettingPlace place);
 

@@ -1,15 +1,13 @@
 // A model that describes images.
 #include "apps/library/images.h"
 #include "apps/library/named_settings.h"
-#include "apps/library/open_task.h"
 #include "apps/library/task_options.h"
-#include "apps/runtime/caption_memory.h"
+#include "apps/library/tasks.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
-#include "apps/runtime/memory.h"
 #include "apps/runtime/model_catalog.h"
-#include "engine/decoding/loop_settings.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
@@ -80,8 +78,10 @@ class OpenDescriber final : public OpenTask {
       : OpenTask(runtime), task_(runtime, options) {}
 
   api::ModelInfo info() const override {
-    return model_info(api::Task::kDescribe, task_.model().spec(), task_.model_name(),
-                      task_.backend(), task_.storage(), task_.method());
+    api::ModelInfo out = model_info(api::Task::kDescribe, task_.model().spec(), task_.model_name(),
+                                    task_.backend(), task_.storage(), task_.method());
+    out.notes = model_notes(task_.model().describe().account.get(), task_.model_notes());
+    return out;
   }
 
   api::MemoryPlan plan(const api::DescribeRequest& request) const override;
@@ -114,36 +114,7 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   for (std::size_t i = 0; i < request.files.size(); ++i) {
     images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
   }
-  const CaptionMemoryPlan plan = task_.plan(request.question, images);
-  const std::optional<DeviceMemory> device = task_.backend().memory();
-  const std::optional<std::uint64_t> free = available_memory();
-  api::MemoryPlan out;
-  out.weights = plan.language;
-  out.cache = plan.texts;
-  out.buffers = plan.images + plan.staging;
-  out.pixels = plan.tower + plan.encoding;
-  out.process = plan.process + plan.libraries;
-  out.on_host = plan.host_bytes();
-  out.on_device = plan.device_bytes();
-  out.fits = (!free || out.on_host <= *free) && (!device || out.on_device <= device->free);
-  return out;
-}
-
-DecodeMethod method_of_texts(const SettingValues& settings, std::int64_t max_tokens) {
-  const std::string name = settings.text(setting::kTextDecode);
-  DecodeMethod method = text_method(name);
-  if (needs_of(method).draft_model) {
-    refuse_setting("decode", "a method that needs no draft model", name);
-  }
-  if (settings.has(setting::kTextWindow)) {
-    if (!method.speculative()) {
-      refuse_setting("window", "a method that drafts", "decode " + name);
-    }
-    method.window = settings.integer(setting::kTextWindow);
-  }
-  method.window = std::min(method.window, max_tokens);
-  set_loop(method, settings);
-  return method;
+  return public_plan(task_.plan(request.question, images), task_.backend());
 }
 
 PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
@@ -157,28 +128,43 @@ PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
   return out;
 }
 
-}  // namespace
+std::vector<GroupRows> describe_settings(api::SettingPlace place) {
+  if (place == api::SettingPlace::kRequest) return {};
+  std::vector<GroupRows> out{with_door(sampling_group(), Door::kCaption)};
+  for (GroupRows& rows : text_decoding_rows()) out.push_back(std::move(rows));
+  out.push_back({&caption_group(), {&setting::kMaxTokens, &setting::kPruneRate}});
+  return out;
+}
 
-std::unique_ptr<OpenTask> open_describe_task(Runtime& runtime, const Installation& place,
-                                             const std::string& model,
-                                             const api::OpenOptions& options) {
+std::unique_ptr<OpenTask> open_describer(Runtime& runtime, const Installation& place,
+                                         const std::string& model,
+                                         const api::OpenOptions& options) {
   check_seed(options.seed);
   SettingValues settings =
       read_settings(options.settings, api::Task::kDescribe, api::SettingPlace::kOpen);
   auto out = open_with<DescribeOptions>(
       place, model.empty() ? std::string(kDefaultCaptioner) : model, options);
+  out.projector = options.mmproj.string();
+  out.chat_template = options.chat_template.string();
   out.max_tokens = settings.integer(setting::kMaxTokens);
-  out.method = method_of_texts(settings, out.max_tokens);
+  TextDecoding decoding = take_text_decoding(settings, out.max_tokens);
+  out.method = std::move(decoding.method);
+  out.draft.model = place.model(decoding.draft);
   out.prune = prune_of(options.prune, settings);
   out.seed = options.seed;
   out.helper = place.helper();
-  for (const Setting* row :
-       {&setting::kMaxTokens, &setting::kPruneRate, &setting::kTextDecode, &setting::kTextWindow}) {
-    settings.clear(*row);
-  }
-  for (const Setting* row : loop_settings()) settings.clear(*row);
+  for (const Setting* row : {&setting::kMaxTokens, &setting::kPruneRate}) settings.clear(*row);
   out.sampling = settings;
   return std::make_unique<OpenDescriber>(runtime, out);
 }
+
+}  // namespace
+
+constinit const TaskRow kDescribeTask{
+    .task = api::Task::kDescribe,
+    .does = "describes images",
+    .reads = {.seed = true, .prune = true, .chat_template = true, .mmproj = true},
+    .settings = describe_settings,
+    .open = open_describer};
 
 }  // namespace tessera

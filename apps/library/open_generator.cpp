@@ -3,11 +3,13 @@
 
 #include "apps/library/images.h"
 #include "apps/library/named_settings.h"
-#include "apps/library/open_task.h"
 #include "apps/library/task_options.h"
+#include "apps/library/tasks.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/output_settings.h"
 #include "apps/runtime/video_task.h"
+#include "engine/decoding/decode_settings.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
@@ -98,6 +100,7 @@ class OpenGenerator : public OpenTask {
                                     task_.storage(), task_.method());
     out.width = task_.spec().image_width();
     out.height = task_.spec().image_height();
+    out.notes = model_notes(task_.spec().account.get());
     return out;
   }
   // `plan()` of the first request; once weights are there, the lane says what fits.
@@ -197,22 +200,44 @@ std::unique_ptr<OpenTask> open_generator(Runtime& runtime, const Installation& p
   return std::make_unique<Open>(runtime, generating_options(place, model, options, settings));
 }
 
-}  // namespace
-
-std::unique_ptr<OpenTask> open_image_task(Runtime& runtime, const Installation& place,
-                                          const std::string& model,
-                                          const api::OpenOptions& options) {
+std::unique_ptr<OpenTask> open_images(Runtime& runtime, const Installation& place,
+                                      const std::string& model, const api::OpenOptions& options) {
   return open_generator<OpenImages>(runtime, place,
                                     model.empty() ? std::string(kDefaultModel) : model,
                                     api::Task::kImage, options);
 }
 
-std::unique_ptr<OpenTask> open_video_task(Runtime& runtime, const Installation& place,
-                                          const std::string& model,
-                                          const api::OpenOptions& options) {
+std::unique_ptr<OpenTask> open_videos(Runtime& runtime, const Installation& place,
+                                      const std::string& model, const api::OpenOptions& options) {
   return open_generator<OpenVideos>(runtime, place,
                                     model.empty() ? std::string(kDefaultVideoModel) : model,
                                     api::Task::kVideo, options);
 }
+
+std::vector<GroupRows> image_settings(api::SettingPlace place) {
+  if (place == api::SettingPlace::kRequest) return {with_door(sampling_group(), Door::kGenerate)};
+  std::vector<GroupRows> out = method_rows(Door::kGenerate);
+  out.push_back(with_door(output_group("Size"), Door::kGenerate));
+  return out;
+}
+
+std::vector<GroupRows> video_settings(api::SettingPlace place) {
+  if (place == api::SettingPlace::kOpen) return method_rows(Door::kVideo);
+  return {with_door(sampling_group(), Door::kVideo),
+          {&output_group("Video"), {&setting::kFrames, &setting::kContinue}}};
+}
+
+}  // namespace
+
+constinit const TaskRow kImageTask{.task = api::Task::kImage,
+                                   .does = "generates images",
+                                   .reads = {.text_encoder = true},
+                                   .settings = image_settings,
+                                   .open = open_images};
+constinit const TaskRow kVideoTask{.task = api::Task::kVideo,
+                                   .does = "generates videos",
+                                   .reads = {.text_encoder = true},
+                                   .settings = video_settings,
+                                   .open = open_videos};
 
 }  // namespace tessera

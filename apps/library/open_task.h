@@ -9,7 +9,6 @@
 #include <tessera/runtime.h>
 
 #include "apps/library/guard.h"
-#include "apps/library/installation.h"
 #include "apps/runtime/runtime.h"
 
 namespace tessera {
@@ -42,17 +41,25 @@ class OpenTask {
 
   virtual api::ModelInfo info() const = 0;
   // Those that the model was not opened for: Error kUsage (E_TASK).
-  virtual api::MemoryPlan plan(const api::ImageRequest&) const { refuse("generates images"); }
-  virtual api::MemoryPlan plan(const api::VideoRequest&) const { refuse("generates videos"); }
-  virtual api::MemoryPlan plan(const api::DescribeRequest&) const { refuse("describes"); }
+  virtual api::MemoryPlan plan(const api::ImageRequest&) const { refuse(api::Task::kImage); }
+  virtual api::MemoryPlan plan(const api::VideoRequest&) const { refuse(api::Task::kVideo); }
+  virtual api::MemoryPlan plan(const api::DescribeRequest&) const { refuse(api::Task::kDescribe); }
+  virtual api::MemoryPlan plan(const api::CompleteRequest&) const { refuse(api::Task::kComplete); }
+  virtual api::MemoryPlan plan(const api::AnswerRequest&) const { refuse(api::Task::kAnswer); }
   virtual Ticket submit(const api::ImageRequest&, api::ImageCallbacks) {
-    refuse("generates images");
+    refuse(api::Task::kImage);
   }
   virtual Ticket submit(const api::VideoRequest&, api::VideoCallbacks) {
-    refuse("generates videos");
+    refuse(api::Task::kVideo);
   }
   virtual Ticket submit(const api::DescribeRequest&, api::DescribeCallbacks) {
-    refuse("describes");
+    refuse(api::Task::kDescribe);
+  }
+  virtual Ticket submit(const api::CompleteRequest&, api::CompleteCallbacks) {
+    refuse(api::Task::kComplete);
+  }
+  virtual Ticket submit(const api::AnswerRequest&, api::AnswerCallbacks) {
+    refuse(api::Task::kAnswer);
   }
 
   // Ends a request, of which nothing more is heard. False: it is none of this task's.
@@ -74,22 +81,11 @@ class OpenTask {
   Runtime& runtime() const { return runtime_; }
 
  private:
-  [[noreturn]] void refuse(const char* wanted) const;
+  [[noreturn]] void refuse(api::Task wanted) const;
 
   Runtime& runtime_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Forwarder>> kept_;  // by ticket
   std::vector<std::uint64_t> overs_;                                    // tickets of this step
 };
-
-// The runtime outlives the task. Errors of opening.
-std::unique_ptr<OpenTask> open_image_task(Runtime& runtime, const Installation& place,
-                                          const std::string& model,
-                                          const api::OpenOptions& options);
-std::unique_ptr<OpenTask> open_video_task(Runtime& runtime, const Installation& place,
-                                          const std::string& model,
-                                          const api::OpenOptions& options);
-std::unique_ptr<OpenTask> open_describe_task(Runtime& runtime, const Installation& place,
-                                             const std::string& model,
-                                             const api::OpenOptions& options);
 
 }  // namespace tessera

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "apps/library/open_task.h"
-#include "apps/library/task_options.h"
+#include "apps/library/tasks.h"
 #include "apps/runtime/metadata.h"
 
 namespace tessera_v0 {
@@ -83,10 +83,9 @@ Runtime& Runtime::operator=(Runtime&&) noexcept = default;
 
 Model Runtime::open(const ModelRef& which, const OpenOptions& options) {
   return guarded([&] {
-    const auto open = which.task == Task::kImage   ? tessera::open_image_task
-                      : which.task == Task::kVideo ? tessera::open_video_task
-                                                   : tessera::open_describe_task;
-    auto task = open(state_->runtime, state_->place, which.name, options);
+    const tessera::TaskRow& row = tessera::task_row(which.task);
+    tessera::check_options(row, options);
+    auto task = row.open(state_->runtime, state_->place, which.name, options);
     const std::uint64_t number = ++state_->last;
     state_->models.emplace(number, std::move(task));
     return Model{number};
@@ -114,6 +113,12 @@ MemoryPlan Runtime::plan(Model model, const VideoRequest& request) const {
 MemoryPlan Runtime::plan(Model model, const DescribeRequest& request) const {
   return guarded([&] { return state_->find(model).plan(request); });
 }
+MemoryPlan Runtime::plan(Model model, const CompleteRequest& request) const {
+  return guarded([&] { return state_->find(model).plan(request); });
+}
+MemoryPlan Runtime::plan(Model model, const AnswerRequest& request) const {
+  return guarded([&] { return state_->find(model).plan(request); });
+}
 
 Ticket Runtime::submit(Model model, const ImageRequest& request, ImageCallbacks callbacks) {
   return guarded(
@@ -124,6 +129,14 @@ Ticket Runtime::submit(Model model, const VideoRequest& request, VideoCallbacks 
       [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
 }
 Ticket Runtime::submit(Model model, const DescribeRequest& request, DescribeCallbacks callbacks) {
+  return guarded(
+      [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
+}
+Ticket Runtime::submit(Model model, const CompleteRequest& request, CompleteCallbacks callbacks) {
+  return guarded(
+      [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
+}
+Ticket Runtime::submit(Model model, const AnswerRequest& request, AnswerCallbacks callbacks) {
   return guarded(
       [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
 }
@@ -180,6 +193,14 @@ std::vector<Image> Runtime::generate_video(Model model, const VideoRequest& requ
 std::string Runtime::describe(Model model, const DescribeRequest& request) {
   std::string out;
   finish_here(*this, submit(model, request, {.on_description = [&](Description&& made) {
+                              out = std::move(made.text);
+                            }}));
+  return out;
+}
+
+std::string Runtime::complete(Model model, const CompleteRequest& request) {
+  std::string out;
+  finish_here(*this, submit(model, request, {.on_completion = [&](Completion&& made) {
                               out = std::move(made.text);
                             }}));
   return out;

@@ -2,8 +2,9 @@
 
 #include <limits>
 
-#include "apps/library/named_settings.h"
 #include "apps/library/open_task.h"
+#include "apps/library/tasks.h"
+#include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/output_settings.h"
@@ -13,25 +14,19 @@
 
 namespace tessera {
 
-namespace {
-
-constexpr int kMaxThreads = 1024;
-
-}  // namespace
-
 void refuse_setting(std::string where, std::string expected, std::string found) {
   refuse_request("E_SETTING_VALUE", std::move(where), std::move(expected), std::move(found));
 }
 
-void OpenTask::refuse(const char* wanted) const {
-  static constexpr const char* kDoes[] = {"generates images", "generates videos", "describes"};
+void OpenTask::refuse(api::Task wanted) const {
   const api::ModelInfo model = info();
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = "E_TASK",
-               .file = model.name,
-               .expected = std::string("a model that was opened so that it ") + wanted,
-               .found = std::string("one that ") + nth(kDoes, model.task),
-               .hint = "ModelRef::task says what a model is opened for"});
+  throw Error(
+      {.kind = ErrorKind::kUsage,
+       .code = "E_TASK",
+       .file = model.name,
+       .expected = std::string("a model that was opened so that it ") + task_row(wanted).does,
+       .found = std::string("one that ") + task_row(model.task).does,
+       .hint = "ModelRef::task says what a model is opened for"});
 }
 
 bool OpenTask::cancel(Ticket ticket) {
@@ -55,14 +50,6 @@ std::optional<DType> storage_of(const std::string& dtype) {
   refuse_setting("dtype", std::string("auto, ") + kKeptText, "'" + dtype + "'");
 }
 
-void check_options(const api::OpenOptions& options) {
-  check_number(setting::kBatchSize, "slots", to_double(options.slots));
-  if (options.threads < 0 || options.threads > kMaxThreads) {
-    refuse_setting("threads", "an integer from 0 to " + std::to_string(kMaxThreads),
-                   std::to_string(options.threads));
-  }
-}
-
 void check_seed(std::uint64_t seed) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   if (seed > kMax) {
@@ -79,7 +66,22 @@ GenerateOptions generating_options(const Installation& place, const std::string&
   out.height = settings.integer(setting::kHeight);
   out.method = method_of(method);
   out.draft_model = settings.text(setting::kModelDraft);
+  out.text_encoder = options.text_encoder.string();
   return out;
+}
+
+std::vector<GroupRows> method_rows(Door door) {
+  std::vector<GroupRows> out;
+  for (const SettingGroup& group : decode_groups()) out.push_back(with_door(group, door));
+  return out;
+}
+
+const SettingGroup& output_group(std::string_view title) {
+  for (const SettingGroup& group : output_groups()) {
+    if (group.title == title) return group;
+  }
+  expects(false, "a group of output settings by this title");
+  return output_groups().front();
 }
 
 api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::string& name,
@@ -92,6 +94,14 @@ api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::stri
           .device = backend.name(),
           .dtype = std::string(dtype_name(storage)),
           .method = method.name};
+}
+
+std::vector<std::string> model_notes(const FolderAccount* account,
+                                     const std::vector<std::string>& more) {
+  std::vector<std::string> out;
+  if (account != nullptr) out = account->warnings();
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
 }
 
 api::MemoryPlan public_plan(const MemoryPlan& plan) {
@@ -109,6 +119,35 @@ api::MemoryPlan public_plan(const MemoryPlan& plan) {
              (!plan.on_device || plan.device_bytes() <= plan.device_free);
   out.advice = plan.advice;
   return out;
+}
+
+api::MemoryPlan public_plan(const CaptionMemoryPlan& plan, const Backend& backend) {
+  const std::optional<DeviceMemory> device = backend.memory();
+  const std::optional<std::uint64_t> free = available_memory();
+  api::MemoryPlan out;
+  out.weights = plan.language;
+  out.cache = plan.texts;
+  out.buffers = plan.images + plan.staging;
+  out.pixels = plan.tower + plan.encoding;
+  out.drafts = plan.drafts;
+  out.process = plan.process + plan.libraries;
+  out.on_host = plan.host_bytes();
+  out.on_device = plan.device_bytes();
+  out.fits = (!free || out.on_host <= *free) && (!device || out.on_device <= device->free);
+  return out;
+}
+
+TextDecoding take_text_decoding(SettingValues& settings, std::int64_t max_tokens) {
+  TextDecoding out;
+  out.draft = settings.text(setting::kTextModelDraft);
+  out.method = text_method(settings, !out.draft.empty(), max_tokens);
+  for (const Setting* row : text_method_rows()) settings.clear(*row);
+  return out;
+}
+
+std::vector<GroupRows> text_decoding_rows() {
+  const std::span<const Setting* const> rows = text_method_rows();
+  return {{&text_decode_group(), {rows.begin(), rows.end()}}};
 }
 
 void report_error(const api::OnError& listener, const ErrorInfo& error) {

@@ -5,8 +5,11 @@
 
 #include "apps/library/guard.h"
 #include "apps/library/installation.h"
+#include "apps/library/named_settings.h"
+#include "apps/runtime/caption_memory.h"
 #include "apps/runtime/generate_request.h"
 #include "apps/runtime/memory.h"
+#include "engine/families/folder_files.h"
 
 namespace tessera {
 
@@ -14,15 +17,13 @@ namespace tessera {
 std::optional<DType> storage_of(const std::string& dtype);
 // Error kUsage (E_SETTING_VALUE).
 [[noreturn]] void refuse_setting(std::string where, std::string expected, std::string found);
-void check_options(const api::OpenOptions& options);
 void check_seed(std::uint64_t seed);
 
 // Device, threads, storage and slots, which all tasks have. Requests come one by one. Error kUsage
-// for values out of range.
+// for a dtype that there is not.
 template <typename Options>
 Options open_with(const Installation& place, const std::string& model,
                   const api::OpenOptions& options) {
-  check_options(options);
   Options out;
   out.model = place.model(model);
   out.device = options.device;
@@ -38,11 +39,28 @@ Options open_with(const Installation& place, const std::string& model,
 GenerateOptions generating_options(const Installation& place, const std::string& model,
                                    const api::OpenOptions& options, const SettingValues& settings);
 
+// Rows of Task tables: methods, and the groups "Size", "Video" and "Output".
+std::vector<GroupRows> method_rows(Door door);
+const SettingGroup& output_group(std::string_view title);
+
 // What is known of every model; sizes and lengths are not.
 api::ModelInfo model_info(api::Task task, const ModelSpec& spec, const std::string& name,
                           const Backend& backend, DType storage, const DecodeMethod& method);
+// ModelInfo::notes: keys that nobody knows or follows, then `more` of the model's. Null = no files.
+std::vector<std::string> model_notes(const FolderAccount* account,
+                                     const std::vector<std::string>& more = {});
 
 api::MemoryPlan public_plan(const MemoryPlan& plan);
+api::MemoryPlan public_plan(const CaptionMemoryPlan& plan, const Backend& backend);
+
+// How texts are decoded, and by which draft model; `settings` keeps what is neither. Error kUsage.
+struct TextDecoding {
+  DecodeMethod method;
+  std::string draft;  // a model; empty = none
+};
+TextDecoding take_text_decoding(SettingValues& settings, std::int64_t max_tokens);
+// The rows that it takes, for Task tables.
+std::vector<GroupRows> text_decoding_rows();
 
 // To whom a request belongs, or thrown where nobody listens.
 void report_error(const api::OnError& listener, const ErrorInfo& error);

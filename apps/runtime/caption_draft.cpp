@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "apps/runtime/caption_memory.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/shared_model.h"
 #include "engine/core/index.h"
@@ -148,6 +149,15 @@ std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const StreamLimits& lim
 std::size_t CaptionDraft::bytes(const Backend& backend, const StreamLimits& limits,
                                 const DraftRoom& room) const {
   return drafter_bytes(backend, text_draft_limits(limits, room.prompt_rows, room.guided));
+}
+
+std::size_t CaptionDraft::weight_bytes(const Backend& backend,
+                                       std::optional<DType> storage) const {
+  if (opened_ == nullptr) return 0;
+  const DType own = storage.value_or(kept_on(backend, opened_->stored()));
+  const KeptWeights kept(own, &opened_->weights());
+  return text_weight_bytes(opened_->spec(), backend, kept) +
+         tower_weight_bytes(opened_->spec(), backend, kept);
 }
 
 void CaptionDraft::set_stream(std::size_t slot, PreparedDraft& prepared) {

@@ -76,6 +76,8 @@ class CaptionDraft final : public DraftModel {
   // Cache and buffers of such a drafter.
   std::size_t bytes(const Backend& backend, const StreamLimits& limits,
                     const DraftRoom& room) const;
+  // Of weights that load() reads: none where the target drafts for itself.
+  std::size_t weight_bytes(const Backend& backend, std::optional<DType> storage) const;
   // Tells the drafter made last of a text in a slot of the loop.
   void set_stream(std::size_t slot, PreparedDraft& prepared);
 

@@ -32,10 +32,7 @@ std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType
 // The image encoder and what it works on.
 void add_images(const ModelSpec& spec, const Backend& backend, const KeptWeights& kept,
                 const StreamLimits& limits, const PreprocessPlan& image, CaptionMemoryPlan& plan) {
-  for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
-    const DType own = kept.encoder(tensor.name);
-    plan.tower += weight_bytes(backend, tensor, own, own);
-  }
+  plan.tower = tower_weight_bytes(spec, backend, kept);
   // One view at a time; its rows, those of the image, and the prompt's on their way.
   const VitSpec& vit = spec.describe->tower.vit;
   const std::int64_t patches = image.view_width / vit.patch * (image.view_height / vit.patch);
@@ -66,22 +63,38 @@ std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& back
          (on_device ? stream_verifier_bytes(model, limits) : 0);
 }
 
+std::size_t tower_weight_bytes(const ModelSpec& spec, const Backend& backend,
+                               const KeptWeights& kept) {
+  std::size_t out = 0;
+  for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
+    const DType own = kept.encoder(tensor.name);
+    out += weight_bytes(backend, tensor, own, own);
+  }
+  return out;
+}
+
+std::size_t text_weight_bytes(const ModelSpec& spec, const Backend& backend,
+                              const KeptWeights& kept) {
+  const StreamModelConfig& text = spec.model;
+  std::size_t out = floats(text.transformer.rope_numbers());
+  for (const TensorSpec& tensor : text_tensors(spec.model, spec.layouts.front())) {
+    const bool head = tensor.name == spec.layouts.front().head;
+    const DType own = head ? kept.head(tensor.name) : kept.matrix(tensor.name);
+    out += weight_bytes(backend, tensor, own, kept.table(tensor.name));
+  }
+  if (text.tied_head) {  // packed next to the table
+    out += backend.packed_linear_bytes(text.vocab, text.transformer.width,
+                                       kept.head(spec.names.prompt_table));
+  }
+  return out;
+}
+
 CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
                                   const KeptWeights& kept, const StreamLimits& limits,
                                   const PreprocessPlan& image) {
   CaptionMemoryPlan plan;
-  const StreamModelConfig& text = spec.model;
-  for (const TensorSpec& tensor : text_tensors(spec.model, spec.layouts.front())) {
-    const bool head = tensor.name == spec.layouts.front().head;
-    const DType own = head ? kept.head(tensor.name) : kept.matrix(tensor.name);
-    plan.language += weight_bytes(backend, tensor, own, kept.table(tensor.name));
-  }
-  if (text.tied_head) {  // packed next to the table
-    plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width,
-                                                 kept.head(spec.names.prompt_table));
-  }
-  plan.language += floats(text.transformer.rope_numbers());
-  plan.texts = text_loop_bytes(text, backend, limits);
+  plan.language = text_weight_bytes(spec, backend, kept);
+  plan.texts = text_loop_bytes(spec.model, backend, limits);
   if (spec.describe) add_images(spec, backend, kept, limits, image, plan);
   plan.process = kCaptionProgramBytes;
   return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);

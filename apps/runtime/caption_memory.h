@@ -20,17 +20,18 @@ struct CaptionMemoryPlan {
   std::size_t texts = 0;     // cache and buffers of all texts at once
   std::size_t encoding = 0;  // of one image
   std::size_t images = 0;    // prepared ahead of their turn
+  std::size_t drafts = 0;    // a draft model, with its cache and buffers
   std::size_t process = 0;   // program, libraries, tokenizer: an allowance
   // On a device with memory of its own: arguments on their way, and the vendor's libraries.
   std::size_t staging = 0, libraries = 0;
   bool on_device = false;
 
   std::size_t device_bytes() const {
-    return on_device ? language + tower + texts + encoding + staging + libraries : 0;
+    return on_device ? language + tower + texts + encoding + drafts + staging + libraries : 0;
   }
   std::size_t host_bytes() const {
     return on_device ? images + process + staging
-                     : language + tower + texts + encoding + images + process;
+                     : language + tower + texts + encoding + drafts + images + process;
   }
   std::size_t total() const { return device_bytes() + host_bytes(); }
 };
@@ -61,6 +62,12 @@ struct KeptWeights {
 CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend,
                                   const KeptWeights& kept, const StreamLimits& limits,
                                   const PreprocessPlan& image);
+
+// Weights and rotary tables of the language model alone; of the image encoder and its projector.
+std::size_t text_weight_bytes(const ModelSpec& spec, const Backend& backend,
+                              const KeptWeights& kept);
+std::size_t tower_weight_bytes(const ModelSpec& spec, const Backend& backend,
+                               const KeptWeights& kept);
 
 // The same run on a device with memory of its own.
 CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan);

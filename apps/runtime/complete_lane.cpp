@@ -1,5 +1,7 @@
 #include "apps/runtime/complete_lane.h"
 
+#include <algorithm>
+
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
@@ -53,6 +55,11 @@ std::size_t TextDraft::bytes(const Backend& backend, const StreamLimits& limits,
   return drafter_bytes(backend, draft_limits(limits, needs));
 }
 
+std::size_t TextDraft::weight_bytes(const Backend& backend, std::optional<DType> storage) const {
+  const DType own = storage.value_or(kept_on(backend, model_->stored()));
+  return text_weight_bytes(model_->spec(), backend, KeptWeights(own, &model_->weights()));
+}
+
 void TextDraft::set_stream(std::size_t slot, DraftStreamItem item) {
   expects(drafter_ != nullptr, "a drafter was made");
   drafter_->set_stream(slot, std::move(item));
@@ -91,18 +98,103 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
                        text_bound(config, model_->text().limit),
                    std::to_string(options_.max_tokens));
   }
-  check_processors(settle_dist({}, options_.sampling), config.vocab);
-  dist_ = settle_dist({.guidance = 1, .temperature = 0}, model_->sampling());
-  dist_ = settle_dist(dist_, options_.sampling);
+  preset_ = settle_dist({.guidance = 1, .temperature = 0}, model_->sampling());
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }
 
-void CompleteLane::load() {
-  if (share_->has_weights()) return;
-  if (!share_->loaded_by_others()) {
-    check_caption_memory(model_->spec(), backend(), KeptWeights(storage_, &model_->weights()),
-                         options_.method.cache(), limits({.guided = dist_.guided()}), name_);
+DistributionSettings CompleteLane::dist_of(const CompleteRequest& request) const {
+  const SettingValues& given = request.sampling;
+  check_processors(settle_dist({}, given), model_->spec().model.vocab);
+  const DistributionSettings out = settle_dist(preset_, given);
+  const std::string guidance = "--" + std::string(setting::kGuidance.name);
+  if (request.negative_prompt && !out.guided()) {
+    refuse_request("E_FLAG_CONFLICT", "--negative-prompt",
+                   "guidance: a " + guidance + " other than 1", "none");
   }
+  if (!request.negative_prompt && given.has(setting::kGuidance) && out.guided()) {
+    refuse_request("E_FLAG_CONFLICT", guidance, "--negative-prompt, which guidance leads away from",
+                   "none");
+  }
+  max_tokens_of(request);
+  return out;
+}
+
+std::int64_t CompleteLane::max_tokens_of(const CompleteRequest& request) const {
+  const std::int64_t most = options_.max_tokens;
+  if (request.max_tokens < 0 || request.max_tokens > most) {
+    refuse_request("E_TEXT_LENGTH", "max_tokens of a request",
+                   "at most the model's --max-tokens " + std::to_string(most) + ", or 0 for them",
+                   std::to_string(request.max_tokens));
+  }
+  return request.max_tokens == 0 ? most : request.max_tokens;
+}
+
+std::vector<std::int32_t> CompleteLane::ids_of(const std::string& text, bool chat,
+                                               std::int64_t max_tokens) const {
+  std::vector<std::int32_t> ids = model_->prompt_ids(text, chat);
+  const StreamModelConfig& config = model_->spec().model;
+  const std::int64_t places = text_places(config);
+  if (std::ssize(ids) + max_tokens > places) {
+    refuse_request("E_TEXT_LENGTH", "prompt",
+                   "at most " + std::to_string(places - max_tokens) +
+                       " tokens next to --max-tokens " + std::to_string(max_tokens) + ", " +
+                       text_bound(config, model_->text().limit),
+                   std::to_string(ids.size()));
+  }
+  return ids;
+}
+
+Stream CompleteLane::stream_of(const CompleteRequest& request) const {
+  Stream out;
+  out.kind = StreamKind::kText;
+  out.dist = dist_of(request);
+  out.max_tokens = max_tokens_of(request);
+  out.prompt.ids = ids_of(request.prompt, request.chat, out.max_tokens);
+  if (out.dist.guided()) {
+    out.unconditional.ids =
+        ids_of(request.negative_prompt.value_or(request.prompt), request.chat, out.max_tokens);
+  }
+  out.before = out.processed = out.prompt.ids;
+  out.stops = model_->stops();
+  out.seed = request.seed;
+  return out;
+}
+
+bool CompleteLane::drafts(const Stream& stream) const {
+  const std::int64_t rows = std::max(stream.prompt.length(), stream.unconditional.length());
+  return draft_ != nullptr && draft_->fits(rows, stream.max_tokens);
+}
+
+LoopNeeds CompleteLane::needs_of(const Stream& stream) const {
+  LoopNeeds out;
+  out.guided = stream.branches() == 2;
+  out.prompt_rows = std::max(stream.prompt.length(), stream.unconditional.length());
+  if (!drafts(stream)) return out;
+  out.draft_prompt_rows = out.prompt_rows;
+  out.draft_guided = out.guided;
+  return out;
+}
+
+CaptionMemoryPlan CompleteLane::plan(const LoopNeeds& needs) const {
+  const StreamLimits limits = this->limits(needs);
+  CaptionMemoryPlan out = plan_captioning(model_->spec(), backend(),
+                                          KeptWeights(storage_, &model_->weights()), limits, {});
+  if (draft_) {
+    out.drafts =
+        draft_->weight_bytes(backend(), options_.storage) + draft_->bytes(backend(), limits, needs);
+  }
+  return out;
+}
+
+void CompleteLane::check_memory(bool guided) const {
+  if (share_->has_weights() || share_->loaded_by_others()) return;  // most of it is there
+  check_caption_memory(model_->spec(), backend(), KeptWeights(storage_, &model_->weights()),
+                       options_.method.cache(), limits({.guided = guided}), name_);
+}
+
+void CompleteLane::load(bool guided) {
+  if (share_->has_weights()) return;
+  check_memory(guided);
   share_->load([&] { return model_->load(backend(), storage_); });
   if (draft_) draft_->load(backend(), options_.storage);
 }

@@ -16,8 +16,8 @@ namespace tessera {
 // A second model that drafts the texts of the first, asked with the same ids.
 class TextDraft final : public DraftModel {
  public:
-  // Error kUsage: E_DRAFT_VOCABULARY unless both have one vocabulary, E_TEXT_LENGTH for texts longer
-  // than its positions.
+  // Error kUsage: E_DRAFT_VOCABULARY unless both have one vocabulary, E_TEXT_LENGTH for texts
+  // longer than its positions.
   TextDraft(const std::string& name, const CompletionModel& target, const std::string& target_name,
             std::int64_t max_tokens);
 
@@ -27,6 +27,7 @@ class TextDraft final : public DraftModel {
   std::unique_ptr<ModelDrafter> make_drafter(const StreamLimits& limits, const LoopNeeds& needs);
   std::size_t bytes(const Backend& backend, const StreamLimits& limits,
                     const LoopNeeds& needs) const;
+  std::size_t weight_bytes(const Backend& backend, std::optional<DType> storage) const;
   // Notifies the drafter made last of the text in a slot.
   void set_stream(std::size_t slot, DraftStreamItem item);
 
@@ -52,10 +53,24 @@ class CompleteLane final : public LaneModel {
   const std::string& name() const { return name_; }
   const std::vector<std::string>& notes() const { return notes_; }
   DType storage() const { return storage_; }
-  const DistributionSettings& dist() const { return dist_; }
   TextDraft* draft() const { return draft_.get(); }  // null = none
 
-  void load() override;
+  // What the request's tokens are drawn from. Error kUsage for settings that contradict one another
+  // or the model.
+  DistributionSettings dist_of(const CompleteRequest& request) const;
+  // The request as the first of its submission. Error kUsage also of its prompts.
+  Stream stream_of(const CompleteRequest& request) const;
+  // Whether the draft model has room for it.
+  bool drafts(const Stream& stream) const;
+  LoopNeeds needs_of(const Stream& stream) const;
+  // What is held for these needs.
+  CaptionMemoryPlan plan(const LoopNeeds& needs) const;
+  // Error kMemory (E_MEMORY_PLAN) when not even one short text fits, guided or not.
+  void check_memory(bool guided) const;
+
+  // Reads the weights, once, where there is memory for a text, guided or not.
+  void load(bool guided);
+  void load() override { load(false); }
   Backend& backend() const override { return share_->backend(); }
   const TokenModel& tokens() const override { return share_->tokens(); }
   StreamLimits limits(const LoopNeeds& needs) const override;
@@ -67,6 +82,10 @@ class CompleteLane final : public LaneModel {
   ErrorInfo no_room(const LoopNeeds& needs) const override;
 
  private:
+  std::vector<std::int32_t> ids_of(const std::string& text, bool chat,
+                                   std::int64_t max_tokens) const;
+  std::int64_t max_tokens_of(const CompleteRequest& request) const;
+
   CompleteOptions options_;
   std::string name_;
   std::vector<std::string> notes_;
@@ -74,7 +93,7 @@ class CompleteLane final : public LaneModel {
   DType storage_;
   std::unique_ptr<ModelShare> share_;
   DecodeAids aids_;
-  DistributionSettings dist_;
+  DistributionSettings preset_;  // greedy, and what the model's own files say
   std::unique_ptr<TextDraft> draft_;
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
   std::optional<WindowController> controller_;

@@ -8,7 +8,6 @@
 #include "apps/runtime/complete_lane.h"
 #include "apps/runtime/text_stream.h"
 #include "engine/core/index.h"
-#include "engine/families/describe.h"
 
 namespace tessera {
 
@@ -33,8 +32,9 @@ class CompleteSubmission final : public Submission {
     while (next_ < requests_.size()) {
       const std::size_t number = next_++;
       try {
-        lane_.load();
-        return make_stream(number);
+        NextStream made = make_stream(number);
+        lane_.load(made.needs.guided);
+        return made;
       } catch (const Error& error) {  // the boundary of one prompt
         if (error.info().kind != ErrorKind::kUsage) throw;
         Completion failed;
@@ -105,47 +105,14 @@ class CompleteSubmission final : public Submission {
     listener_.on_completion(std::move(completion));
   }
 
-  std::vector<std::int32_t> ids_of(const std::string& text) const {
-    const CompleteOptions& options = lane_.options();
-    std::vector<std::int32_t> ids = lane_.model().prompt_ids(text, options.chat);
-    const StreamModelConfig& config = lane_.model().spec().model;
-    const std::int64_t places = text_places(config);
-    if (std::ssize(ids) + options.max_tokens > places) {
-      throw Error({.kind = ErrorKind::kUsage,
-                   .code = "E_TEXT_LENGTH",
-                   .where = "prompt",
-                   .expected = "at most " + std::to_string(places - options.max_tokens) +
-                               " tokens next to --max-tokens " +
-                               std::to_string(options.max_tokens) + ", " +
-                               text_bound(config, lane_.model().text().limit),
-                   .found = std::to_string(ids.size())});
-    }
-    return ids;
-  }
-
   NextStream make_stream(std::size_t number) {
-    const CompleteRequest& request = requests_[number];
-    const CompleteOptions& options = lane_.options();
     NextStream out;
     out.number = number;
+    out.stream = lane_.stream_of(requests_[number]);
     Stream& stream = out.stream;
-    stream.kind = StreamKind::kText;
-    stream.prompt.ids = ids_of(request.prompt);
-    stream.dist = lane_.dist();
-    if (stream.dist.guided()) {
-      stream.unconditional.ids = ids_of(request.negative_prompt.value_or(request.prompt));
-    }
-    stream.before = stream.processed = stream.prompt.ids;
-    stream.stops = lane_.model().stops();
-    stream.max_tokens = options.max_tokens;
-    stream.seed = options.seed;
     stream.item = number;
-    out.needs.guided = stream.branches() == 2;
-    out.needs.prompt_rows = std::max(stream.prompt.length(), stream.unconditional.length());
-    const std::int64_t rows = out.needs.prompt_rows;
-    if (lane_.draft() != nullptr && lane_.draft()->fits(rows, options.max_tokens)) {
-      out.needs.draft_prompt_rows = rows;
-      out.needs.draft_guided = out.needs.guided;
+    out.needs = lane_.needs_of(stream);
+    if (lane_.drafts(stream)) {
       out.on_slot = [this, item = draft_item(stream)](std::size_t slot) {
         lane_.draft()->set_stream(slot, item);
       };
@@ -182,7 +149,9 @@ class CompleteSubmission final : public Submission {
 
 struct CompleteTask::State {
   State(Runtime& owner, const CompleteOptions& options)
-      : runtime(owner), model(owner, options), lane(model, owner, {.slots = options.batch_size}) {
+      : runtime(owner),
+        model(owner, options),
+        lane(model, owner, {.slots = options.batch_size, .all_slots = options.all_slots}) {
     runtime.attach(lane);
   }
   ~State() { runtime.detach(lane); }
@@ -201,10 +170,25 @@ CompleteTask::CompleteTask(CompleteTask&&) noexcept = default;
 const CompletionModel& CompleteTask::model() const { return state_->model.model(); }
 const std::string& CompleteTask::model_name() const { return state_->model.name(); }
 const std::vector<std::string>& CompleteTask::model_notes() const { return state_->model.notes(); }
+const DecodeMethod& CompleteTask::method() const { return state_->model.options().method; }
 DType CompleteTask::storage() const { return state_->model.storage(); }
 const Backend& CompleteTask::backend() const { return state_->model.backend(); }
 
+void CompleteTask::check(const CompleteRequest& request) const { state_->model.stream_of(request); }
+
+CaptionMemoryPlan CompleteTask::plan(const CompleteRequest& request) const {
+  const CompleteLane& own = state_->model;
+  LoopNeeds needs = own.needs_of(own.stream_of(request));
+  needs.slots = own.options().batch_size;
+  return own.plan(needs);
+}
+
+void CompleteTask::check_memory(const CompleteRequest& request) const {
+  state_->model.check_memory(state_->model.dist_of(request).guided());
+}
+
 Ticket CompleteTask::submit(std::vector<CompleteRequest> requests, CompleteListener& listener) {
+  for (const CompleteRequest& request : requests) state_->model.dist_of(request);
   const Ticket ticket = state_->runtime.next_ticket();
   state_->lane.submit(
       ticket, std::make_unique<CompleteSubmission>(state_->model, std::move(requests), listener));

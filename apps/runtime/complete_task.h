@@ -1,5 +1,5 @@
-// The task "complete": prompts to texts, drafted as one likes. What is written for a prompt depends on
-// the prompt, the settings and the seed alone.
+// The task "complete": prompts to texts, drafted as one likes. What is written for a prompt depends
+// on the prompt, the settings and the seed alone.
 //
 //   Runtime runtime;
 //   CompleteTask task(runtime, options);
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/runtime/caption_memory.h"
 #include "apps/runtime/completion_model.h"
 #include "apps/runtime/runtime.h"
 #include "engine/core/setting.h"
@@ -24,22 +25,24 @@ namespace tessera {
 struct CompleteOptions {
   std::string model;          // as resolve_model() takes it: a folder or a .gguf file
   std::string chat_template;  // a file in place of the model's; empty = the model's
-  bool chat = false;          // prompts are questions of a conversation
   std::string device = "auto";
   CudaOptions cuda;
   int threads = 0;               // 0 = one per core
   std::optional<DType> storage;  // empty = CompletionModel::stored()
   std::int64_t batch_size = 1;   // texts at once; fewer where memory does not last
+  bool all_slots = false;        // requests come one by one: room for all slots at first
   std::int64_t max_tokens = 256;
-  DecodeMethod method;     // texts keep their distribution
-  std::string draft;       // a model that drafts, for methods of the drafter "model"; empty = none
-  SettingValues sampling;  // greedy without guidance unless given
-  std::uint64_t seed = 0;
+  DecodeMethod method;  // texts keep their distribution
+  std::string draft;    // a model that drafts, for methods of the drafter "model"; empty = none
 };
 
 struct CompleteRequest {
   std::string prompt;
-  std::optional<std::string> negative_prompt;  // the second branch, under guidance
+  std::optional<std::string> negative_prompt = {};  // the second branch, under guidance alone
+  bool chat = false;                                // prompts are questions of a conversation
+  std::int64_t max_tokens = 0;  // at most CompleteOptions::max_tokens; 0 = so many
+  SettingValues sampling = {};  // greedy without guidance unless given
+  std::uint64_t seed = 0;       // half of the key of what is sampled; its place is the other half
 };
 
 struct Completion {
@@ -76,11 +79,20 @@ class CompleteTask {
   const CompletionModel& model() const;
   const std::string& model_name() const;
   const std::vector<std::string>& model_notes() const;  // ModelReference::notes
+  const DecodeMethod& method() const;
   DType storage() const;
   const Backend& backend() const;
 
+  // Error kUsage for a request that cannot be: as of submit(), and of its prompts.
+  void check(const CompleteRequest& request) const;
+  // What is held at most while it is written, all slots taken by the like of it. Error as check().
+  CaptionMemoryPlan plan(const CompleteRequest& request) const;
+  // Error kMemory (E_MEMORY_PLAN) when not even a short text of its kind fits.
+  void check_memory(const CompleteRequest& request) const;
+
   // Texts of the requests, in the order in which they end. The listener is borrowed until the
-  // submission is over. A prompt that is too long is one failed text.
+  // submission is over. A prompt that is too long is one failed text. Error kUsage for settings of
+  // a request that contradict one another or the model.
   Ticket submit(std::vector<CompleteRequest> requests, CompleteListener& listener);
 
  private:

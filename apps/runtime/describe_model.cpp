@@ -91,7 +91,13 @@ void DescribeModel::load() {
 KeptWeights DescribeModel::kept() const { return KeptWeights(storage_, &model_->weights()); }
 
 CaptionMemoryPlan DescribeModel::plan(const LoopNeeds& needs, const PreprocessPlan& image) const {
-  return plan_captioning(model_->spec(), backend(), kept(), limits(needs), image);
+  const StreamLimits limits = this->limits(needs);
+  CaptionMemoryPlan out = plan_captioning(model_->spec(), backend(), kept(), limits, image);
+  if (draft_) {
+    out.drafts = draft_->weight_bytes(backend(), options_.storage) +
+                 draft_->bytes(backend(), limits, draft_room(needs));
+  }
+  return out;
 }
 
 void DescribeModel::check_memory() const {

@@ -8,6 +8,7 @@
 #include "apps/runtime/model_catalog.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
+#include "engine/sampling/processors.h"
 
 namespace tessera {
 
@@ -112,6 +113,12 @@ InterleaveModel::Ids InterleaveModel::question(const std::string& prompt) const 
   refuse_request("E_PROMPT_LENGTH", "--prompt",
                  "at most " + std::to_string(prompt_rows_) + " tokens",
                  std::to_string(ids.size()) + " tokens", "shorten the text");
+}
+
+DistributionSettings InterleaveModel::image_dist(const SettingValues& chosen) const {
+  DistributionSettings out = settle_sampling(chosen, spec().sampling);
+  check_processors(out, config().codes);
+  return out;
 }
 
 ImageFacts InterleaveModel::facts_of(const InterleaveRequest& request,

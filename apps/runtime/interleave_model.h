@@ -31,7 +31,10 @@ class InterleaveModel final : public ImageModel {
   // Rows that those of an answer have at most whose prompt has `rows`.
   std::int64_t answer_rows(std::int64_t rows) const;
 
+  // Error kUsage, E_PROMPT_...
   Ids question(const std::string& prompt) const;
+  // Error kUsage for processors that name no code.
+  DistributionSettings image_dist(const SettingValues& chosen) const;
   const TextTokenizer& tokenizer() const { return *prompts_.tokenizer(); }
   // Ids that end an answer; the begin of an image, and what follows it in every prompt; the joint
   // id of each id of an image's stream.

@@ -9,7 +9,6 @@
 #include "apps/runtime/interleave_model.h"
 #include "apps/runtime/text_stream.h"
 #include "engine/core/index.h"
-#include "engine/sampling/processors.h"
 
 namespace tessera {
 
@@ -46,7 +45,7 @@ class Answer {
         request_(request),
         ids_(std::move(question)),
         prompt_(ids_.size()),
-        image_dist_(settle_sampling(request.sampling, model.spec().sampling)),
+        image_dist_(model.image_dist(request.sampling)),
         text_dist_(text_dist(model, request.sampling)) {
     out_.number = number;
   }
@@ -261,8 +260,7 @@ class InterleaveSubmission final : public Submission {
   }
 
   LoopNeeds needs_of(const Ids& question, const InterleaveRequest& request) const {
-    const DistributionSettings dist = settle_sampling(request.sampling, model_.spec().sampling);
-    check_processors(dist, model_.config().codes);
+    const DistributionSettings dist = model_.image_dist(request.sampling);
     LoopNeeds out;
     out.prompt_rows = model_.answer_rows(std::ssize(question));
     out.guided = dist.guided();
@@ -345,7 +343,10 @@ class InterleaveSubmission final : public Submission {
 
 struct InterleaveTask::State {
   State(Runtime& in, const InterleaveOptions& options)
-      : runtime(in), model(in, options), lane(model, in, {.slots = options.generate.batch_size}) {
+      : runtime(in),
+        model(in, options),
+        lane(model, in,
+             {.slots = options.generate.batch_size, .all_slots = options.generate.all_slots}) {
     runtime.attach(lane);
   }
   ~State() { runtime.detach(lane); }
@@ -366,6 +367,12 @@ const std::string& InterleaveTask::model_name() const { return state_->model.nam
 const DecodeMethod& InterleaveTask::method() const { return state_->model.options().method; }
 DType InterleaveTask::storage() const { return state_->model.storage(); }
 const Backend& InterleaveTask::backend() const { return state_->model.backend(); }
+
+void InterleaveTask::check(const InterleaveRequest& request) const {
+  const InterleaveModel& model = state_->model;
+  model.question(request.prompt);
+  model.image_dist(request.sampling);
+}
 
 MemoryPlan InterleaveTask::plan(std::span<const InterleaveRequest> requests) const {
   const InterleaveModel& model = state_->model;

@@ -85,6 +85,8 @@ class InterleaveTask {
   DType storage() const;
   const Backend& backend() const;
 
+  // Error kUsage: those of a request that would be one failed answer.
+  void check(const InterleaveRequest& request) const;
   // What is held while these are answered.
   MemoryPlan plan(std::span<const InterleaveRequest> requests) const;
   // Answers begin in order, batch_size at once; the listener is borrowed until on_over(). A prompt

@@ -83,6 +83,13 @@ inline constexpr Setting kBatchCount{.name = "batch-count",
                                      .high = 100'000,
                                      .fallback = 1,
                                      .doors = Door::kGenerate};
+inline constexpr Setting kMaxImages{.name = "max-images",
+                                    .kind = SettingKind::kInteger,
+                                    .help = "images of an answer of --interleave",
+                                    .low = 1,
+                                    .high = 64,
+                                    .fallback = 4,
+                                    .doors = Door::kGenerate};
 inline constexpr Setting kPreviewInterval{.name = "preview-interval",
                                           .kind = SettingKind::kInteger,
                                           .help = "grid rows between two previews",
@@ -96,7 +103,8 @@ inline constexpr Setting kPreviewInterval{.name = "preview-interval",
 inline constexpr const Setting* kSizeRows[] = {&kWidth, &kHeight};
 inline constexpr const Setting* kVideoRows[] = {&kFrames, &kFps, &kContinue, &kContainer,
                                                 &kQuality};
-inline constexpr const Setting* kOutputRows[] = {&kBatchSize, &kBatchCount, &kPreviewInterval};
+inline constexpr const Setting* kOutputRows[] = {&kBatchSize, &kBatchCount, &kMaxImages,
+                                                 &kPreviewInterval};
 
 }  // namespace setting
 

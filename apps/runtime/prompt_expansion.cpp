@@ -89,12 +89,11 @@ std::string expansion_of(std::string_view answer, bool cut_short) {
 std::optional<std::vector<ExpandedPrompt>> expand_prompts(CompleteOptions options,
                                                           std::span<const std::string> prompts,
                                                           const std::function<bool()>& stop) {
-  options.chat = true;
   options.max_tokens = kExpansionTokens;
   options.batch_size = std::min(kExpansionsAtOnce, std::ssize(prompts));
   std::vector<CompleteRequest> requests;
   for (const std::string& prompt : prompts) {
-    requests.push_back({.prompt = expansion_question(prompt), .negative_prompt = {}});
+    requests.push_back({.prompt = expansion_question(prompt), .chat = true});
   }
   Runtime runtime;
   CompleteTask task(runtime, options);

@@ -8,6 +8,7 @@
 
 #include "apps/runtime/generate_task.h"
 #include "engine/families/text_encoder.h"
+#include "tests/golden/llamagen/text_folder.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/hashed_weights.h"
 #include "tests/support/model_runner.h"
@@ -22,50 +23,9 @@ namespace fs = std::filesystem;
 
 const fs::path kTests = source_folder() / "tests" / "golden";
 constexpr const char* kText = "a red cube on the gray floor";
-constexpr std::int64_t kPlaces = 12, kCodes = 64, kSteps = 25;
+constexpr std::int64_t kPlaces = TextFolder::kPlaces, kCodes = TextFolder::kCodes,
+                       kSteps = TextFolder::kSteps;
 constexpr double kTolerance = 1e-5;
-
-void write_hashed(const fs::path& path, const std::vector<TensorSpec>& list) {
-  const auto tensors = hashed_weights(list);
-  std::map<std::string, ConstTensorView> views;
-  for (const auto& [name, tensor] : tensors) views[name] = tensor.view();
-  write_safetensors(path, views);
-}
-
-VqSpec image_tokenizer() {
-  VqSpec spec;
-  spec.base_channels = 32;
-  spec.multipliers = {1, 1};
-  spec.res_blocks = 1;
-  spec.latent_channels = 8;
-  spec.embed_dim = 4;
-  spec.codes = kCodes;
-  return spec;
-}
-
-// A folder as it is published, with an encoder inside.
-class TextFolder {
- public:
-  explicit TextFolder(bool encoder = true) {
-    const Json config = {{"model_type", "t2i"},
-                         {"dim", 32},
-                         {"n_layer", 2},
-                         {"n_head", 2},
-                         {"multiple_of", 16},
-                         {"vocab_size", kCodes},
-                         {"cls_token_num", kPlaces},
-                         {"caption_dim", 32},
-                         {"block_size", kSteps}};
-    put_file(root_ / "config.json", config.dump());
-    write_hashed(root_ / "model.safetensors", parse_family_config(config.dump(), "c").tensors);
-    write_hashed(root_ / "vq.safetensors", vq_tensors(image_tokenizer()));
-    if (encoder) fs::copy(kTests / "t5" / "gated", root_ / "t5");
-  }
-  std::string path() const { return root_.path().string(); }
-
- private:
-  TempFolder root_;
-};
 
 class LlamaGenText : public ::testing::Test {
  protected:

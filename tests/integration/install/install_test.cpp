@@ -4,6 +4,7 @@
 #include <iterator>
 #include <regex>
 
+#include "tests/golden/chameleon/chameleon_folder.h"
 #include "tests/integration/cli/program.h"
 
 namespace tessera {
@@ -179,6 +180,26 @@ TEST_F(Install, ExamplesByCMakeDoWhatTheProgramDoes) {
   EXPECT_GT(text.size(), 10u);
   EXPECT_EQ(said((build / "describe").string(), {made.string(), reference.string()}),
             made.string() + ": " + text + reference.string() + ": " + text);
+
+  const std::string model =
+      (fs::path(TESSERA_SOURCE_DIR) / "tests/golden/gguf_text/llama_f32.gguf").string();
+  const ProgramResult texts = run_program(
+      (prefix() / "bin" / "tessera").string(),
+      {"complete", model, "-p", "The cat sat on", "-s", "7", "--temp", "0.8", "--json"});
+  EXPECT_EQ(said((build / "complete").string(), {model, "The cat sat on"}),
+            texts.json_lines().at(0).at("text").get<std::string>() + "\n");
+
+  const TempFolder mixed;
+  write_chameleon(mixed, "plain", chameleon_config("plain"));
+  const std::string answer =
+      said((prefix() / "bin" / "tessera").string(),
+           {"generate", "--interleave", "-m", mixed.path(), "-p", "a red", "-s", "10", "--temp",
+            "1", "--max-tokens", "24", "--output-dir", folder_.path(), "-o", "program-%d.png"});
+  std::string own = said((build / "answer").string(), {mixed.path(), "a red"});
+  ASSERT_NE(own.find("[answer-1.png]"), std::string::npos) << own;
+  own.replace(own.find("[answer-1.png]"), 14, "[" + (folder_ / "program-1.png").string() + "]");
+  EXPECT_EQ(own, answer);
+  EXPECT_EQ(get_file(folder_ / "answer-1.png"), get_file(folder_ / "program-1.png"));
 }
 
 TEST_F(Install, TheFirstProgramOfTheDocumentationRuns) {

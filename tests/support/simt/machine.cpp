@@ -18,7 +18,7 @@ namespace tessera::simt {
 namespace {
 
 constexpr std::size_t kStack = 64 << 10;
-constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kMaxThreads = 1024, kNobody = kMaxThreads;
 constexpr std::size_t kMaxShared = 227 << 10;
 
 [[noreturn]] void broken(const char* what) {
@@ -104,7 +104,7 @@ struct Grid {
   Waiting runnable, at_barrier, at_wait;
   unsigned char* stacks = nullptr;
   alignas(128) unsigned char shared[kMaxShared];
-  unsigned current = 0, live = 0;
+  unsigned current = 0, live = 0, upcoming = kNobody;
   int votes = 0, vote = 0;
   void* home = nullptr;
   cudaLaunchConfig_t config;
@@ -116,16 +116,21 @@ struct Grid {
   bool begun = false;     // the block of the walk
 
   Grid() {
-    void* memory = mmap(nullptr, kStack * kMaxThreads, PROT_READ | PROT_WRITE,
+    // A switch goes to another page each time: with large pages the processor knows them all.
+    constexpr std::size_t kLarge = std::size_t{2} << 20;
+    void* memory = mmap(nullptr, kStack * kMaxThreads + kLarge, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) broken("no memory for stacks");
-    stacks = static_cast<unsigned char*>(memory);
+    const auto begin = (reinterpret_cast<std::uintptr_t>(memory) + kLarge - 1) / kLarge * kLarge;
+    stacks = reinterpret_cast<unsigned char*>(begin);
+    madvise(stacks, kStack * kMaxThreads, MADV_HUGEPAGE);
   }
 
   void start();
   void begin_block();
   void run();
   void leave();  // to the next thread, or to the host where none can go on
+  void choose();
   void* next();
 };
 
@@ -154,21 +159,34 @@ void fiber_main() {
 
 }  // namespace
 
-// The stack of one that can go on, a random one.
-[[gnu::always_inline]] inline void* Grid::next() {
+// One of those that can go on, a random one; what it begins with is on its way to the cache.
+[[gnu::always_inline]] inline void Grid::choose() {
   const unsigned pick = static_cast<unsigned>((draw() >> 32) * runnable.count >> 32);
-  current = runnable.threads[pick];
+  upcoming = runnable.threads[pick];
   runnable.threads[pick] = runnable.threads[--runnable.count];
+  const char* const stack = static_cast<const char*>(stack_pointers[upcoming]);
+  __builtin_prefetch(stack);
+  __builtin_prefetch(stack + 128);
+  __builtin_prefetch(stack + 192);
+}
+
+// The stack of the one that was chosen.
+[[gnu::always_inline]] inline void* Grid::next() {
+  if (upcoming == kNobody) choose();
+  current = upcoming;
+  upcoming = kNobody;
+  if (runnable.count > 0) choose();
   threadIdx = indices[current];
   return stack_pointers[current];
 }
 
 [[gnu::always_inline]] inline void Grid::leave() {
   void** const own = &stack_pointers[current];
-  switch_stack(own, runnable.count > 0 ? next() : home);
+  switch_stack(own, upcoming != kNobody || runnable.count > 0 ? next() : home);
 }
 
 void Grid::start() {
+  upcoming = kNobody;
   const unsigned threads = config.blockDim.x * config.blockDim.y * config.blockDim.z;
   fibers.resize(threads);
   for (Fiber& fiber : fibers) {

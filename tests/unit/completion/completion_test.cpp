@@ -45,7 +45,6 @@ std::vector<Completion> write(const fs::path& model, const std::vector<std::stri
                               const Choice& choice) {
   CompleteOptions options;
   options.model = model.string();
-  options.chat = choice.chat;
   options.batch_size = choice.batch;
   options.max_tokens = 24;
   options.threads = 2;
@@ -54,7 +53,7 @@ std::vector<Completion> write(const fs::path& model, const std::vector<std::stri
   options.method.set(setting::kCache, {0, choice.cache});
   options.draft = choice.draft;
   std::vector<CompleteRequest> requests;
-  for (const std::string& prompt : prompts) requests.push_back({.prompt = prompt});
+  for (const std::string& prompt : prompts) requests.push_back({.prompt = prompt, .chat = choice.chat});
   Runtime runtime;
   CompleteTask task(runtime, options);
   Listener listener;

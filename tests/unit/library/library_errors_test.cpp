@@ -69,7 +69,8 @@ TEST(LibraryErrors, SettingsOutOfRangeAreRefusedWithTheRange) {
   EXPECT_EQ(open_error({"test:tiny"}, {.settings = {{"window", 0}}}).where(), "window");
   EXPECT_EQ(open_error({"test:tiny"}, {.slots = 0}).where(), "slots");
   EXPECT_EQ(open_error({"test:tiny"}, {.threads = -1}).where(), "threads");
-  EXPECT_EQ(open_error({"test:tiny"}, {.dtype = "f8"}).expected(), "auto, f32, bf16, f16, q8 or q4");
+  EXPECT_EQ(open_error({"test:tiny"}, {.dtype = "f8"}).expected(),
+            "auto, f32, bf16, f16, q8 or q4");
 }
 
 TEST(LibraryErrors, UnknownSettingsAreRefusedWithTheNamesThereAre) {
@@ -85,7 +86,7 @@ TEST(LibraryErrors, UnknownSettingsAreRefusedWithTheNamesThereAre) {
 }
 
 TEST(LibraryErrors, TablesNameEverySettingThatIsTaken) {
-  for (const Task task : {Task::kImage, Task::kVideo, Task::kDescribe}) {
+  for (const Task task : {Task::kImage, Task::kVideo, Task::kDescribe, Task::kComplete}) {
     bool temperature = false;
     for (const tessera::SettingInfo& info : tessera::setting_table(task)) {
       EXPECT_FALSE(info.help.empty()) << info.name;
@@ -104,6 +105,26 @@ TEST(LibraryErrors, ModelsThatAreMissingAreErrorsOfKindModel) {
   EXPECT_EQ(error.code(), "E_MODEL_MISSING");
   EXPECT_EQ(error.exit_code(), 4);
   EXPECT_EQ(error_of([] { Runtime({.prefix = "/nowhere"}); }).code(), "E_PREFIX");
+}
+
+// What a task or a model does not read is not ignored.
+TEST(LibraryErrors, OptionsThatNothingReadsAreRefusedByName) {
+  const auto where = [](Task task, const tessera::OpenOptions& options) {
+    return open_error({task == Task::kVideo ? "test:clip" : "test:tiny", task}, options).where();
+  };
+  for (const Task task : {Task::kImage, Task::kVideo}) {
+    EXPECT_EQ(where(task, {.seed = 7}), "seed");
+    EXPECT_EQ(where(task, {.prune = "divprune"}), "prune");
+    EXPECT_EQ(where(task, {.chat_template = "x.jinja"}), "chat_template");
+    EXPECT_EQ(where(task, {.mmproj = "x.gguf"}), "mmproj");
+    EXPECT_EQ(where(task, {.text_encoder = "t5"}), "--text-encoder") << "of such a model";
+  }
+  const Error error = open_error({"test:tiny", Task::kDescribe}, {.text_encoder = "t5"});
+  EXPECT_EQ(error.code(), "E_SETTING_VALUE");
+  EXPECT_EQ(error.where(), "text_encoder");
+  EXPECT_EQ(error.expected(), "nothing, as no model that describes images reads it");
+  EXPECT_EQ(error.found(), "'t5'");
+  EXPECT_EQ(where(Task::kDescribe, {.chat_template = "none.jinja"}), "");
 }
 
 TEST(LibraryErrors, RequestsToAnotherTaskAreRefused) {

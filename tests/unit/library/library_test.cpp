@@ -243,6 +243,66 @@ TEST(Library, EndlessVideosGoOnUntilTheyAreStopped) {
   EXPECT_GE(whole.frames, enough);
 }
 
+// A model that reads a text encoder's rows, and the encoder in a folder of its own.
+TEST(Library, PromptsAreReadByTheTextEncoderThatIsNamed) {
+  Runtime runtime;
+  const Model model =
+      runtime.open({"test:cosmos-text", Task::kVideo},
+                   {.threads = 2, .text_encoder = TESSERA_SOURCE_DIR "/tests/golden/t5/relu"});
+  const tessera::ModelInfo info = runtime.info(model);
+  std::string first, second;  // long, so that rows of zeros matter less
+  for (int i = 0; i < 70; ++i) {
+    first += "a red cube on the floor, ";
+    second += "large shiny sphere, dog. ";
+  }
+  VideoRequest request{.first_frames = {chequered(info.width, info.height)}};
+  std::string record;
+  int differ = 0;
+  for (request.seed = 1; request.seed <= 12 && differ == 0; ++request.seed) {
+    std::vector<std::uint8_t> pixels[2];
+    for (const bool other : {false, true}) {
+      request.prompt = other ? second : first;
+      runtime.finish(runtime.submit(
+          model, request,
+          {.on_frame =
+               [&](std::int64_t, const Image& frame) {
+                 pixels[other].insert(pixels[other].end(), frame.rgb.begin(), frame.rgb.end());
+               },
+           .on_video = [&](const tessera::GeneratedVideo& made) { record = made.record; }}));
+    }
+    EXPECT_FALSE(pixels[0].empty());
+    differ += pixels[0] != pixels[1];
+  }
+  EXPECT_GT(differ, 0);
+  EXPECT_NE(record.find("\"text_encoder\":\"relu\""), std::string::npos) << record;
+  try {
+    runtime.plan(runtime.open({"test:cosmos-text", Task::kVideo}), request);
+    ADD_FAILURE() << "there is none next to the model";
+  } catch (const tessera::Error& error) {
+    EXPECT_EQ(error.code(), "E_TEXT_ENCODER");
+  }
+}
+
+// The draft model changes passes, not texts.
+TEST(Library, DescriptionsMayBeDrafted) {
+  const auto described = [](tessera::Settings settings) {
+    settings.push_back({"max-tokens", 12});
+    Runtime runtime;
+    const Model model =
+        runtime.open({"test:tiny", Task::kDescribe}, {.threads = 1, .settings = settings});
+    tessera::Description out;
+    runtime.finish(runtime.submit(
+        model, DescribeRequest{.images = {chequered(40, 30)}},
+        {.on_description = [&](tessera::Description&& made) { out = std::move(made); }}));
+    return out;
+  };
+  const tessera::Description plain = described({{"decode", "plain"}});
+  const tessera::Description drafted =
+      described({{"decode", "draft"}, {"model-draft", "test:tiny"}});
+  EXPECT_EQ(drafted.text, plain.text);
+  EXPECT_LT(drafted.passes, plain.passes);
+}
+
 TEST(Library, FirstFramesBeginTheVideo) {
   Runtime runtime;
   const Model model = runtime.open({"test:clip", Task::kVideo});

@@ -117,4 +117,56 @@ struct DescribeCallbacks {
   OnError on_error = {};
 };
 
+// --- texts --------------------------------------------------------------------------------------
+
+// The text depends on the model, its settings and this, and on nothing else.
+struct CompleteRequest {
+  std::string prompt = {};  // UTF-8
+  // Under guidance (cfg-scale), and only there, the text leads away from what continues this.
+  std::optional<std::string> negative_prompt = {};
+  bool chat = false;            // the prompts are questions, written by the model's chat template
+  std::int64_t max_tokens = 0;  // at most the model's setting of that name; 0 = so many
+  std::uint64_t seed = 0;       // below 2^63; of texts that are sampled
+  Settings settings = {};       // SettingPlace::kRequest of Task::kComplete; greedy without them
+};
+
+struct Completion {
+  std::string text = {};
+  bool cut_short = false;  // max_tokens were written
+  std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
+  double first_seconds = 0, seconds = 0;  // to the first token, to the last one
+};
+
+struct CompleteCallbacks {
+  std::function<bool()> on_progress = {};                // as above, without figures
+  std::function<void(std::string_view)> on_text = {};    // more of the text, as it is written
+  std::function<void(Completion&&)> on_completion = {};  // not of a request that was stopped
+  std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
+  OnError on_error = {};
+};
+
+// --- answers of texts and images in turn --------------------------------------------------------
+
+// The answer depends on the model, its settings and this, and on nothing else.
+struct AnswerRequest {
+  std::string prompt = {};  // UTF-8
+  std::uint64_t seed = 0;   // below 2^63
+  Settings settings = {};   // SettingPlace::kRequest of Task::kAnswer; of its images
+};
+
+struct Answer {
+  std::string text = {};   // of all turns
+  bool cut_short = false;  // max-tokens, max-images or the model's positions were reached
+  std::int64_t tokens = 0, images = 0, passes = 0;  // tokens of text
+};
+
+struct AnswerCallbacks {
+  std::function<bool()> on_progress = {};              // as above, without figures
+  std::function<void(std::string_view)> on_text = {};  // more of the text, as it is written
+  std::function<void(GeneratedImage&&)> on_image = {};  // that stands after the text so far
+  std::function<void(Answer&&)> on_answer = {};         // not of a request that was stopped
+  std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
+  OnError on_error = {};
+};
+
 }  // namespace tessera_v0

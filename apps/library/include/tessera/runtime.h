@@ -33,20 +33,26 @@ struct RuntimeOptions {
 // Which model, and for what.
 struct ModelRef {
   // A bundled name, a folder, a weight file, org/name[@revision] in the Hugging Face cache; empty =
-  // the bundled model of the task. Nothing is downloaded.
+  // the bundled model of the task, where there is one. Nothing is downloaded.
   std::string name = {};
   Task task = Task::kImage;
 };
 
+// What a task does not read is refused where it is given.
 struct OpenOptions {
   std::string device = "auto";               // "cpu", "cuda", "cuda:1"
   int threads = 0;                           // 0 = one per core
   std::string dtype = "auto";                // how weights are stored: "auto", "f32", "bf16", "q8", "q4"
   std::int64_t slots = 1;                    // requests written at once, at most; changes no result
   Settings settings = {};                    // SettingPlace::kOpen of the task
-  std::uint64_t seed = 0;                    // of texts that are sampled
+  std::uint64_t seed = 0;                    // of descriptions that are sampled
   std::string prune = {};                    // pruner of visual tokens, by name; empty = none
   bool deterministic = false, tf32 = false;  // of CUDA devices
+  // Folder of the text encoder, for models that read one's rows; empty = found with the model.
+  std::filesystem::path text_encoder = {};
+  std::filesystem::path chat_template = {};  // Jinja, of texts; empty = the model's own
+  // The .gguf file of a captioner's image encoder; empty = found with the model.
+  std::filesystem::path mmproj = {};
 };
 
 // A model of a runtime. A value; close() ends it.
@@ -62,6 +68,8 @@ struct ModelInfo {
   std::int64_t width = 0, height = 0;                // pixels of what it generates
   std::int64_t frames = 0, rate = 0;                 // of its videos; frames a second
   std::int64_t max_first_frames = 0;                 // that it takes; 0 = none
+  // What its files say that is not followed, a line each.
+  std::vector<std::string> notes = {};
 };
 
 // Bytes, reckoned before anything is read.
@@ -105,12 +113,16 @@ class [[gnu::visibility("default")]] Runtime {
   MemoryPlan plan(Model model, const ImageRequest& request) const;
   MemoryPlan plan(Model model, const VideoRequest& request) const;
   MemoryPlan plan(Model model, const DescribeRequest& request) const;
+  MemoryPlan plan(Model model, const CompleteRequest& request) const;
+  MemoryPlan plan(Model model, const AnswerRequest& request) const;
 
   // Checks the request and puts it in the queue. Error kUsage for a request that cannot be, kMemory
   // for one that does not fit. Nothing is written before step().
   Ticket submit(Model model, const ImageRequest& request, ImageCallbacks callbacks);
   Ticket submit(Model model, const VideoRequest& request, VideoCallbacks callbacks);
   Ticket submit(Model model, const DescribeRequest& request, DescribeCallbacks callbacks);
+  Ticket submit(Model model, const CompleteRequest& request, CompleteCallbacks callbacks);
+  Ticket submit(Model model, const AnswerRequest& request, AnswerCallbacks callbacks);
 
   // Writes on. False: nothing is left to be done. Throws errors of requests without on_error and what
   // a callback threw: the other requests go on with the next call. Throws errors of models and
@@ -127,6 +139,7 @@ class [[gnu::visibility("default")]] Runtime {
   GeneratedImage generate(Model model, const ImageRequest& request);
   std::vector<Image> generate_video(Model model, const VideoRequest& request);
   std::string describe(Model model, const DescribeRequest& request);
+  std::string complete(Model model, const CompleteRequest& request);
 
  private:
   struct [[gnu::visibility("hidden")]] State;

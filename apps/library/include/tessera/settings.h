@@ -16,7 +16,7 @@
 namespace tessera_v0 {
 
 // What a model is opened for.
-enum class Task : int { kImage, kVideo, kDescribe };
+enum class Task : int { kImage, kVideo, kDescribe, kComplete, kAnswer };
 
 // A number, a switch or a name, kept as text.
 class SettingValue {
