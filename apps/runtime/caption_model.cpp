@@ -161,7 +161,7 @@ void CaptionModel::read_folder(const fs::path& folder) {
 void CaptionModel::read_sampling(GenerationPlace place) {
   generation_place_ = std::move(place);
   if (!generation_->is_object()) return;
-  opened_.spec.describe->sampling = read_processors(generation_reader(), spec().model.vocab);
+  opened_.spec.describe->sampling = read_text_processors(generation_reader(), spec().model.vocab);
 }
 
 JsonReader CaptionModel::generation_reader() const {

@@ -18,8 +18,8 @@ void CompletionModel::read_folder(const fs::path& folder) {
   const Json generation = read_generation(folder);
   stops_ = read_stops(folder, generation, *text_.config, *tokenizer_);
   if (generation.is_object()) {
-    sampling_ = read_processors(JsonReader(generation, generation_path(folder).string()),
-                                spec().model.vocab);
+    sampling_ = read_text_processors(JsonReader(generation, generation_path(folder).string()),
+                                     spec().model.vocab);
   }
 }
 
@@ -31,8 +31,8 @@ void CompletionModel::read_file(const fs::path& path, bool own_template) {
   tokenizer_.emplace(std::move(texts.tokenizer));
   stops_ = std::move(texts.stops);
   if (texts.generation) {
-    sampling_ = read_processors(JsonReader(*texts.generation, name, std::string(kGgufGeneration)),
-                                spec().model.vocab);
+    sampling_ = read_text_processors(
+        JsonReader(*texts.generation, name, std::string(kGgufGeneration)), spec().model.vocab);
   }
   if (own_template) template_ = take_template(texts, path);
 }

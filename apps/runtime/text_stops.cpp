@@ -10,13 +10,28 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kKey = "eos_token_id";
+
 [[noreturn]] void refuse_stops(const fs::path& file, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_CAPTION_MODEL",
                .file = file.string(),
-               .where = "eos_token_id",
+               .where = kKey,
                .expected = std::move(expected),
                .found = std::move(found)});
+}
+
+// One id or a list of them.
+std::vector<std::int32_t> read_ids(const fs::path& file, const Json& value) {
+  std::vector<std::int32_t> out;
+  for (const Json& id : value.is_array() ? value : Json::array({value})) {
+    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
+        id.get<std::int64_t>() >= std::int64_t{1} << 30 || out.size() >= 64) {
+      refuse_stops(file, "token ids", id.dump());
+    }
+    out.push_back(id.get<std::int32_t>());
+  }
+  return out;
 }
 
 }  // namespace
@@ -29,29 +44,22 @@ Json read_generation(const fs::path& folder) {
 
 std::vector<std::int32_t> read_stops(const fs::path& folder, const Json& generation,
                                      const Json& config, const TextTokenizer& tokenizer) {
-  const std::pair<fs::path, const Json*> files[] = {
-      {generation_path(folder), &generation}, {folder / "config.json", &config}};
-  for (const auto& [path, json] : files) {
-    if (!json->is_object()) continue;
-    std::vector<const Json*> places = {json};
-    for (const char* key : {"text_config", "language_config"}) {
-      if (const auto part = json->find(key); part != json->end() && part->is_object()) {
-        places.push_back(&*part);
-      }
+  if (generation.is_object()) {
+    const auto found = generation.find(kKey);
+    if (found == generation.end() || found->is_null()) return {};
+    return read_ids(generation_path(folder), *found);
+  }
+  std::vector<const Json*> places = {&config};
+  for (const char* key : {"text_config", "language_config"}) {
+    if (const auto part = config.find(key); part != config.end() && part->is_object()) {
+      places.push_back(&*part);
     }
-    for (const Json* place : places) {
-      const auto found = place->find("eos_token_id");
-      if (found == place->end() || found->is_null()) continue;
-      std::vector<std::int32_t> out;
-      for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
-        if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-            id.get<std::int64_t>() >= std::int64_t{1} << 30 || out.size() >= 64) {
-          refuse_stops(path, "token ids", id.dump());
-        }
-        out.push_back(id.get<std::int32_t>());
-      }
-      return out;
-    }
+  }
+  for (const Json* place : places) {
+    if (!place->is_object()) continue;
+    const auto found = place->find(kKey);
+    if (found == place->end() || found->is_null()) continue;
+    return read_ids(folder / "config.json", *found);
   }
   for (const char* token : {"</s>", "<|im_end|>", "<end_of_utterance>",
                             "<\xef\xbd\x9c"

@@ -17,8 +17,9 @@ inline std::filesystem::path generation_path(const std::filesystem::path& folder
 // generation_config.json; null where the folder has none. Error kModel.
 Json read_generation(const std::filesystem::path& folder);
 
-// eos_token_id of the generation configuration, or of config.json: one id or several; else a token
-// that is known to end texts. Error kModel, E_CAPTION_MODEL, if there is none.
+// The ids that end a text: eos_token_id of generation_config.json, one or several, none where the
+// file has no such key, as in transformers. Without the file that of config.json, else a token that
+// is known to end texts. Error kModel, E_CAPTION_MODEL, if there is none.
 std::vector<std::int32_t> read_stops(const std::filesystem::path& folder, const Json& generation,
                                      const Json& config, const TextTokenizer& tokenizer);
 

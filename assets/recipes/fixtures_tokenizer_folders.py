@@ -6,6 +6,7 @@ named tokens before listed ones, `newer` records json_listed again.
   fixtures_tokenizer_folders.py generate N OUT        the same folders with N strings each
   fixtures_tokenizer_folders.py newer                 json_listed once more, with transformers 5
   fixtures_tokenizer_folders.py more                  text/more_tokens.json, with transformers 5
+  fixtures_tokenizer_folders.py rebuilt               text/rebuilt.json, with transformers 5
   fixtures_tokenizer_folders.py sentencepiece         says how many strings the package sentencepiece reads alike
 """
 from __future__ import annotations
@@ -209,6 +210,45 @@ def write_more() -> None:
     (GOLDEN / "more_tokens.json").write_text(f"[{lines}]\n")
 
 
+REBUILT_TEXTS = ["Hello there, I've 12345 apples!", "  two  spaces and\ttab\n\nnew  ", "cafe\u0301 \ufb01ne na\u00efve",
+                 "<s> a </s>b <s>", "\u65e5\u672c \U0001f98a x", " <unk>x", "a<|endoftext|> b"]
+
+
+def write_rebuilt() -> None:
+    """Ids and texts of a tokenizer.json under classes that make their own normalizer, pre_tokenizer and decoder."""
+    named = [{}, *({"tokenizer_class": name} for name in
+                   ("PreTrainedTokenizerFast", "LlamaTokenizer", "Qwen2TokenizerFast", "GPT2Tokenizer", "GemmaTokenizer"))]
+    more = [{"tokenizer_class": "LlamaTokenizerFast", **keys} for keys in
+            ({"legacy": True}, {"legacy": None}, {"add_prefix_space": False}, {"add_bos_token": False})]
+    more.append({"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": True})
+    plan = {"llama2": {"llama": named[1:3] + more[:4], "llava": [more[0]], "janus": [named[2]], "gemma3_text": [named[0], named[5]],
+                       "mistral": [named[2]], "": [named[2], named[0]]},
+            "gpt2": {"qwen2": named[:4], "qwen3": named[:2] + more[4:], "llama": named[2:5], "qwen2_vl": named[:1],
+                     "emu3": named[:1], "smolvlm": [named[3]]},
+            "llama3": {"qwen2": [named[1]], "llama": [named[2]], "qwen2_5_vl": [named[0]]},
+            "metaspace": {"llama": [named[2], named[4]]}}
+    rows = []
+    for base, types in plan.items():
+        whole = (GOLDEN / f"{base}.tokenizer.json").read_text()
+        special = {t["content"] for t in json.loads(whole)["added_tokens"]}
+        for kind, configs in types.items():
+            for config in configs:
+                # Special tokens that a class adds where the vocabulary has none are not part of this.
+                roles = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"} if "<unk>" in special else \
+                    {role: min(special) for role in ("bos_token", "eos_token", "unk_token")} if special else {}
+                roles |= {role: roles.get("eos_token") for role in ("pad_token", "mask_token")}
+                files = {"tokenizer.json": whole, "config.json": {"model_type": kind}} if kind else {"tokenizer.json": whole}
+                with tempfile.TemporaryDirectory() as folder:
+                    write_folder(Path(folder), files | {"tokenizer_config.json": roles | config})
+                    known = AutoTokenizer.from_pretrained(folder)
+                ids = [known.backend_tokenizer.encode(text).ids for text in REBUILT_TEXTS]
+                texts = [known.backend_tokenizer.decode(row, skip_special_tokens=False) for row in ids]
+                rows.append({"base": base, "type": kind, "config": roles | config, "class": type(known).__name__,
+                             "ids": ids, "texts": texts})
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    (GOLDEN / "rebuilt.json").write_text(f'{{"texts":{json.dumps(REBUILT_TEXTS)},\n"folders":[{lines}]}}\n')
+
+
 def write_newer() -> None:
     path = FOLDERS / "json_listed"
     known = AutoTokenizer.from_pretrained(path).backend_tokenizer
@@ -225,6 +265,8 @@ def main() -> None:
         compare_with_sentencepiece()
     elif command == "more":
         write_more()
+    elif command == "rebuilt":
+        write_rebuilt()
     elif command == "generate":
         write(int(sys.argv[2]), Path(sys.argv[3]))
     else:

@@ -121,6 +121,8 @@ constexpr KnownKey kConfigKeys[] = {
     {"*.max_window_layers", kNone, "sliding_window decides"},
     {"*.use_sliding_window", kNone, "there is no sliding_window"},
     {"*.sliding_window", kNone, "nothing asks for it"},
+    {"*._sliding_window_pattern", kNone, kUnread},
+    {"*.sliding_window_pattern", kNone, "layer_types decides"},
     {"*.tie_word_embeddings", kNone, "the model's own decides"},
     {"*.attention_bias", kNone, "its class has none of its own"},
     {"*.mlp_bias", kNone, "its class has none of its own"},

@@ -109,6 +109,12 @@ SettingValues read_processors(const JsonReader& config, std::int64_t codes) {
   return out;
 }
 
+SettingValues read_text_processors(const JsonReader& config, std::int64_t codes) {
+  SettingValues out = read_processors(config, codes);
+  if (config.has("min_new_tokens")) out.clear(setting::kMinLength);
+  return out;
+}
+
 SettingValues read_cuts(const JsonReader& config) {
   SettingValues out;
   if (config.has("top_k")) {

@@ -12,6 +12,9 @@ namespace tessera {
 // refuses it.
 SettingValues read_processors(const JsonReader& config, std::int64_t codes);
 
+// The same as generate() of transformers takes them: min_new_tokens takes the place of min_length.
+SettingValues read_text_processors(const JsonReader& config, std::int64_t codes);
+
 // The cuts of the file, for texts that are drawn: top_k, top_p, min_p, typical_p. Error as
 // JsonReader's: a wrong type, a value out of range, a cut that is not done here.
 SettingValues read_cuts(const JsonReader& config);

@@ -204,9 +204,8 @@ std::optional<std::vector<bool>> listed_windows(const JsonReader& text, std::int
 std::vector<bool> pattern_of(const JsonReader& text, std::int64_t layers) {
   if (auto listed = listed_windows(text, layers)) return *listed;
   std::vector<bool> out;
-  const char* key = text.has("_sliding_window_pattern") ? "_sliding_window_pattern"
-                                                        : "sliding_window_pattern";
-  const std::int64_t every = text.integer_or(key, kWindowEvery, 1, kMaxLayers);
+  const std::int64_t every =
+      text.integer_or("sliding_window_pattern", kWindowEvery, 1, kMaxLayers);
   for (std::int64_t i = 0; i < layers; ++i) out.push_back((i + 1) % every != 0);
   return out;
 }
@@ -214,6 +213,9 @@ std::vector<bool> pattern_of(const JsonReader& text, std::int64_t layers) {
 void read_windows(const JsonReader& text, ModelConfig& model) {
   const std::vector<bool> windowed = pattern_of(text, model.layers);
   if (std::find(windowed.begin(), windowed.end(), true) == windowed.end()) return;
+  if (text.is_null("sliding_window")) {
+    text.fail("sliding_window", "a number, as layer_types has windows", "null");
+  }
   model.windowed = windowed;
   model.window = text.integer_or("sliding_window", kWindowRows, 2, std::int64_t{1} << 30);
 }

@@ -111,25 +111,43 @@ void read_sections(const JsonReader& part, const ModelConfig& model, RopeSpec& r
 constexpr const char* kFull = "full_attention";
 constexpr const char* kSliding = "sliding_attention";
 
-// The one object that the reference reads, or of one that has them the object of such layers; an
-// empty one counts as absent.
-JsonReader rope_object(const JsonReader& text, const char* layers) {
+JsonReader absent_object(const JsonReader& text) {
   static const Json kAbsent = Json::object();
+  return {kAbsent, text.file(), text.path_of("rope_parameters")};
+}
+
+// The one object that the reference reads; an empty one counts as absent.
+JsonReader rope_object(const JsonReader& text) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!text.has(key)) continue;
     const JsonReader part = text.object(key);
     if (text.raw(key).empty()) continue;
-    const bool split = part.has(kFull) || part.has(kSliding);
-    if (layers == nullptr) {
-      const char* own = part.has(kFull) ? kFull : kSliding;
-      if (split) part.fail(own, "one rotary embedding for all layers", "its own");
-      return part;
+    for (const char* own : {kFull, kSliding}) {
+      if (part.has(own)) part.fail(own, "one rotary embedding for all layers", "its own");
     }
-    if (split && part.has(layers)) return part.object(layers);
-    // One object alone is that of layers without a window.
-    if (!split && layers == std::string_view(kFull)) return part;
+    return part;
   }
-  return {kAbsent, text.file(), text.path_of("rope_parameters")};
+  return absent_object(text);
+}
+
+// Of a model whose layers with and without windows differ: rope_parameters has an object for each,
+// rope_scaling of older files is that of the layers without.
+JsonReader rope_object_of(const JsonReader& text, const char* layers) {
+  constexpr const char *kOlder = "rope_scaling", *kNewer = "rope_parameters";
+  const auto filled = [&](const char* key) { return text.has(key) && !text.raw(key).empty(); };
+  if (filled(kNewer)) {
+    const JsonReader part = text.object(kNewer);
+    if (!part.has(kFull) && !part.has(kSliding)) {
+      text.fail(kNewer, std::string(kFull) + " and " + kSliding + " in it",
+                text.raw(kNewer).dump());
+    }
+    if (filled(kOlder)) {
+      text.fail(kOlder, std::string("null, as ") + kNewer + " is there", text.raw(kOlder).dump());
+    }
+    return part.has(layers) ? part.object(layers) : absent_object(text);
+  }
+  return filled(kOlder) && layers == std::string_view(kFull) ? text.object(kOlder)
+                                                             : absent_object(text);
 }
 
 // One table: `theta_key` is what older files have next to the object.
@@ -140,8 +158,7 @@ void read_table(const JsonReader& text, const JsonReader& part, const char* thet
   // The reference has no default for null, and stops.
   if (part.is_null("rope_theta")) part.fail("rope_theta", "a number, or no such key", "null");
   if (text.is_null(theta_key)) text.fail(theta_key, "a number, or no such key", "null");
-  rope.theta =
-      part.number_or("rope_theta", text.number_or(theta_key, theta, 1.0, 1e9), 1.0, 1e9);
+  rope.theta = part.number_or("rope_theta", text.number_or(theta_key, theta, 1.0, 1e9), 1.0, 1e9);
   for (const JsonReader* keys : {&part, &text}) {
     const double share = keys->number_or("partial_rotary_factor", 1.0, 0.0, 1.0);
     if (share != 1.0) keys->fail("partial_rotary_factor", "1", std::to_string(share));
@@ -170,11 +187,13 @@ void read_table(const JsonReader& text, const JsonReader& part, const char* thet
 
 void read_rope(const JsonReader& text, const RopeDefaults& defaults, LanguageConfig& out) {
   ModelConfig& model = out.model;
-  const bool two = defaults.window_theta > 0;
-  read_table(text, rope_object(text, two ? kFull : nullptr), "rope_theta", defaults.theta, defaults,
-             model.rope, out);
-  if (!two) return;
-  read_table(text, rope_object(text, kSliding), "rope_local_base_freq", defaults.window_theta,
+  if (defaults.window_theta <= 0) {
+    read_table(text, rope_object(text), "rope_theta", defaults.theta, defaults, model.rope, out);
+    return;
+  }
+  read_table(text, rope_object_of(text, kFull), "rope_theta", defaults.theta, defaults, model.rope,
+             out);
+  read_table(text, rope_object_of(text, kSliding), "rope_local_base_freq", defaults.window_theta,
              defaults, model.window_rope, out);
 }
 

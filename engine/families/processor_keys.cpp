@@ -52,7 +52,8 @@ std::array<double, 3> three(const JsonReader& reader, std::string_view key,
 }
 
 ResampleFilter filter_of(const JsonReader& reader, ResampleFilter fallback) {
-  switch (reader.integer_or("resample", -1, -1, 5)) {  // numbers of Pillow
+  const std::int64_t number = reader.integer_or("resample", -1, -1, 5);  // of Pillow
+  switch (number) {
     case 1:
       return ResampleFilter::kLanczos;
     case 2:
@@ -64,7 +65,8 @@ ResampleFilter filter_of(const JsonReader& reader, ResampleFilter fallback) {
     case -1:
       return fallback;
     default:
-      reader.fail("resample", "1, 2, 3 or 4", "another filter");
+      reader.fail("resample", "1, 2, 3 or 4 (Lanczos, bilinear, bicubic, box)",
+                  std::to_string(number));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "tokenizers/text/merge_builder.h"
 #include "tokenizers/text/model_json.h"
 #include "tokenizers/text/patterns.h"
+#include "tokenizers/text/rebuilt_class.h"
 #include "tokenizers/text/slow_tokenizers.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -105,8 +106,7 @@ Json byte_level_json(bool prefix, bool use_regex) {
 }
 
 // Normaliser, pre-tokeniser and decoder of the class.
-Json components_json(BytePairClass kind, const TokenizerConfig& config) {
-  const bool prefix = config.add_prefix_space.value.value_or(false);
+Json components_json(BytePairClass kind, bool prefix) {
   Json json = Json::object();
   json["decoder"] = byte_level_json(true, true);
   if (kind == BytePairClass::kGpt2) {
@@ -157,10 +157,15 @@ std::vector<AddedToken> roles_of(BytePairClass kind, const TokenizerConfig& conf
   return out;
 }
 
+std::optional<BytePairClass> class_named(std::string_view name) {
+  if (name == "Qwen2Tokenizer") return BytePairClass::kQwen2;
+  if (name == "GPT2Tokenizer") return BytePairClass::kGpt2;
+  if (name == "CLIPTokenizer") return BytePairClass::kClip;
+  return std::nullopt;
+}
+
 BytePairClass class_of(const VocabAndMerges& files, const TokenizerConfig& config) {
-  if (config.class_name == "Qwen2Tokenizer") return BytePairClass::kQwen2;
-  if (config.class_name == "GPT2Tokenizer") return BytePairClass::kGpt2;
-  if (config.class_name == "CLIPTokenizer") return BytePairClass::kClip;
+  if (const auto kind = class_named(config.class_name)) return *kind;
   const bool none = config.class_name.empty();
   throw Error(
       {.kind = ErrorKind::kModel,
@@ -183,6 +188,10 @@ std::int64_t id_in(const Json& added, const std::string& content) {
 
 }  // namespace
 
+Json byte_pair_components(std::string_view class_name, bool add_prefix_space) {
+  return components_json(class_named(class_name).value(), add_prefix_space);
+}
+
 TokenizerParts convert_vocab_and_merges(const VocabAndMerges& files,
                                         const TokenizerConfig& config) {
   const BytePairClass kind = class_of(files, config);
@@ -201,7 +210,7 @@ TokenizerParts convert_vocab_and_merges(const VocabAndMerges& files,
     if (found != tokens.end()) options.unknown = narrow<std::int32_t>(found - tokens.begin());
   }
   auto words = std::make_unique<BpeModel>(std::move(tokens), std::move(merges), std::move(options));
-  Json json = components_json(kind, config);
+  Json json = components_json(kind, config.add_prefix_space.value.value_or(false));
   json["added_tokens"] = added_tokens_json(*words, {}, config, roles);
   const auto begin = special_token(config, "bos_token",
                                    kind == BytePairClass::kClip   ? "<|startoftext|>"

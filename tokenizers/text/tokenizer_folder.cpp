@@ -8,6 +8,7 @@
 #include "engine/core/io.h"
 #include "engine/core/lfs_pointer.h"
 #include "tokenizers/text/json_node.h"
+#include "tokenizers/text/rebuilt_class.h"
 #include "tokenizers/text/slow_tokenizers.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -78,10 +79,11 @@ bool add_again(std::span<const std::string_view> again, Json& json) {
 // tokenizer_config.json adds tokens to those of tokenizer.json and changes how they are looked for.
 TokenizerParts read_json_with_config(const Path& path, const Path& folder,
                                      std::span<const std::string_view> again) {
-  const std::string file = path.string();
-  Json json = parse_tokenizer_json(read_whole(path), file);
-  TokenizerParts parts = read_tokenizer_parts(json, file, nullptr);
+  const std::string file = path.string(), text = read_whole(path);
+  Json json = parse_tokenizer_json(text, file);
   const TokenizerConfig config = read_tokenizer_config(folder);
+  const bool rebuilt = follow_class(read_model_names(folder), config, text, json);
+  TokenizerParts parts = read_tokenizer_parts(json, file, nullptr);
   std::optional<Json> added = added_by_config(parts, config);
   if (added) json["added_tokens"] = std::move(*added);
   if (add_again(again, json) || added) parts = read_tokenizer_parts(json, file, nullptr);
@@ -89,6 +91,10 @@ TokenizerParts read_json_with_config(const Path& path, const Path& folder,
   for (const IdTemplate& around : parts.templates) {
     before = before || !around.before.empty();
     after = after || !around.after.empty();
+  }
+  if (rebuilt) {
+    parts.notes.push_back({"tokenizer_config.json", "tokenizer_class", true,
+                           "it cuts and joins texts in place of tokenizer.json"});
   }
   note_switch(config.add_bos_token, "add_bos_token", before, parts);
   note_switch(config.add_eos_token, "add_eos_token", after, parts);
@@ -118,24 +124,19 @@ void settle_class(const Path& folder, TokenizerConfig& config) {
                                   {"multi_modality", "LlamaTokenizer"},
                                   {"idefics", "LlamaTokenizer"},
                                   {"chameleon", "LlamaTokenizer"}};
-  constexpr std::size_t kConfigBytes = std::size_t{1} << 20;
-  const std::string file = (folder / "config.json").string();
-  if (!config.class_name.empty() || !file_exists(file)) return;
-  const Json json = parse_json(read_file(file, kConfigBytes), file);
-  const JsonNode root(json, file, "$");
-  const auto text = [&](const char* key) {
-    return root.has(key) ? root.at(key).text() : std::string();
-  };
-  config.file = file;
-  if (config.name_class(text("tokenizer_class"))) return;
-  const std::string type = text("model_type");
+  if (!config.class_name.empty()) return;
+  const ModelConfigNames names = read_model_names(folder);
+  if (names.file.empty()) return;
+  config.file = names.file;
+  if (config.name_class(names.tokenizer_class)) return;
+  const std::string& type = names.type;
   if (type.empty()) return;
   const auto row = std::ranges::find_if(
       kTypes, [&](const TypeClass& one) { return type.starts_with(one.begin); });
   if (row == std::end(kTypes)) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_TOK_CLASS",
-                 .file = file,
+                 .file = names.file,
                  .where = "model_type",
                  .expected =
                      "a type whose tokenizer is known, or a tokenizer_config.json that names its "

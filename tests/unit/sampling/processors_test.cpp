@@ -238,6 +238,18 @@ TEST(GenerationDefaults, ValuesAreThoseOfTheFile) {
   EXPECT_EQ(values.entries().size(), 7u) << "what is off, null or of sampling is not given";
 }
 
+TEST(GenerationDefaults, NewTokensTakeThePlaceOfALengthWithThePrompt) {
+  const auto read = [](const char* text) {
+    const Json config = Json::parse(text);
+    return read_text_processors(JsonReader(config, "generation_config.json"), 16);
+  };
+  const SettingValues both = read(R"({"min_length": 60, "min_new_tokens": 3})");
+  EXPECT_FALSE(both.has(setting::kMinLength));
+  EXPECT_EQ(both.integer(setting::kMinNewTokens), 3);
+  EXPECT_FALSE(read(R"({"min_length": 60, "min_new_tokens": 0})").has(setting::kMinLength));
+  EXPECT_TRUE(read(R"({"min_length": 60, "min_new_tokens": null})").has(setting::kMinLength));
+}
+
 TEST(GenerationDefaults, CutsAreThoseOfTheFile) {
   const auto cuts = [](const char* text) {
     const Json config = Json::parse(text);

@@ -55,10 +55,50 @@ TEST(TokenizerFolder, SwitchesThatTheTemplateContradictsAreNamed) {
             Names{"tokenizer_config.json add_bos_token"});
 }
 
+// Classes of transformers 5 take the vocabulary of a tokenizer.json and make the rest themselves;
+// which class it is, tokenizer_class and model_type say together.
+TEST(TokenizerFolder, AClassThatCutsTextsItselfDoesSoWithTheVocabularyOfTokenizerJson) {
+  const std::filesystem::path golden = kFolder.parent_path().parent_path() / "text";
+  const Json whole = Json::parse(get_file(golden / "rebuilt.json"));
+  ASSERT_EQ(whole["folders"].size(), 31u);
+  for (const Json& row : whole["folders"]) {
+    SCOPED_TRACE(row["base"].dump() + row["type"].dump() + row["config"].dump());
+    const TempFolder folder;
+    const std::string base = row["base"].get<std::string>() + ".tokenizer.json";
+    put_file(folder.path() / "tokenizer.json", get_file(golden / base));
+    put_file(folder.path() / "tokenizer_config.json", row["config"].dump());
+    if (row["type"] != "") {
+      put_file(folder.path() / "config.json", Json{{"model_type", row["type"]}}.dump());
+    }
+    const TextTokenizer tokenizer = TextTokenizer::from_folder(folder.path());
+    for (std::size_t i = 0; i < whole["texts"].size(); ++i) {
+      const auto ids = tokenizer.encode(whole["texts"][i].get<std::string>());
+      EXPECT_EQ(Json(ids), row["ids"][i]) << whole["texts"][i];
+      const auto wanted = row["ids"][i].get<std::vector<std::int32_t>>();
+      EXPECT_EQ(tokenizer.decode(wanted, false), row["texts"][i]) << whole["texts"][i];
+    }
+  }
+}
+
+TEST(TokenizerFolder, AClassOfAnotherKindOfModelIsRefusedByName) {
+  const TempFolder folder;
+  put_file(folder.path() / "tokenizer.json",
+           get_file(kFolder.parent_path().parent_path() / "text" / "unigram_bytes.tokenizer.json"));
+  put_file(folder.path() / "config.json", R"({"model_type": "qwen2"})");
+  try {
+    TextTokenizer::from_folder(folder.path());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code + " " + error.info().where, "E_TOK_CLASS tokenizer_class");
+    EXPECT_NE(error.info().file.find("config.json"), std::string::npos);
+  }
+}
+
 // Two releases have two names for more special tokens, in two files.
 TEST(TokenizerFolder, MoreTokensAreThoseThatTheReferenceAdds) {
   const Json plain = Json::parse(get_file(kFolder.parent_path() / "json_older" / "tokenizer.json"));
-  const Json rows = Json::parse(get_file(kFolder.parent_path().parent_path() / "text" / "more_tokens.json"));
+  const Json rows =
+      Json::parse(get_file(kFolder.parent_path().parent_path() / "text" / "more_tokens.json"));
   ASSERT_EQ(rows.size(), 36u);
   for (const Json& row : rows) {
     const TempFolder folder;

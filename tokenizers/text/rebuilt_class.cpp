@@ -1,0 +1,149 @@
+// See rebuilt_class.h. Sources: AutoTokenizer and the tokenizer classes of transformers 5.24.
+#include "tokenizers/text/rebuilt_class.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/io.h"
+#include "tokenizers/text/json_node.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::string_view kLlamaClass = "LlamaTokenizer", kGemmaClass = "GemmaTokenizer",
+                           kQwen2Class = "Qwen2Tokenizer", kGpt2Class = "GPT2Tokenizer";
+constexpr std::string_view kPieceSpace = "\xE2\x96\x81";  // U+2581
+
+// Model types with a class of their own; an empty one stands for what follows tokenizer.json.
+struct ClassOfType {
+  std::string_view type;
+  std::string_view name;
+  bool always = false;  // whatever class the files name
+};
+constexpr ClassOfType kClassOfType[] = {
+    {"qwen2", kQwen2Class, true}, {"qwen3", kQwen2Class},  {"qwen2_vl", kQwen2Class},
+    {"qwen2_5_vl", kQwen2Class},  {"gemma3", kGemmaClass}, {"gemma3_text", kGemmaClass},
+    {"emu3", kGpt2Class},         {"llava", "", true},     {"llava_next", "", true},
+    {"smolvlm", "", true},        {"mistral", ""}};
+
+std::string without_fast(std::string name) {
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  return name;
+}
+
+std::string_view chosen_class(const ModelConfigNames& names, const TokenizerConfig& config,
+                              std::string_view text, std::string& hub) {
+  hub = config.class_name.empty() ? without_fast(names.tokenizer_class) : config.class_name;
+  const auto* row = std::ranges::find(kClassOfType, names.type, &ClassOfType::type);
+  const bool listed = row != std::end(kClassOfType);
+  if (hub == kLlamaClass && !(listed && row->always) && text.find("\"ByteLevel\"") != text.npos) {
+    return "";
+  }
+  if (hub.empty()) return listed ? row->name : "";
+  if (listed && row->name != hub) return row->always || row->name.empty() ? row->name : hub;
+  return hub;
+}
+
+Json replace_step(std::string_view pattern, std::string_view content) {
+  return {{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
+}
+
+// Pieces back to a text; of a text that was given a space in front, that is taken away.
+Json piece_decoder(bool strips) {
+  Json steps =
+      Json::array({replace_step(kPieceSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
+  if (strips) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
+}
+
+Json llama_components(const TokenizerConfig& config) {
+  const bool prefix = config.add_prefix_space.value.value_or(true);
+  const char* scheme = !prefix ? "never" : config.legacy.value.value_or(false) ? "always" : "first";
+  Json out = Json::object();
+  out["pre_tokenizer"] = {{"type", "Metaspace"},
+                          {"replacement", kPieceSpace},
+                          {"prepend_scheme", scheme},
+                          {"split", false}};
+  out["decoder"] = piece_decoder(prefix);
+  return out;
+}
+
+Json gemma_components() {
+  Json out = Json::object();
+  out["normalizer"] = replace_step(" ", kPieceSpace);
+  out["pre_tokenizer"] = {{"type", "Split"},
+                          {"pattern", {{"String", " "}}},
+                          {"behavior", "MergedWithPrevious"},
+                          {"invert", false}};
+  out["decoder"] = piece_decoder(false);
+  return out;
+}
+
+}  // namespace
+
+ModelConfigNames read_model_names(const std::filesystem::path& folder) {
+  constexpr std::size_t kConfigBytes = std::size_t{1} << 20;
+  ModelConfigNames out;
+  const std::string file = (folder / "config.json").string();
+  if (!file_exists(file)) return out;
+  const Json json = parse_json(read_file(file, kConfigBytes), file);
+  const JsonNode root(json, file, "$");
+  const auto text = [&](const char* key) {
+    return root.has(key) ? root.at(key).text() : std::string();
+  };
+  out = {file, text("model_type"), text("tokenizer_class")};
+  return out;
+}
+
+bool follow_class(const ModelConfigNames& names, const TokenizerConfig& config,
+                  std::string_view text, Json& json) {
+  std::string hub;
+  const std::string_view name = chosen_class(names, config, text, hub);
+  const bool pieces = name == kLlamaClass || name == kGemmaClass;
+  if (!pieces && name != kQwen2Class && name != kGpt2Class) return false;
+  const auto found_model = json.find("model");
+  if (found_model == json.end() || !found_model->is_object())
+    return false;  // refused where it is read
+  Json& model = *found_model;
+  if (!model.contains("merges")) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_TOK_CLASS",
+                 .file = config.class_name.empty() ? names.file : config.file,
+                 .where = "tokenizer_class",
+                 .expected = "PreTrainedTokenizerFast, as tokenizer.json has no byte-pair model",
+                 .found = std::string(name) + (hub == name ? "" : ", by its model_type")});
+  }
+  Json made = name == kLlamaClass ? llama_components(config)
+              : name == kGemmaClass
+                  ? gemma_components()
+                  : byte_pair_components(name, config.add_prefix_space.value.value_or(false));
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    made["model"][key] = nullptr;
+  }
+  made["model"]["fuse_unk"] = made["model"]["byte_fallback"] = pieces;
+  made["model"]["ignore_merges"] = false;
+  made["model"]["unk_token"] = nullptr;
+  if (name == kGemmaClass) {
+    const TokenRole* unknown = config.role("unk_token");
+    const bool named = unknown != nullptr && unknown->token;
+    made["model"]["unk_token"] = named ? unknown->token->content : "<unk>";
+  }
+  const Json before = {{"normalizer", json["normalizer"]},
+                       {"pre_tokenizer", json["pre_tokenizer"]},
+                       {"decoder", json["decoder"]}};
+  bool changed = false;
+  for (const char* key : {"normalizer", "pre_tokenizer", "decoder"}) {
+    changed = changed || before[key] != made[key];
+    json[key] = made[key];
+  }
+  for (const auto& [key, value] : made["model"].items()) {
+    const Json found = model.value(key, Json());
+    const bool off = found.is_null() || found == false || found == "";
+    changed = changed || (found != value && !(off && (value.is_null() || value == false)));
+    model[key] = value;
+  }
+  return changed;
+}
+
+}  // namespace tessera
