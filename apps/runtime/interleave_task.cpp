@@ -76,18 +76,14 @@ class Answer {
 
   // What tokens of a text add to it.
   std::string add(std::span<const std::int32_t> tokens) {
-    if (image_) return "";
-    const std::string more = text_->add(tokens, stops_);
-    said_ += more;
-    return more;
+    return image_ ? "" : text_->add(tokens, stops_);
   }
 
-  // After a text's last token: what of it was not said yet.
+  // After a text's last token: what of it waited for the rest of a character.
   std::string end_text() {
-    const std::string whole = text_->whole();  // its end may have waited for a whole character
-    out_.text += whole;
-    return whole.size() > said_.size() && whole.starts_with(said_) ? whole.substr(said_.size())
-                                                                   : "";
+    std::string rest = text_->rest();
+    out_.text += text_->whole();
+    return rest;
   }
 
   // Whether another turn follows a text's.
@@ -134,7 +130,6 @@ class Answer {
                         .dist = text_dist_,
                         .stops = stops_}};
     text_.emplace(model_.tokenizer());
-    said_.clear();
   }
   void begin_image(Stream& stream) const {
     if (image_dist_.guided()) {
@@ -154,7 +149,6 @@ class Answer {
   std::uint64_t turns_ = 0;
   Ids stops_;
   std::optional<TextStream> text_;
-  std::string said_;  // of the turn
   Interleaved out_;
 };
 
