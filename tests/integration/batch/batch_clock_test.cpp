@@ -81,7 +81,9 @@ TEST_F(BatchClock, SetBackAndForthWhileItRuns) {
           });
       ++runs;
       exit_code = result.exit_code;
-      if (exit_code != -1) ASSERT_EQ(exit_code, 0) << result.err;
+      if (exit_code != -1) {
+        ASSERT_EQ(exit_code, 0) << result.err;
+      }
     }
     const int now = differences();
     EXPECT_EQ(now, 0) << round;

@@ -257,12 +257,12 @@ TEST_F(CaptionCli, DumpHoldsWhatTheModelComputes) {
   EXPECT_NE(written.find(text), std::string::npos) << written << " | " << text;
   EXPECT_FALSE(text.empty());
   caption({"in", "--dump", "dump.safetensors"}, 2);
-  for (const std::vector<std::string>& other : std::vector<std::vector<std::string>>{
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
            {"--temp", "0.5"}, {"--repetition-penalty", "1.5"}, {"--cfg-scale", "2"},
            {"--prune", "divprune"}}) {
     std::vector<std::string> words = dumped;
-    words.insert(words.end(), other.begin(), other.end());
-    EXPECT_NE(caption(words, 2).err.find(other[0]), std::string::npos);
+    words.insert(words.end(), flags.begin(), flags.end());
+    EXPECT_NE(caption(words, 2).err.find(flags[0]), std::string::npos);
   }
 }
 
