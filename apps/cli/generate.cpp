@@ -180,8 +180,9 @@ class Seeds {
   std::uint64_t first_ = 0;
 };
 
-void check_count(std::size_t prompts, const GenerateFlags& flags) {
-  const std::size_t count = prompts * to_size(flags.batch_count);
+// Of requests that may lead to `each` images.
+void check_count(std::size_t prompts, const GenerateFlags& flags, std::int64_t each = 1) {
+  const std::size_t count = prompts * to_size(flags.batch_count) * to_size(each);
   if (count <= to_size(kMaxImages)) return;
   refuse_generate("E_FLAG_VALUE", "--batch-count", "at most 100000 images in all",
                   std::to_string(count));
@@ -308,9 +309,10 @@ int answer(const Session& session, const GenerateFlags& flags) {
   refuse_with(flags.sheet.has_value(), "--sheet");
   refuse_with(flags.preview.has_value(), "--preview");
   refuse_with(flags.preview_to.has_value(), "--preview-to");
+  const std::int64_t max_images = flags.max_images.value_or(InterleaveOptions{}.max_images);
   std::vector<InterleaveRequest> requests;
   const std::vector<std::string> prompts = prompts_of(flags);
-  check_count(prompts.size(), flags);
+  check_count(prompts.size(), flags, max_images);
   const Seeds seeds(flags);
   for (const std::string& prompt : prompts) {
     for (std::int64_t i = 0; i < flags.batch_count; ++i) {
@@ -322,7 +324,7 @@ int answer(const Session& session, const GenerateFlags& flags) {
       session,
       {.generate = generate_options(flags),
        .max_tokens = flags.max_tokens.value_or(InterleaveOptions{}.max_tokens),
-       .max_images = flags.max_images.value_or(InterleaveOptions{}.max_images)},
+       .max_images = max_images},
       std::move(requests),
       {.name = flags.output,
        .folder = flags.output_dir,

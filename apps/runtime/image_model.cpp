@@ -43,7 +43,7 @@ std::size_t ImageModel::loop_bytes_of(std::int64_t logit_ids, const StreamLimits
 }
 
 std::size_t ImageModel::loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const {
-  return loop_bytes_of(config().codes, limits, needs);
+  return loop_bytes_of(logit_ids(), limits, needs);
 }
 
 ErrorInfo ImageModel::no_room(const LoopNeeds& /*needs*/) const {
@@ -57,6 +57,10 @@ ErrorInfo ImageModel::no_room(const LoopNeeds& /*needs*/) const {
 MemoryPlan ImageModel::plan(const LoopNeeds& needs, std::size_t others) const {
   return plan_with(needs, [&](MemoryPlan& plan, const StreamLimits& limits) {
     plan.activations += aids_bytes(options_.method, aids_, limits.items);
+    if (logit_ids() != config().codes) {
+      plan.activations +=
+          loop_bytes_of(logit_ids(), limits, needs) - loop_bytes_of(config().codes, limits, needs);
+    }
     (plan.on_device ? plan.captioner : plan.process) += others;
   });
 }

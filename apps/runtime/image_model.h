@@ -32,11 +32,13 @@ class ImageModel : public GeneratorModel {
   GenerateSubmission::Tools tools();
 
  protected:
+  // Ids that the logits of a loop's passes are of.
+  virtual std::int64_t logit_ids() const { return config().codes; }
+
+ private:
   // Of a loop whose model gives logits for so many ids.
   std::size_t loop_bytes_of(std::int64_t logit_ids, const StreamLimits& limits,
                             const LoopNeeds& needs) const;
-
- private:
   void load_pixels();
 
   std::unique_ptr<PixelDecoder> pixels_;

@@ -25,7 +25,8 @@ InterleaveModel::Ids joint_ids(const std::vector<RowRange>& rows) {
   return out;
 }
 
-// Passes of one loop have one shape: texts grow trees from what was written where images do.
+// Passes of one loop have one shape: texts grow trees from what was written where images do. Trees
+// of a draft model need its distributions: texts beside them grow those of "tree".
 DecodeMethod text_method(const DecodeMethod& images, const DecodeAids& aids, std::int64_t tokens) {
   DecodeMethod out = decode_method("plain");
   if (images.shape() == PassShape::kLine) {
@@ -33,6 +34,10 @@ DecodeMethod text_method(const DecodeMethod& images, const DecodeAids& aids, std
     return settle_method(out, aids, tokens);
   }
   out = images;
+  if (needs_of(images).draft_model) {
+    out = decode_method(images.rule == "gumbel" ? "gumbel-tree" : "tree");
+    out.window = images.window;
+  }
   out.drafter = "lookup";
   return settle_text_method(out, aids, tokens);
 }
@@ -129,6 +134,19 @@ ImageFacts InterleaveModel::facts_of(const InterleaveRequest& request,
   return facts;
 }
 
+LoopNeeds InterleaveModel::needs_of_answer(const Ids& question,
+                                           const InterleaveRequest& request) const {
+  const DistributionSettings dist = image_dist(request.sampling);
+  LoopNeeds out;
+  out.prompt_rows = answer_rows(std::ssize(question));
+  out.guided = dist.guided();
+  const DraftRequest draft = draft_of(question, {}, dist);
+  if (draft.prompt.empty()) return out;
+  out.draft_prompt_rows = out.prompt_rows;
+  out.draft_guided = draft.dist.guided();
+  return out;
+}
+
 DraftRequest InterleaveModel::draft_of(const Ids& prompt, const Ids& unconditional,
                                        const DistributionSettings& dist) const {
   return draft_ == nullptr ? DraftRequest{} : draft_->request(prompt, unconditional, dist);
@@ -152,10 +170,6 @@ StreamLimits InterleaveModel::limits(const LoopNeeds& needs) const {
   return out;
 }
 
-std::size_t InterleaveModel::loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const {
-  return loop_bytes_of(config().vocab + config().codes, limits, needs);
-}
-
 ErrorInfo InterleaveModel::no_room(const LoopNeeds& needs) const {
   ErrorInfo out = ImageModel::no_room(needs);
   out.where = "one answer of " + std::to_string(needs.prompt_rows) + " tokens";
@@ -163,12 +177,10 @@ ErrorInfo InterleaveModel::no_room(const LoopNeeds& needs) const {
   return out;
 }
 
-MemoryPlan InterleaveModel::plan_answers(std::int64_t answers, std::int64_t rows) const {
+MemoryPlan InterleaveModel::plan_answers(LoopNeeds needs) const {
   // Beside prompts there is room for an image in a plan, for the longest text in the loop.
-  const std::int64_t more = to_index(longest_.length()) - config().image_tokens();
-  const LoopNeeds needs{.slots = std::clamp<std::int64_t>(answers, 1, options_.batch_size),
-                        .prompt_rows = rows + more,
-                        .guided = true};
+  needs.prompt_rows += to_index(longest_.length()) - config().image_tokens();
+  needs.slots = std::clamp<std::int64_t>(needs.slots, 1, options_.batch_size);
   MemoryPlan out = plan(needs, 0);
   if (share_->loaded_by_others()) return out;
   out.weights += backend().packed_linear_bytes(config().vocab, config().transformer.width,

@@ -28,8 +28,8 @@ class InterleaveModel final : public ImageModel {
   VocabularyGrammar text_grammar(std::int64_t tokens) const;
   // Rows that a turn's prompt may have.
   std::int64_t prompt_rows() const { return prompt_rows_; }
-  // Rows that those of an answer have at most whose prompt has `rows`.
-  std::int64_t answer_rows(std::int64_t rows) const;
+  // Of all turns of an answer, so that one loop writes them. Error kUsage as image_dist()'s.
+  LoopNeeds needs_of_answer(const Ids& question, const InterleaveRequest& request) const;
 
   // Error kUsage, E_PROMPT_...
   Ids question(const std::string& prompt) const;
@@ -52,10 +52,9 @@ class InterleaveModel final : public ImageModel {
   LoopParts parts() const override { return text_parts_->parts(); }
   void add_spaces(StreamLoop& loop) override;
   StreamLimits limits(const LoopNeeds& needs) const override;
-  std::size_t loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const override;
   ErrorInfo no_room(const LoopNeeds& needs) const override;
-  // While so many answers are written whose turns have prompts of so many rows at most.
-  MemoryPlan plan_answers(std::int64_t answers, std::int64_t rows) const;
+  // While answers with these needs are written.
+  MemoryPlan plan_answers(LoopNeeds needs) const;
 
  private:
   struct Opened {
@@ -64,7 +63,10 @@ class InterleaveModel final : public ImageModel {
   };
   static Opened open_mixed(const GenerateOptions& options);
   InterleaveModel(Runtime& runtime, const InterleaveOptions& options, Opened opened);
+  std::int64_t logit_ids() const override { return config().vocab + config().codes; }
   void check_draft() const;
+  // Rows that prompts of an answer's turns have at most where its question has `rows`.
+  std::int64_t answer_rows(std::int64_t rows) const;
 
   std::int64_t max_tokens_, max_images_, prompt_rows_ = 0;
   VocabularyGrammar longest_;

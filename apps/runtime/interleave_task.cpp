@@ -79,7 +79,17 @@ class Answer {
     return image_ ? "" : text_->add(tokens, stops_);
   }
 
-  // After a text's last token: what of it waited for the rest of a character.
+  // A turn that ended before it was whole: of a text, what was written counts. What of it was not
+  // said yet.
+  std::string leave(const StreamResult& result) {
+    out_.passes += result.passes;
+    if (image_) return "";
+    out_.text_tokens += std::ssize(result.tokens);
+    ids_.insert(ids_.end(), result.tokens.begin(), result.tokens.end());
+    return end_text();
+  }
+
+  // After a text's last token: what of it was not said yet.
   std::string end_text() {
     std::string rest = text_->rest();
     out_.text += text_->whole();
@@ -189,12 +199,15 @@ class InterleaveSubmission final : public Submission {
 
   std::optional<SlidingStream> on_done(std::size_t number, StreamResult&& result) override {
     Answer& answer = answers_.at(number);
-    answer.count_passes(result.passes);
-    bool goes_on = result.status == StreamStatus::kDone;
-    if (!goes_on) {
-      if (!answer.writes_image()) say(number, answer.end_text());
+    if (result.status != StreamStatus::kDone) {
+      say(number, answer.leave(result));
       answer.fail(result.error);
-    } else if (answer.writes_image()) {
+      end(number);
+      return std::nullopt;
+    }
+    answer.count_passes(result.passes);
+    bool goes_on = true;
+    if (answer.writes_image()) {
       show_image(number, answer, result);
     } else {
       say(number, answer.end_text());
@@ -207,10 +220,10 @@ class InterleaveSubmission final : public Submission {
     }
     return std::nullopt;
   }
-  void on_stopped(std::size_t number, StreamResult&& /*result*/) override {
+  void on_stopped(std::size_t number, StreamResult&& result) override {
     stopped_ = true;
     Answer& answer = answers_.at(number);
-    if (!answer.writes_image()) answer.end_text();
+    say(number, answer.leave(result));
     answer.stop();
     end(number);
   }
@@ -236,7 +249,7 @@ class InterleaveSubmission final : public Submission {
   // Its prompt's ids, or why there are none.
   struct Question {
     Ids ids;
-    LoopNeeds needs;  // of all turns of its answer, so that one loop writes them
+    LoopNeeds needs;
     std::optional<ErrorInfo> error;
   };
 
@@ -245,24 +258,12 @@ class InterleaveSubmission final : public Submission {
     Question& question = questions_.emplace_back();
     try {
       question.ids = model_.question(request.prompt);
-      question.needs = needs_of(question.ids, request);
+      question.needs = model_.needs_of_answer(question.ids, request);
       room_ = both(room_, question.needs);
     } catch (const Error& error) {  // the boundary of one answer
       if (error.info().kind != ErrorKind::kUsage) throw;
       question.error = error.info();
     }
-  }
-
-  LoopNeeds needs_of(const Ids& question, const InterleaveRequest& request) const {
-    const DistributionSettings dist = model_.image_dist(request.sampling);
-    LoopNeeds out;
-    out.prompt_rows = model_.answer_rows(std::ssize(question));
-    out.guided = dist.guided();
-    const DraftRequest draft = model_.draft_of(question, {}, dist);
-    if (draft.prompt.empty()) return out;
-    out.draft_prompt_rows = out.prompt_rows;
-    out.draft_guided = draft.dist.guided();
-    return out;
   }
 
   // The next turn of an answer; none where it is over.
@@ -370,15 +371,16 @@ void InterleaveTask::check(const InterleaveRequest& request) const {
 
 MemoryPlan InterleaveTask::plan(std::span<const InterleaveRequest> requests) const {
   const InterleaveModel& model = state_->model;
-  std::int64_t rows = 0;
+  LoopNeeds needs;
   for (const InterleaveRequest& request : requests) {
     try {
-      rows = std::max(rows, model.answer_rows(std::ssize(model.question(request.prompt))));
+      needs = both(needs, model.needs_of_answer(model.question(request.prompt), request));
     } catch (const Error& error) {  // that answer fails when its turn comes
       if (error.info().kind != ErrorKind::kUsage) throw;
     }
   }
-  return model.plan_answers(std::ssize(requests), rows);
+  needs.slots = std::ssize(requests);
+  return model.plan_answers(needs);
 }
 
 Ticket InterleaveTask::submit(std::vector<InterleaveRequest> requests,

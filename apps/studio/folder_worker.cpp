@@ -140,8 +140,14 @@ void FolderWorker::carry_out(const OpenCommand& command) {
   event.image = open_image(command.path, readers_.images);
   try {
     const ImageMetadata metadata = read_metadata(command.path);
-    if (metadata.facts) event.recalled = settings_of(*metadata.facts);
     event.warnings = metadata.warnings;
+    const std::int64_t of_answer = metadata.facts ? metadata.facts->answer_image : 0;
+    if (metadata.facts && of_answer == 0) event.recalled = settings_of(*metadata.facts);
+    if (of_answer > 0 && command.recall != 0) {
+      event.warnings.push_back("image " + std::to_string(of_answer) +
+                               " of an answer of texts and images, which its prompt alone does not"
+                               " lead to");
+    }
   } catch (const Error&) {  // no PNG of ours: there is nothing to recall
   }
   events_.push(std::move(event));

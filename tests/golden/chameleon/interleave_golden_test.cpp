@@ -129,15 +129,16 @@ TEST_F(InterleaveGolden, IsTheSameWhateverDrafts) {
   Heard alone;
   run(plain, drawn(8), alone);
   EXPECT_GE(alone.facts.size(), 3u) << "images and texts in turn";
-  for (const char* name : {"gumbel", "gumbel-tree", "draft"}) {
+  for (const char* name : {"gumbel", "gumbel-tree", "draft", "draft-tree"}) {
     SCOPED_TRACE(name);
     InterleaveOptions other = plain;
     other.generate.method = decode_method(name);
     other.generate.method.window = 5;
-    if (std::string_view(name) == "draft") {
+    if (std::string_view(name).starts_with("draft")) {
       other.generate.method.rule = "gumbel";
       other.generate.draft_model = plain.generate.model;
     }
+    if (std::string_view(name) == "draft-tree") other.generate.method.tree = "gumbel";
     Heard heard;
     run(other, drawn(8), heard);
     EXPECT_EQ(ids_of(heard), ids_of(alone));
@@ -149,12 +150,43 @@ TEST_F(InterleaveGolden, IsTheSameWhateverDrafts) {
       plain_passes += alone.answers.at(number).passes;
     }
     EXPECT_LE(passes, plain_passes);
-    if (std::string_view(name) == "draft") {
+    if (std::string_view(name).starts_with("draft")) {
       EXPECT_LT(passes, plain_passes);
     }
     ASSERT_FALSE(heard.facts.empty());
     EXPECT_EQ(heard.facts[0].method.window, other.generate.method.window);
   }
+}
+
+// Trees that draw from distributions: lossless, other tokens.
+TEST_F(InterleaveGolden, EveryTreeOfAModelsDraftsAnswers) {
+  for (const char* tree : {"rsd", "rrs", "kseq", "dyspec"}) {
+    SCOPED_TRACE(tree);
+    InterleaveOptions given = options();
+    given.generate.method = decode_method("draft-tree");
+    given.generate.method.tree = tree;
+    given.generate.draft_model = given.generate.model;
+    Heard heard;
+    run(given, drawn(4), heard);
+    EXPECT_EQ(heard.answers.size(), 4u);
+    for (const auto& [number, answer] : heard.answers) EXPECT_FALSE(answer.failed) << number;
+  }
+}
+
+TEST_F(InterleaveGolden, APlanIsOfWhatIsAsked) {
+  const auto plan_of = [](const InterleaveOptions& given, const InterleaveRequest& asked) {
+    Runtime runtime;
+    return InterleaveTask(runtime, given).plan({&asked, 1});
+  };
+  InterleaveRequest one = request(), guided = one;
+  guided.sampling.set(setting::kGuidance, 2.5);
+  one.sampling.set(setting::kGuidance, 1.0);
+  EXPECT_EQ(plan_of(options(), guided).kv, 2 * plan_of(options(), one).kv);
+
+  InterleaveOptions drafted = options();
+  drafted.generate.method = decode_method("draft");
+  drafted.generate.draft_model = drafted.generate.model;
+  EXPECT_GT(plan_of(drafted, guided).draft, plan_of(drafted, one).draft);
 }
 
 TEST_F(InterleaveGolden, AnswersNextToOthersAreThoseAlone) {
@@ -266,6 +298,7 @@ TEST_F(InterleaveGolden, CancelledAtAnyPassNothingIsLeft) {
     EXPECT_FALSE(heard.whole);
     for (const auto& [number, answer] : heard.answers) {
       const Ids& all = whole.answers.at(number).ids;
+      EXPECT_EQ(answer.text_tokens == 0, answer.text.empty() && answer.ids.empty()) << pass;
       ASSERT_LE(answer.ids.size(), all.size());
       EXPECT_TRUE(std::equal(answer.ids.begin(), answer.ids.end(), all.begin())) << pass;
     }

@@ -87,7 +87,7 @@ TEST_F(CliInterleave, WhatItDoesNotDoIsRefusedByName) {
   const std::vector<std::vector<std::string>> flags = {
       {"--sheet", "s.png"},      {"--preview", "p.png"},  {"--negative-prompt", "x"},
       {"--expand-prompt", "x"},  {"--text-encoder", "."}, {"--decode", "rows"},
-      {"--max-tokens", "10000"}, {"--size", "12x12"}};
+      {"--max-tokens", "10000"}, {"--size", "12x12"},     {"--batch-count", "30000"}};
   for (const std::vector<std::string>& one : flags) {
     std::vector<std::string> args = {"-p", "x", "--max-tokens", "24"};
     if (one[0] == "--max-tokens") args.resize(2);

@@ -99,6 +99,7 @@ constexpr Use kMore[] = {
     {"top-p", "engine/families/generation_defaults.cpp", "read from generation_config.json"},
     {"min-p", "engine/families/generation_defaults.cpp", "read from generation_config.json"},
     {"length-decay", "engine/families/generation_defaults.cpp", "read as a pair"},
+    {"min-length", "engine/families/generation_defaults.cpp", "min_new_tokens takes its place"},
     {"cfg-scale", "apps/runtime/complete_lane.cpp", "goes with a negative prompt"},
     {"temp", "apps/lab/cli/bench.cpp", "measures without cuts"},
     {"temp", "apps/cli/complete.cpp", "texts are greedy without it"},

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <set>
 
+#include "apps/runtime/facts.h"
+#include "apps/runtime/metadata.h"
 #include "apps/studio/settings.h"
 #include "apps/studio/visual_tiles.h"
 #include "engine/core/io.h"
@@ -242,6 +244,25 @@ TEST(StudioOpen, RecallsEveryFieldAndGeneratesTheSameBytes) {
   EXPECT_EQ(got.width, first.image->width);
   run.studio.post(GenerateCommand{got});
   EXPECT_EQ(get_file(run.finished(2).file), get_file(first.file));
+}
+
+// Its prompt alone would lead to another image.
+TEST(StudioOpen, AnImageOfAnAnswerIsNotRecalled) {
+  StudioRun run;
+  run.studio.post(GenerateCommand{tiny_settings("x", 12)});
+  const Generation first = run.finished(1);
+  ImageFacts facts = *read_metadata(first.file).facts;
+  facts.answer_image = 2;
+  const ImageTexts texts = image_texts(facts, RecordFacts::kAll);
+  const std::filesystem::path file = run.folder / "of-answer.png";
+  save_png(file, *first.image, texts.texts, texts.xmp);
+  run.studio.post(OpenCommand{file});
+  run.studio.post(OpenCommand{file, 3});
+  run.until([](const Snapshot& now) { return now.recalled.has_value(); });
+  const Snapshot& now = run.studio.snapshot();
+  EXPECT_FALSE(now.recalled->settings);
+  ASSERT_EQ(now.problems.size(), 1u);
+  EXPECT_NE(now.problems[0].found.find("image 2 of an answer"), std::string::npos);
 }
 
 // A file that records nothing answers too, so that nobody waits on; one that is only opened does
