@@ -17,12 +17,17 @@ std::vector<std::int32_t> encode_around_images(const TextTokenizer& tokenizer, c
     first = false;
   };
   for (const PromptSegment& segment : prompt) {
-    if (segment.kind != PromptSegment::Kind::kImage) {
-      piece.push_back(segment);
-      continue;
+    std::string_view text = segment.text;
+    // Images are written among control tokens, and never by a user's text.
+    while (segment.kind != PromptSegment::Kind::kPlain) {
+      const std::size_t at = text.find(image);
+      if (at == std::string_view::npos) break;
+      if (at > 0) piece.push_back({PromptSegment::Kind::kControl, std::string(text.substr(0, at))});
+      if (first || !piece.empty()) end_piece();
+      ids.push_back(image_id);
+      text.remove_prefix(at + image.size());
     }
-    end_piece();
-    ids.insert(ids.end(), segment.text.size() / image.size(), image_id);
+    if (!text.empty()) piece.push_back({segment.kind, std::string(text)});
   }
   end_piece();
   return ids;

@@ -10,8 +10,8 @@
 namespace tessera {
 
 // What stands between images is encoded piece by piece, each like a text of its own, with the
-// tokenizer's beginning in front of the first piece alone; `image_id` stands for each `image` of an
-// image's segment.
+// tokenizer's beginning in front of the first piece alone; `image_id` stands for each `image` that
+// is no user's text.
 std::vector<std::int32_t> encode_around_images(const TextTokenizer& tokenizer, const Prompt& prompt,
                                                std::string_view image, std::int32_t image_id);
 
