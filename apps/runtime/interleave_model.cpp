@@ -35,7 +35,8 @@ DecodeMethod text_method(const DecodeMethod& images, const DecodeAids& aids, std
   }
   out = images;
   if (needs_of(images).draft_model) {
-    out = decode_method(images.rule == "gumbel" ? "gumbel-tree" : "tree");
+    const bool same = guarantee_of(images) == Guarantee::kSameTokens;
+    out = decode_method(same ? "gumbel-tree" : "tree");
     out.window = images.window;
   }
   out.drafter = "lookup";
