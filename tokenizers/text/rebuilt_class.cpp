@@ -80,6 +80,40 @@ Json gemma_components() {
   return out;
 }
 
+// Classes of transformers 5 that make what cuts texts themselves, and are not made here: the file's
+// is followed.
+constexpr std::string_view kOtherClasses[] = {
+    "AlbertTokenizer",  "BertTokenizer",    "CLIPTokenizer",       "CamembertTokenizer",
+    "CodeGenTokenizer", "CohereTokenizer",  "CodeLlamaTokenizer",  "DebertaTokenizer",
+    "GPTNeoXTokenizer", "MBartTokenizer",   "NllbTokenizer",       "PegasusTokenizer",
+    "RobertaTokenizer", "WhisperTokenizer", "XLMRobertaTokenizer", "XLNetTokenizer"};
+
+bool makes_its_own(std::string_view name, std::string_view text) {
+  // As every published file of T5 has it.
+  const bool published = text.find("\"WhitespaceSplit\"") != text.npos;
+  if (name == "T5Tokenizer") return !published;
+  return std::ranges::find(kOtherClasses, name) != std::end(kOtherClasses);
+}
+
+// Special tokens that a class adds where neither configuration nor file has them.
+void note_defaults(std::string_view name, const TokenizerConfig& config, std::string_view text,
+                   std::vector<TokenizerNote>& notes) {
+  struct Default {
+    std::string_view name;
+    const char *role, *token;
+  };
+  constexpr Default kDefaults[] = {{kGemmaClass, "pad_token", "<pad>"},
+                                   {kGemmaClass, "mask_token", "<mask>"},
+                                   {kQwen2Class, "pad_token", "<|endoftext|>"},
+                                   {kGpt2Class, "eos_token", "<|endoftext|>"}};
+  for (const Default& one : kDefaults) {
+    if (one.name != name || config.role(one.role) != nullptr) continue;
+    if (text.find('"' + std::string(one.token) + '"') != text.npos) continue;
+    notes.push_back({"tokenizer_config.json", std::string(one.role) + " (absent)", false,
+                     "its class adds a token that the vocabulary lacks"});
+  }
+}
+
 }  // namespace
 
 ModelConfigNames read_model_names(const std::filesystem::path& folder) {
@@ -96,15 +130,32 @@ ModelConfigNames read_model_names(const std::filesystem::path& folder) {
   return out;
 }
 
-bool follow_class(const ModelConfigNames& names, const TokenizerConfig& config,
-                  std::string_view text, Json& json) {
+void follow_type(const ModelConfigNames& names, TokenizerConfig& config) {
+  if (config.class_name.empty() && config.name_class(names.tokenizer_class))
+    config.file = names.file;
+  const auto* row = std::ranges::find(kClassOfType, names.type, &ClassOfType::type);
+  if (row == std::end(kClassOfType) || row->name.empty()) return;
+  if (!row->always && !config.class_name.empty()) return;
+  if (config.class_name.empty()) config.file = names.file;
+  config.class_name = row->name;
+}
+
+std::vector<TokenizerNote> follow_class(const ModelConfigNames& names,
+                                        const TokenizerConfig& config, std::string_view text,
+                                        Json& json) {
+  std::vector<TokenizerNote> notes;
   std::string hub;
   const std::string_view name = chosen_class(names, config, text, hub);
   const bool pieces = name == kLlamaClass || name == kGemmaClass;
-  if (!pieces && name != kQwen2Class && name != kGpt2Class) return false;
+  if (!pieces && name != kQwen2Class && name != kGpt2Class) {
+    if (makes_its_own(name, text)) {
+      notes.push_back({"tokenizer_config.json", "tokenizer_class", false,
+                       "transformers 5 cuts texts by this class, not by tokenizer.json"});
+    }
+    return notes;
+  }
   const auto found_model = json.find("model");
-  if (found_model == json.end() || !found_model->is_object())
-    return false;  // refused where it is read
+  if (found_model == json.end() || !found_model->is_object()) return notes;  // refused later
   Json& model = *found_model;
   if (!model.contains("merges")) {
     throw Error({.kind = ErrorKind::kModel,
@@ -143,7 +194,12 @@ bool follow_class(const ModelConfigNames& names, const TokenizerConfig& config,
     changed = changed || (found != value && !(off && (value.is_null() || value == false)));
     model[key] = value;
   }
-  return changed;
+  if (changed) {
+    notes.push_back({"tokenizer_config.json", "tokenizer_class", true,
+                     "it cuts and joins texts in place of tokenizer.json"});
+  }
+  note_defaults(name, config, text, notes);
+  return notes;
 }
 
 }  // namespace tessera

@@ -60,6 +60,28 @@ void note_switch(const ConfigSwitch& set, const char* key, bool done, TokenizerP
                          "tokenizer.json's post_processor says otherwise, as in transformers 5"});
 }
 
+// A SentencePiece model is what transformers 4 makes of it. What release 5 makes otherwise is
+// named; `by_type`: no file names its class.
+void note_releases(const TokenizerConfig& config, bool by_type, TokenizerParts& parts) {
+  const auto note = [&](const char* key, std::string_view why) {
+    parts.notes.push_back({"tokenizer_config.json", key, false, why});
+  };
+  if (config.class_name == "T5Tokenizer") {
+    if (!config.listed.empty()) {
+      note("added_tokens_decoder",
+           "cut out of texts as in transformers 4; 5 cuts after them otherwise");
+    }
+    return;
+  }
+  if (!config.add_bos_token.present) {
+    note("add_bos_token (absent)", "true as in transformers 4; false in 5");
+  }
+  if (!config.legacy.value) note("legacy (absent)", "true as in transformers 4; false in 5");
+  if (config.add_prefix_space.present && by_type) {
+    note("add_prefix_space", "followed as in transformers 4; 5 goes by the model file");
+  }
+}
+
 // Tokens without flags, special, whatever the file says. True if any changed.
 bool add_again(std::span<const std::string_view> again, Json& json) {
   bool changed = false;
@@ -82,7 +104,8 @@ TokenizerParts read_json_with_config(const Path& path, const Path& folder,
   const std::string file = path.string(), text = read_whole(path);
   Json json = parse_tokenizer_json(text, file);
   const TokenizerConfig config = read_tokenizer_config(folder);
-  const bool rebuilt = follow_class(read_model_names(folder), config, text, json);
+  const std::vector<TokenizerNote> notes =
+      follow_class(read_model_names(folder), config, text, json);
   TokenizerParts parts = read_tokenizer_parts(json, file, nullptr);
   std::optional<Json> added = added_by_config(parts, config);
   if (added) json["added_tokens"] = std::move(*added);
@@ -92,10 +115,7 @@ TokenizerParts read_json_with_config(const Path& path, const Path& folder,
     before = before || !around.before.empty();
     after = after || !around.after.empty();
   }
-  if (rebuilt) {
-    parts.notes.push_back({"tokenizer_config.json", "tokenizer_class", true,
-                           "it cuts and joins texts in place of tokenizer.json"});
-  }
+  parts.notes.insert(parts.notes.end(), notes.begin(), notes.end());
   note_switch(config.add_bos_token, "add_bos_token", before, parts);
   note_switch(config.add_eos_token, "add_eos_token", after, parts);
   if (config.clean_up_spaces && json["model"].value("type", "BPE") != "BPE") {
@@ -171,15 +191,20 @@ TokenizerParts read_tokenizer_folder(const Path& folder, std::span<const std::st
     const std::string bytes = read_whole(path);
     refuse_word_list(path, bytes);
     TokenizerConfig config = read_tokenizer_config(folder);
+    const bool by_type = config.class_name.empty();
     settle_class(folder, config);
-    return convert_sentencepiece(read_sentencepiece(bytes, path.string()), config, path.string());
+    TokenizerParts parts =
+        convert_sentencepiece(read_sentencepiece(bytes, path.string()), config, path.string());
+    note_releases(config, by_type, parts);
+    return parts;
   }
   const Path vocab = folder / "vocab.json", merges = folder / "merges.txt";
   const bool has_vocab = file_exists(vocab), has_merges = file_exists(merges);
   if (has_vocab && has_merges) {
+    TokenizerConfig config = read_tokenizer_config(folder);
+    follow_type(read_model_names(folder), config);
     return convert_vocab_and_merges(
-        {read_whole(vocab), read_whole(merges), vocab.string(), merges.string()},
-        read_tokenizer_config(folder));
+        {read_whole(vocab), read_whole(merges), vocab.string(), merges.string()}, config);
   }
   if (has_vocab || has_merges) {
     const std::string here = has_vocab ? "vocab.json" : "merges.txt";

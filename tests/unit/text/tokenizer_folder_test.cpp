@@ -144,6 +144,52 @@ TEST(TokenizerFolder, SpacesThatTheReferenceWouldCleanAreNamed) {
             std::vector<std::string>{"tokenizer_config.json clean_up_tokenization_spaces"});
 }
 
+TEST(TokenizerFolder, WhatReleasesReadOtherwiseOfSentencePieceIsNamed) {
+  const auto named = [](const char* name, const Json& config) {
+    const TempFolder folder;
+    for (const auto& entry : std::filesystem::directory_iterator(kFolder.parent_path() / name)) {
+      if (entry.path().extension() == ".model") {
+        std::filesystem::copy(entry.path(), folder.path() / entry.path().filename());
+      }
+    }
+    if (!config.is_null()) put_file(folder.path() / "tokenizer_config.json", config.dump());
+    return not_followed(TextTokenizer::from_folder(folder.path()));
+  };
+  using Names = std::vector<std::string>;
+  const Names absent = {"tokenizer_config.json add_bos_token (absent)",
+                        "tokenizer_config.json legacy (absent)"};
+  EXPECT_EQ(named("llama_bare", nullptr), absent);
+  EXPECT_EQ(named("llama_bare", {{"legacy", nullptr}, {"add_bos_token", true}}), Names{absent[1]});
+  EXPECT_EQ(named("llama_bare", {{"legacy", false}, {"add_bos_token", false}}), Names{});
+  EXPECT_EQ(named("t5", {{"tokenizer_class", "T5Tokenizer"}}), Names{});
+  EXPECT_EQ(named("t5", {{"tokenizer_class", "T5Tokenizer"},
+                         {"extra_ids", 0},
+                         {"added_tokens_decoder", {{"0", {{"content", "<pad>"}}}}}}),
+            Names{"tokenizer_config.json added_tokens_decoder"});
+}
+
+// Which class it is, the model's type says: transformers 5.24 gives these ids for these folders.
+TEST(TokenizerFolder, VocabularyAndMergesAreReadByTheClassOfTheModelsType) {
+  const std::filesystem::path from = kFolder.parent_path() / "qwen2";
+  const TextTokenizer want = TextTokenizer::from_folder(from);
+  const std::string text = "It's 12345  a\n\n b<|im_end|> Ünïcode";
+  Json config = Json::parse(get_file(from / "tokenizer_config.json"));
+  const auto ids = [&](const char* name, const char* type) {
+    const TempFolder folder;
+    for (const char* file : {"vocab.json", "merges.txt"}) {
+      std::filesystem::copy(from / file, folder.path() / file);
+    }
+    config["tokenizer_class"] = name == nullptr ? Json() : Json(name);
+    put_file(folder.path() / "tokenizer_config.json", config.dump());
+    put_file(folder.path() / "config.json", Json{{"model_type", type}}.dump());
+    return TextTokenizer::from_folder(folder.path()).encode(text);
+  };
+  EXPECT_EQ(ids("GPT2Tokenizer", "qwen2"), want.encode(text));
+  EXPECT_EQ(ids(nullptr, "qwen2"), want.encode(text));
+  EXPECT_EQ(ids(nullptr, "qwen3"), want.encode(text));
+  EXPECT_THROW(ids(nullptr, "llama"), Error);
+}
+
 TEST(TokenizerFolder, AFileWithNothingNewChangesNothing) {
   const Json tokenizer = tokenizer_json();
   Json listed = Json::object();
