@@ -195,8 +195,8 @@ std::vector<TokenizerNote> follow_class(const ModelConfigNames& names,
     model[key] = value;
   }
   if (changed) {
-    notes.push_back({"tokenizer_config.json", "tokenizer_class", true,
-                     "it cuts and joins texts in place of tokenizer.json"});
+    notes.push_back({"tokenizer.json", "normalizer, pre_tokenizer, decoder", false,
+                     "tokenizer_class has its own, as in transformers 5; 4 follows the file"});
   }
   note_defaults(name, config, text, notes);
   return notes;
