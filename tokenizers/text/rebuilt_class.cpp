@@ -27,22 +27,20 @@ constexpr ClassOfType kClassOfType[] = {
     {"emu3", kGpt2Class},         {"llava", "", true},     {"llava_next", "", true},
     {"smolvlm", "", true},        {"mistral", ""}};
 
-std::string without_fast(std::string name) {
-  if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  return name;
+// Null for a type that is not listed.
+const ClassOfType* row_of(std::string_view type) {
+  const auto* row = std::ranges::find(kClassOfType, type, &ClassOfType::type);
+  return row == std::end(kClassOfType) ? nullptr : row;
 }
 
 std::string_view chosen_class(const ModelConfigNames& names, const TokenizerConfig& config,
                               std::string_view text, std::string& hub) {
-  hub = config.class_name.empty() ? without_fast(names.tokenizer_class) : config.class_name;
-  const auto* row = std::ranges::find(kClassOfType, names.type, &ClassOfType::type);
-  const bool listed = row != std::end(kClassOfType);
-  if (hub == kLlamaClass && !(listed && row->always) && text.find("\"ByteLevel\"") != text.npos) {
-    return "";
-  }
-  if (hub.empty()) return listed ? row->name : "";
-  if (listed && row->name != hub) return row->always || row->name.empty() ? row->name : hub;
-  return hub;
+  hub = config.class_name.empty() ? class_without_fast(names.tokenizer_class) : config.class_name;
+  const ClassOfType* const row = row_of(names.type);
+  const bool always = row != nullptr && row->always;
+  if (hub == kLlamaClass && !always && text.find("\"ByteLevel\"") != text.npos) return "";
+  if (row == nullptr) return hub;
+  return always || hub.empty() || row->name.empty() ? row->name : hub;
 }
 
 Json replace_step(std::string_view pattern, std::string_view content) {
@@ -118,23 +116,21 @@ void note_defaults(std::string_view name, const TokenizerConfig& config, std::st
 
 ModelConfigNames read_model_names(const std::filesystem::path& folder) {
   constexpr std::size_t kConfigBytes = std::size_t{1} << 20;
-  ModelConfigNames out;
   const std::string file = (folder / "config.json").string();
-  if (!file_exists(file)) return out;
+  if (!file_exists(file)) return {};
   const Json json = parse_json(read_file(file, kConfigBytes), file);
   const JsonNode root(json, file, "$");
   const auto text = [&](const char* key) {
     return root.has(key) ? root.at(key).text() : std::string();
   };
-  out = {file, text("model_type"), text("tokenizer_class")};
-  return out;
+  return {file, text("model_type"), text("tokenizer_class")};
 }
 
 void follow_type(const ModelConfigNames& names, TokenizerConfig& config) {
   if (config.class_name.empty() && config.name_class(names.tokenizer_class))
     config.file = names.file;
-  const auto* row = std::ranges::find(kClassOfType, names.type, &ClassOfType::type);
-  if (row == std::end(kClassOfType) || row->name.empty()) return;
+  const ClassOfType* const row = row_of(names.type);
+  if (row == nullptr || row->name.empty()) return;
   if (!row->always && !config.class_name.empty()) return;
   if (config.class_name.empty()) config.file = names.file;
   config.class_name = row->name;
@@ -180,12 +176,9 @@ std::vector<TokenizerNote> follow_class(const ModelConfigNames& names,
     const bool named = unknown != nullptr && unknown->token;
     made["model"]["unk_token"] = named ? unknown->token->content : "<unk>";
   }
-  const Json before = {{"normalizer", json["normalizer"]},
-                       {"pre_tokenizer", json["pre_tokenizer"]},
-                       {"decoder", json["decoder"]}};
   bool changed = false;
   for (const char* key : {"normalizer", "pre_tokenizer", "decoder"}) {
-    changed = changed || before[key] != made[key];
+    changed = changed || json[key] != made[key];
     json[key] = made[key];
   }
   for (const auto& [key, value] : made["model"].items()) {

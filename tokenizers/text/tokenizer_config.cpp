@@ -188,9 +188,13 @@ void read_switches(const JsonNode& root, TokenizerConfig& config) {
 
 }  // namespace
 
-bool TokenizerConfig::name_class(std::string name) {
+std::string class_without_fast(std::string name) {
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  class_name = std::move(name);
+  return name;
+}
+
+bool TokenizerConfig::name_class(std::string name) {
+  class_name = class_without_fast(std::move(name));
   return !class_name.empty();
 }
 

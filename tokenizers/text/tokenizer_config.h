@@ -27,6 +27,9 @@ struct TokenRole {
   bool only_text = false;           // written as a string: the class decides how it is looked for
 };
 
+// The name of a class without the ending "Fast".
+std::string class_without_fast(std::string name);
+
 struct TokenizerConfig {
   std::string file;        // tokenizer_config.json, for messages; empty if there is none
   std::string class_name;  // without "Fast"; empty if the file names none
