@@ -9,6 +9,7 @@
 #include "tokenizers/text/bpe.h"
 #include "tokenizers/text/charsmap.h"
 #include "tokenizers/text/model_json.h"
+#include "tokenizers/text/piece_json.h"
 #include "tokenizers/text/slow_tokenizers.h"
 #include "tokenizers/text/unigram.h"
 
@@ -18,8 +19,6 @@ namespace {
 
 // Looking up the parts of a piece of n bytes costs n * n; of a whole file at most this.
 constexpr std::uint64_t kMaxMergeWork = std::uint64_t{1} << 30;
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-
 struct ScoredMerge {
   double score;
   std::size_t left_length, right_length;  // in characters
@@ -137,14 +136,9 @@ bool wants_prefix(const TokenizerConfig& config) {
 
 bool is_legacy(const TokenizerConfig& config) { return config.legacy.value.value_or(true); }
 
-Json replace_json(const char* kind, std::string_view pattern, std::string_view content) {
-  return {{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}};
-}
-
-Json metaspace_json(const TokenizerConfig& config, bool split) {
+Json spaces_json(const TokenizerConfig& config, bool split) {
   const char* scheme = !wants_prefix(config) ? "never" : is_legacy(config) ? "always" : "first";
-  return {
-      {"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", scheme}, {"split", split}};
+  return metaspace_json(scheme, split);
 }
 
 // The special tokens that stand before and after a text, of those that are wanted.
@@ -200,16 +194,13 @@ TokenizerParts convert_llama(const SentencePieceModel& model, const TokenizerCon
   const bool prefix = wants_prefix(config);
   if (is_legacy(config)) {
     Json steps = Json::array();
-    if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
-    steps.push_back(replace_json("String", " ", kSpace));
+    if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kPieceSpace}});
+    steps.push_back(replace_json("String", " ", kPieceSpace));
     json["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
   } else {
-    json["pre_tokenizer"] = metaspace_json(config, false);
+    json["pre_tokenizer"] = spaces_json(config, false);
   }
-  Json back = Json::array(
-      {replace_json("String", kSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
-  if (prefix) back.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  json["decoder"] = {{"type", "Sequence"}, {"decoders", back}};
+  json["decoder"] = piece_decoder(prefix);
   const bool add_begin =
       !config.add_bos_token.present || config.add_bos_token.value.value_or(false);
   const bool add_end = config.add_eos_token.value.value_or(false);
@@ -267,10 +258,10 @@ TokenizerParts convert_t5(const SentencePieceModel& model, const TokenizerConfig
         {{"type", "Precompiled"}, {"precompiled_charsmap", encode_base64(model.charsmap)}});
   }
   steps.push_back({{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}});
-  steps.push_back(replace_json("Regex", " {2,}", kSpace));
+  steps.push_back(replace_json("Regex", " {2,}", kPieceSpace));
   json["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
-  json["pre_tokenizer"] = metaspace_json(config, true);
-  json["decoder"] = metaspace_json(config, true);
+  json["pre_tokenizer"] = spaces_json(config, true);
+  json["decoder"] = spaces_json(config, true);
   json["post_processor"] = template_json({}, {*end}, json["added_tokens"]);
   return read_tokenizer_parts(json, file, std::move(words));
 }

@@ -6,6 +6,7 @@
 
 #include "engine/core/io.h"
 #include "tokenizers/text/json_node.h"
+#include "tokenizers/text/piece_json.h"
 
 namespace tessera {
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr std::string_view kLlamaClass = "LlamaTokenizer", kGemmaClass = "GemmaTokenizer",
                            kQwen2Class = "Qwen2Tokenizer", kGpt2Class = "GPT2Tokenizer";
-constexpr std::string_view kPieceSpace = "\xE2\x96\x81";  // U+2581
 
 // Model types with a class of their own; an empty one stands for what follows tokenizer.json.
 struct ClassOfType {
@@ -43,33 +43,18 @@ std::string_view chosen_class(const ModelConfigNames& names, const TokenizerConf
   return always || hub.empty() || row->name.empty() ? row->name : hub;
 }
 
-Json replace_step(std::string_view pattern, std::string_view content) {
-  return {{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
-}
-
-// Pieces back to a text; of a text that was given a space in front, that is taken away.
-Json piece_decoder(bool strips) {
-  Json steps =
-      Json::array({replace_step(kPieceSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
-  if (strips) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
-}
-
 Json llama_components(const TokenizerConfig& config) {
   const bool prefix = config.add_prefix_space.value.value_or(true);
   const char* scheme = !prefix ? "never" : config.legacy.value.value_or(false) ? "always" : "first";
   Json out = Json::object();
-  out["pre_tokenizer"] = {{"type", "Metaspace"},
-                          {"replacement", kPieceSpace},
-                          {"prepend_scheme", scheme},
-                          {"split", false}};
+  out["pre_tokenizer"] = metaspace_json(scheme, false);
   out["decoder"] = piece_decoder(prefix);
   return out;
 }
 
 Json gemma_components() {
   Json out = Json::object();
-  out["normalizer"] = replace_step(" ", kPieceSpace);
+  out["normalizer"] = replace_json("String", " ", kPieceSpace);
   out["pre_tokenizer"] = {{"type", "Split"},
                           {"pattern", {{"String", " "}}},
                           {"behavior", "MergedWithPrevious"},
