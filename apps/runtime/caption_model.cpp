@@ -154,7 +154,9 @@ void CaptionModel::read_folder(const fs::path& folder) {
   describe.account = with_notes(describe.account, *tokenizer_);
   const fs::path generation_file = generation_path(spec().folder);
   generation_ = std::make_shared<const Json>(read_generation(spec().folder));
-  describe.stops = read_stops(spec().folder, *generation_, *describe.config, *tokenizer_);
+  describe.stops =
+      read_stops(spec().folder, *generation_, *describe.config, *tokenizer_,
+                 {.token = describe.end_token, .id = describe.class_end});
   read_sampling({generation_file.string(), ""});
 }
 

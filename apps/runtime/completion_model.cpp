@@ -16,7 +16,7 @@ void CompletionModel::read_folder(const fs::path& folder) {
   tokenizer_.emplace(TextTokenizer::from_folder(folder));
   template_ = read_folder_template(folder);
   const Json generation = read_generation(folder);
-  stops_ = read_stops(folder, generation, *text_.config, *tokenizer_);
+  stops_ = read_stops(folder, generation, *text_.config, *tokenizer_, {.id = text_.class_end});
   if (generation.is_object()) {
     sampling_ = read_text_processors(JsonReader(generation, generation_path(folder).string()),
                                      spec().model.vocab);

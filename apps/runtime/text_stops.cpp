@@ -43,7 +43,8 @@ Json read_generation(const fs::path& folder) {
 }
 
 std::vector<std::int32_t> read_stops(const fs::path& folder, const Json& generation,
-                                     const Json& config, const TextTokenizer& tokenizer) {
+                                     const Json& config, const TextTokenizer& tokenizer,
+                                     const UnnamedEnd& unnamed) {
   if (generation.is_object()) {
     const auto found = generation.find(kKey);
     if (found == generation.end() || found->is_null()) return {};
@@ -56,17 +57,17 @@ std::vector<std::int32_t> read_stops(const fs::path& folder, const Json& generat
     }
   }
   for (const Json* place : places) {
-    if (!place->is_object()) continue;
     const auto found = place->find(kKey);
     if (found == place->end() || found->is_null()) continue;
     return read_ids(folder / "config.json", *found);
   }
-  for (const char* token : {"</s>", "<|im_end|>", "<end_of_utterance>",
-                            "<\xef\xbd\x9c"
-                            "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"}) {
+  if (!unnamed.token.empty()) {
+    const std::string token(unnamed.token);
     if (const auto id = tokenizer.id_of(token)) return {*id};
+    refuse_stops(folder, "a token " + token + ", or an id in config.json", "none");
   }
-  refuse_stops(folder, "a token that ends a text", "none");
+  if (unnamed.id == kNoEnd || places.back()->contains(kKey)) return {};
+  return {unnamed.id};
 }
 
 }  // namespace tessera

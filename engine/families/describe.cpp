@@ -102,6 +102,8 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
          .found = std::to_string(language.model.width)});
   }
   out.text_limit = language.limit;
+  out.class_end = language.end;
+  out.end_token = row.end_token;
   out.head_tie = row.head_tie;
   FolderAccount of_encoder;
   out.policy = read_policy(row, reader, out.tower, files, of_encoder);

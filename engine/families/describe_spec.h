@@ -51,6 +51,10 @@ struct DescribeSpec {
   std::vector<std::string_view> tokens_again;  // that the processor adds to the tokenizer
   std::string newline_name;                  // tensor after each row of tiles; empty = none
   std::vector<std::int32_t> stops;
+  // What ends texts where no file of the folder names an id: this token, else the class default;
+  // kNoEnd = nothing.
+  std::string_view end_token;
+  std::int32_t class_end = -1;
   SettingValues sampling;  // logits processors that generation_config.json switches on
   HeadTie head_tie = HeadTie::kEither;
   // The key of config.json because of which texts end before max_position_embeddings; empty = none.

@@ -74,6 +74,8 @@ struct Describer {
   // Tokens that the processor adds to the tokenizer again, as special ones and without flags.
   std::span<const std::string_view> tokens_again;
   std::int64_t video_id = -1;  // the class default; -1 = videos are shown as images
+  // What ends texts where no file names an id; empty = the class default of its language.
+  std::string_view end_token;
   // What the type does in its own way, after all else was read; null = nothing.
   void (*finish)(const JsonReader& config, DescribeSpec& spec) = nullptr;
 };

@@ -571,7 +571,8 @@ constexpr Describer kDescribers[] = {
      .chats = kChats,
      .image_key = "image_token_id",
      .image_token = "<image_placeholder>",
-     .guides_images = true},
+     .guides_images = true,
+     .end_token = kEnd},
 };
 
 }  // namespace

@@ -49,6 +49,7 @@ struct LanguageDefaults {
   std::int64_t max_window_layers = 28;  // kAskedFor
   bool three_axes = false;
   bool tied = false;
+  std::int32_t end = 2;  // eos_token_id; kNoEnd = none
 };
 constexpr double kWindowTheta = 10000.0;   // kPattern: class default of layers with a window
 constexpr std::int64_t kWindowEvery = 6;   // kPattern: of the layers without one
@@ -69,7 +70,8 @@ constexpr LanguageDefaults qwen_vl(std::string_view type) {
           .eps = 1e-5,
           .window = WindowRule::kAskedFor,
           .max_window_layers = 80,
-          .three_axes = true};
+          .three_axes = true,
+          .end = 151645};
 }
 
 constexpr std::array<LanguageDefaults, 12> kDefaults = {{
@@ -86,7 +88,8 @@ constexpr std::array<LanguageDefaults, 12> kDefaults = {{
      .positions = 9216,
      .bias = BiasRule::kAsked,
      .theta = 1e6,
-     .eps = 1e-5},
+     .eps = 1e-5,
+     .end = 151850},
     {.type = "chameleon",
      .kv_heads = 32,
      .vocab = 65536,
@@ -106,7 +109,8 @@ constexpr std::array<LanguageDefaults, 12> kDefaults = {{
      .vocab = 151936,
      .positions = 32768,
      .bias = BiasRule::kInputs,
-     .window = WindowRule::kAskedFor},
+     .window = WindowRule::kAskedFor,
+     .end = kNoEnd},
     {.type = "qwen3",
      .kv_heads = 32,
      .ffn = 22016,
@@ -115,7 +119,8 @@ constexpr std::array<LanguageDefaults, 12> kDefaults = {{
      .head_dim = 128,
      .bias = BiasRule::kAskedAttention,
      .head_norms = true,
-     .window = WindowRule::kAskedFor},
+     .window = WindowRule::kAskedFor,
+     .end = kNoEnd},
     {.type = "gemma3_text",
      .hidden = 2304,
      .layers = 26,
@@ -130,7 +135,8 @@ constexpr std::array<LanguageDefaults, 12> kDefaults = {{
      .gemma = true,
      .theta = 1e6,
      .window = WindowRule::kPattern,
-     .tied = true},
+     .tied = true,
+     .end = 1},
     qwen_vl("qwen2_vl"),
     qwen_vl("qwen2_vl_text"),
     qwen_vl("qwen2_5_vl"),
@@ -310,6 +316,7 @@ LanguageConfig parse_language(const JsonReader& text, std::span<const std::strin
              .three_axes = defaults.three_axes},
             out);
   out.tied = text.boolean_or("tie_word_embeddings", defaults.tied);
+  out.end = defaults.end;
   return out;
 }
 

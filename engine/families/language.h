@@ -21,6 +21,8 @@ inline constexpr std::int64_t kMaxLayers = 1024;
 inline constexpr std::int64_t kMaxFfn = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 22;
 
+inline constexpr std::int32_t kNoEnd = -1;
+
 struct LanguageConfig {
   ModelConfig model;  // rope.positions, of both tables, is for the caller to set
   std::int64_t vocab = 0;
@@ -30,6 +32,7 @@ struct LanguageConfig {
   std::string limit;
   bool tied = false;
   float norm_offset = 0;  // norms in files are less by this
+  std::int32_t end = kNoEnd;  // what an absent eos_token_id means
 };
 
 // What keys of a rotary embedding mean where they are absent.

@@ -42,7 +42,7 @@ std::vector<TowerLayout> port_layouts() {
           layout("model.vision_tower.", "model.multi_modal_projector.", layers)};
 }
 
-// The tower within the model's files, or in CLIP's own. Linear layers have the even numbers of a
+// The tower within the model's files, or in CLIP's own as releases 4 and 5 save them. Linear layers have the even numbers of a
 // sequence; a single one may be none.
 std::vector<TowerLayout> original_layouts(std::int64_t layers, bool sequence) {
   std::vector<std::string> stems;
@@ -50,7 +50,7 @@ std::vector<TowerLayout> original_layouts(std::int64_t layers, bool sequence) {
   const char* prefix = sequence ? "model.mm_projector." : "model.mm_projector";
   if (!sequence) stems = {""};
   return {layout("model.vision_tower.vision_tower.vision_model.", prefix, stems),
-          layout("vision_model.", prefix, stems)};
+          layout("vision_model.", prefix, stems), layout("", prefix, stems)};
 }
 
 std::vector<TowerLayout> joined(std::vector<TowerLayout> first, std::vector<TowerLayout> second) {
@@ -409,8 +409,18 @@ void finish_llava(const JsonReader& config, DescribeSpec& spec) {
   if (text == "qwen2") spec.chats = {{"", &kForms[kQwenChat]}};
 }
 
+// The tiles of an image are joined row by row: there is no place for class tokens.
+void refuse_class_tokens(const JsonReader& config, const DescribeSpec& spec, const char* key,
+                         const char* expected) {
+  if (spec.tower.vit.class_token_feature && spec.policy.mode == ResizeMode::kPinpoints) {
+    config.fail(key, std::string(expected) + ", as images are cut into tiles",
+                config.string(key));
+  }
+}
+
 void finish_next(const JsonReader& config, DescribeSpec& spec) {
   finish_llava(config, spec);
+  refuse_class_tokens(config, spec, "vision_feature_select_strategy", "default");
   const std::string text = sub_config(config, "text_config").string_or("model_type", "");
   if (text == "mistral") spec.chats = {{"", &kForms[kMistral16]}};
 }
@@ -462,6 +472,7 @@ void finish_original(const JsonReader& config, DescribeSpec& spec) {
                 "anyres");
   }
   spec.video.frame = frame_policy(spec.policy);
+  refuse_class_tokens(config, spec, "mm_vision_select_feature", "patch");
   if (spec.policy.mode == ResizeMode::kPinpoints) {
     spec.chats.back() = {"", &kForms[kVicuna16Original]};
   }

@@ -37,6 +37,7 @@ void read_config(const JsonReader& reader, TextSpec& spec) {
   model.transformer.window_rope.positions = text_places(model);
   spec.model.names.norm_offset = language.norm_offset;
   spec.limit = language.limit;
+  spec.class_end = language.end;
   spec.model.layouts = {{"model.", "lm_head.weight"}};
   spec.model.size = size_label(language.model);
   spec.model.licence = "as its card says";

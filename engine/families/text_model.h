@@ -17,6 +17,7 @@ struct FolderAccount;
 struct TextSpec {
   ModelSpec model;    // its text alone: neither describes nor generates
   std::string limit;  // the key because of which texts end before the trained length; empty = none
+  std::int32_t class_end = -1;  // what an absent eos_token_id means; kNoEnd = no token
   std::shared_ptr<const Json> config;  // config.json, or what it would be
   // Of a folder's keys, or of a file's: of those that say what the model is.
   std::shared_ptr<const FolderAccount> account;

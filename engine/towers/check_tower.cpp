@@ -1,4 +1,5 @@
 // Compares what a checkpoint holds after a tower's prefixes with what the tower must have.
+#include <filesystem>
 #include <string_view>
 
 #include "engine/towers/compare_tensors.h"
@@ -8,13 +9,21 @@ namespace tessera {
 
 namespace {
 
-// Of another part of the model, or a name that the encoder ignores.
-bool is_foreign(const VisionTower& tower, std::string_view name) {
+namespace fs = std::filesystem;
+
+// Of the encoder: by its prefix, or without one by the folder that it has for itself.
+bool is_of_encoder(const VisionTower& tower, const Checkpoint& checkpoint,
+                   const std::string& name) {
   const std::string& prefix = tower.vit.names.prefix;
-  if (name.starts_with(prefix) && matches_any(tower.ignored, name.substr(prefix.size()))) {
-    return true;
-  }
-  return !name.starts_with(prefix) && !name.starts_with(tower.projector.prefix);
+  if (!prefix.empty() || tower.folder.empty()) return name.starts_with(prefix);
+  return fs::path(checkpoint.file_of(name)).parent_path() == tower.folder;
+}
+
+// Of another part of the model, or a name that the encoder ignores.
+bool is_foreign(const VisionTower& tower, const Checkpoint& checkpoint, const std::string& name) {
+  if (!is_of_encoder(tower, checkpoint, name)) return !name.starts_with(tower.projector.prefix);
+  return matches_any(tower.ignored,
+                     std::string_view(name).substr(tower.vit.names.prefix.size()));
 }
 
 // The file that has the encoder, or the first of the model's.
@@ -39,7 +48,10 @@ void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint)
   compare_tensors({.tensors = expected,
                    .of = "its image encoder and projector",
                    .optional = {},
-                   .foreign = [&](const std::string& name) { return is_foreign(tower, name); },
+                   .foreign =
+                       [&](const std::string& name) {
+                         return is_foreign(tower, checkpoint, name);
+                       },
                    .file = file_of(tower, checkpoint)},
                   checkpoint);
 }

@@ -221,6 +221,7 @@ TEST(StoredType, OnlyBf16IsKeptAsBf16) {
 class AuthorsLayout : public ::testing::Test {
  protected:
   enum class Tower { kInside, kInFolder, kNextToIt };
+  static constexpr const char* kWithinModel = "model.vision_tower.vision_tower.vision_model.";
 
   void write(Tower tower, const std::function<void(Json&)>& change = {}) {
     const fs::path model = root_ / "model";
@@ -248,17 +249,18 @@ class AuthorsLayout : public ::testing::Test {
                              {"language_model.model.", "model."},
                              {"multi_modal_projector.linear_1.", "model.mm_projector.0."},
                              {"multi_modal_projector.linear_2.", "model.mm_projector.2."},
-                             {"vision_tower.", inside ? "model.vision_tower.vision_tower." : ""}};
+                             {"vision_tower.vision_model.", inside ? kWithinModel : clip_prefix_.c_str()}};
     std::map<std::string, ConstTensorView> own, encoder;
     for (const auto& [name, view] : plain.weights->tensors()) {
       const std::string is = renamed(name, renames);
       if (!projector_.empty() && is.starts_with("model.mm_projector")) continue;
-      (is.starts_with("vision_model.") ? encoder : own).emplace(is, view);
+      const bool outside = !inside && name.starts_with("vision_tower.");
+      (outside ? encoder : own).emplace(is, view);
     }
     for (const auto& [name, tensor] : projector_) own.emplace(name, tensor.view());
     EXPECT_EQ(encoder.empty(), inside);
     const float scale = 1;  // of CLIP's other half
-    encoder.emplace("logit_scale", ConstTensorView{DType::kF32, {1}, &scale, {}});
+    if (!clip_prefix_.empty()) encoder.emplace("logit_scale", ConstTensorView{DType::kF32, {1}, &scale, {}});
     write_safetensors(model / "model.safetensors", own);
     write_safetensors(clip / "model.safetensors", encoder);
   }
@@ -335,6 +337,7 @@ class AuthorsLayout : public ::testing::Test {
                                                {"size", {{"shortest_edge", 16}}},
                                                {"crop_size", 16}}}};
   std::map<std::string, Tensor> projector_;  // in place of the tiny model's
+  std::string clip_prefix_ = "vision_model.";  // of the encoder's tensors in its own folder
 };
 
 TEST_F(AuthorsLayout, ProjectorsHaveTheLayersOfTheirKind) {
@@ -374,6 +377,9 @@ TEST_F(AuthorsLayout, IsTheSameModelWhereverItsEncoderIs) {
     write(tower);
     expect_same(run_opened(), want);
   }
+  clip_prefix_.clear();  // as release 5 saves it
+  write(Tower::kNextToIt);
+  expect_same(run_opened(), want);
 }
 
 TEST_F(AuthorsLayout, KeysOfTheModelChooseHowImagesAreShown) {
@@ -476,6 +482,13 @@ TEST_F(AuthorsLayout, WhatIsNotThereIsNamed) {
   names(refused(with("mm_use_im_start_end", true)), "mm_use_im_start_end");
   names(refused(with("mm_hidden_size", 32)), "mm_hidden_size");
   names(refused(with("image_aspect_ratio", "anyres")), "mm_patch_merge_type");
+  names(refused([](Json& config) {
+          config.update({{"image_aspect_ratio", "anyres"},
+                         {"mm_patch_merge_type", "spatial_unpad"},
+                         {"image_grid_pinpoints", {{16, 32}}},
+                         {"mm_vision_select_feature", "cls_patch"}});
+        }),
+        "mm_vision_select_feature");
 }
 
 // The tokenizer of such a folder has no token for an image: pieces around images are encoded alone.
