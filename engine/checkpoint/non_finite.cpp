@@ -1,6 +1,6 @@
-// A value is not finite when all exponent bits are set; of f64, when it is none as f32. The count runs over blocks of fixed length
-// without branches, which compilers turn into vector code; only blocks that count are looked at
-// again for the first index.
+// A value is not finite when all exponent bits are set; of f64, when it is none as f32. The count
+// runs over blocks of fixed length without branches, which compilers turn into vector code; only
+// blocks that count are looked at again for the first index.
 #include "engine/checkpoint/non_finite.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/core/block_parts.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
 
@@ -54,15 +55,26 @@ std::optional<NonFinite> search_f64(const double* values, std::int64_t size) {
   return out.count > 0 ? std::optional(out) : std::nullopt;
 }
 
+bool is_finite_half(const std::byte* at) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  return (bits & 0x7c00u) != 0x7c00u;
+}
+
 // Numbers in blocks are finite where their scales are; which of them are not, their f32 says.
 std::optional<NonFinite> search_blocks(const ConstTensorView& view, std::int64_t size) {
+  const auto [length, bytes] = dtype_block(view.dtype);
+  const BlockForm* const form = find_block_form(storage_of(view.dtype).gguf);
+  const auto halves = form == nullptr ? decltype(form->halves){} : form->halves;
+  const std::byte* block = view.raw();
   NonFinite out;
-  std::vector<float> numbers(to_size(kBlock));
-  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
-    const std::int64_t length = std::min(kBlock, size - begin);
-    read_numbers(view, begin, 1, length, numbers.data());
+  std::vector<float> numbers(to_size(length));
+  for (std::int64_t begin = 0; begin < size; begin += length, block += bytes) {
+    if (is_finite_half(block + halves[0]) && is_finite_half(block + halves[1])) continue;
+    const std::int64_t some = std::min(length, size - begin);
+    read_numbers(view, begin, 1, some, numbers.data());
     const auto found = search<std::uint32_t>(reinterpret_cast<const std::uint32_t*>(numbers.data()),
-                                             length, 0x7f800000u);
+                                             some, 0x7f800000u);
     if (!found) continue;
     if (out.count == 0) out.index = begin + found->index;
     out.count += found->count;

@@ -11,16 +11,30 @@ namespace tessera {
 
 namespace {
 
-unsigned byte_at(const std::byte* from, std::int64_t at) {
-  return std::to_integer<unsigned>(from[at]);
+// Fields of neighbouring bytes are taken in loops of constant length over plain pointers, which
+// compilers turn into vector code: whole files go through here while they are loaded.
+const std::uint8_t* bytes_at(const std::byte* block, std::size_t at) {
+  return reinterpret_cast<const std::uint8_t*>(block + at);
 }
 
-std::uint8_t low_byte(unsigned value) { return low_bits<std::uint8_t>(value); }
+constexpr std::uint8_t low_byte(unsigned value) { return low_bits<std::uint8_t>(value); }
 
 std::uint16_t half_bits(const std::byte* from) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, from, sizeof bits);
   return bits;
+}
+
+// Bits `shift` on of each of N bytes, as many as `mask` has.
+template <int N>
+void put_bits(const std::uint8_t* from, unsigned shift, unsigned mask, std::uint8_t* to) {
+  for (int j = 0; j < N; ++j) to[j] = low_byte(unsigned{from[j]} >> shift & mask);
+}
+// The same above the bits that are there.
+template <int N>
+void add_bits(const std::uint8_t* from, unsigned shift, unsigned mask, unsigned left,
+              std::uint8_t* to) {
+  for (int j = 0; j < N; ++j) to[j] |= low_byte((unsigned{from[j]} >> shift & mask) << left);
 }
 
 // scale, [offset,] [fifth bits,] nibbles: 16 bytes hold numbers j and j + 16.
@@ -37,50 +51,46 @@ void take_small(const std::byte* from, BlockParts& out) {
     std::memcpy(&fifth, from, sizeof fifth);
     from += 4;
   }
-  for (unsigned j = 0; j < 16; ++j) {
-    const unsigned both = byte_at(from, j);
-    out.quants[j] = low_byte((both & 15u) | ((fifth >> j) & 1u) << 4);
-    out.quants[j + 16] = low_byte((both >> 4) | ((fifth >> (j + 16)) & 1u) << 4);
+  std::uint8_t* const quants = out.quants.data();
+  put_bits<16>(bytes_at(from, 0), 0, 15, quants);
+  put_bits<16>(bytes_at(from, 0), 4, 15, quants + 16);
+  if constexpr (kFive) {
+    for (unsigned j = 0; j < 32; ++j) quants[j] |= low_byte((fifth >> j & 1u) << 4);
   }
 }
 
-// Number n of a super block: which of the bytes of two-bit fields holds it, and where in the byte.
-// Halves of 128 numbers have 32 bytes each; a quarter of a half is one field of them.
-struct TwoBits {
-  std::int64_t byte;
-  unsigned shift;
-};
-constexpr TwoBits two_bits(std::int64_t n) {
-  return {n / 128 * 32 + n % 32, narrow<unsigned>(n % 128 / 32 * 2)};
+// Two bits each of the numbers of a super block: halves of 128 numbers have 32 bytes each, a quarter
+// of a half is one field of them.
+void put_two_bits(const std::uint8_t* from, BlockParts& out) {
+  std::uint8_t* to = out.quants.data();
+  for (int half = 0; half < 2; ++half, from += 32) {
+    for (unsigned shift = 0; shift < 8; shift += 2, to += 32) put_bits<32>(from, shift, 3, to);
+  }
 }
 
 // scales[16] (scale | minimum << 4), two bits each, scale, minimum.
 void take_q2_k(const std::byte* from, BlockParts& out) {
   out.scale = half_bits(from + 80);
   out.offset = negated_half(half_bits(from + 82));
-  for (std::int64_t n = 0; n < kSuperBlock; ++n) {
-    const auto [byte, shift] = two_bits(n);
-    nth(out.quants, n) = low_byte(byte_at(from + 16, byte) >> shift & 3u);
+  put_two_bits(bytes_at(from, 16), out);
+  for (std::size_t i = 0; i < 16; ++i) {
+    out.scales[i] = narrow<std::int8_t>(bytes_at(from, 0)[i] & 15);
   }
-  for (std::int64_t i = 0; i < 16; ++i) {
-    nth(out.scales, i) = narrow<std::int8_t>(byte_at(from, i) & 15u);
-    nth(out.offsets, i) = low_byte(byte_at(from, i) >> 4);
-  }
+  put_bits<16>(bytes_at(from, 0), 4, 15, out.offsets.data());
 }
 
 // third bits[32], two bits each, scales[12] (four bits and two more further on, less 32), scale.
 void take_q3_k(const std::byte* from, BlockParts& out) {
   out.scale = half_bits(from + 108);
-  for (std::int64_t n = 0; n < kSuperBlock; ++n) {
-    const auto [byte, shift] = two_bits(n);
-    const unsigned third = byte_at(from, n % 32) >> (n / 32) & 1u;
-    nth(out.quants, n) = low_byte((byte_at(from + 32, byte) >> shift & 3u) | third << 2);
+  put_two_bits(bytes_at(from, 32), out);
+  for (unsigned part = 0; part < 8; ++part) {
+    add_bits<32>(bytes_at(from, 0), part, 1, 2, out.quants.data() + 32 * part);
   }
-  const std::byte* scales = from + 96;
-  for (std::int64_t i = 0; i < 16; ++i) {
-    const unsigned low = i < 8 ? byte_at(scales, i) & 15u : byte_at(scales, i - 8) >> 4;
-    const unsigned high = byte_at(scales, 8 + i % 4) >> (i / 4 * 2) & 3u;
-    nth(out.scales, i) = narrow<std::int8_t>(narrow<int>(low | high << 4) - 32);
+  const std::uint8_t* const scales = bytes_at(from, 96);
+  for (unsigned i = 0; i < 16; ++i) {
+    const unsigned low = i < 8 ? scales[i] & 15u : unsigned{scales[i - 8]} >> 4;
+    const unsigned high = unsigned{scales[8 + i % 4]} >> (i / 4 * 2) & 3u;
+    out.scales[i] = narrow<std::int8_t>(narrow<int>(low | high << 4) - 32);
   }
 }
 
@@ -91,23 +101,25 @@ template <bool kFive>
 void take_q45_k(const std::byte* from, BlockParts& out) {
   out.scale = half_bits(from);
   out.offset = negated_half(half_bits(from + 2));
-  const std::byte* scales = from + 4;
-  const std::byte* fifths = from + 16;
-  const std::byte* nibbles = from + (kFive ? 48 : 16);
-  for (std::int64_t group = 0; group < 8; ++group) {
+  const std::uint8_t* const scales = bytes_at(from, 4);
+  for (unsigned group = 0; group < 8; ++group) {
     const bool whole = group < 4;
-    const unsigned scale =
-        whole ? byte_at(scales, group) & 63u
-              : (byte_at(scales, group + 4) & 15u) | (byte_at(scales, group - 4) >> 6) << 4;
-    const unsigned minimum =
-        whole ? byte_at(scales, group + 4) & 63u
-              : (byte_at(scales, group + 4) >> 4) | (byte_at(scales, group) >> 6) << 4;
-    nth(out.scales, group) = narrow<std::int8_t>(scale);
-    nth(out.offsets, group) = low_byte(minimum);
-    for (std::int64_t j = 0; j < 32; ++j) {
-      unsigned q = byte_at(nibbles, group / 2 * 32 + j) >> (group % 2 * 4) & 15u;
-      if constexpr (kFive) q |= (byte_at(fifths, j) >> group & 1u) << 4;
-      nth(out.quants, group * 32 + j) = low_byte(q);
+    const unsigned scale = whole ? scales[group] & 63u
+                                 : (scales[group + 4] & 15u) | unsigned{scales[group - 4]} >> 6 << 4;
+    const unsigned minimum = whole ? scales[group + 4] & 63u
+                                   : unsigned{scales[group + 4]} >> 4 |
+                                         unsigned{scales[group]} >> 6 << 4;
+    out.scales[group] = narrow<std::int8_t>(scale);
+    out.offsets[group] = low_byte(minimum);
+  }
+  const std::uint8_t* nibbles = bytes_at(from, kFive ? 48 : 16);
+  std::uint8_t* to = out.quants.data();
+  for (unsigned group = 0; group < 8; group += 2, nibbles += 32, to += 64) {
+    put_bits<32>(nibbles, 0, 15, to);
+    put_bits<32>(nibbles, 4, 15, to + 32);
+    if constexpr (kFive) {
+      add_bits<32>(bytes_at(from, 16), group, 1, 4, to);
+      add_bits<32>(bytes_at(from, 16), group + 1, 1, 4, to + 32);
     }
   }
 }
@@ -115,21 +127,26 @@ void take_q45_k(const std::byte* from, BlockParts& out) {
 // four bits[128], two more[64], scales[16] signed, scale.
 void take_q6_k(const std::byte* from, BlockParts& out) {
   out.scale = half_bits(from + 208);
-  for (std::int64_t n = 0; n < kSuperBlock; ++n) {
-    const std::int64_t half = n / 128, in = n % 128;
-    const unsigned low = byte_at(from, half * 64 + in % 64) >> (in / 64 * 4) & 15u;
-    const auto [byte, shift] = two_bits(n);
-    nth(out.quants, n) = low_byte(low | (byte_at(from + 128, byte) >> shift & 3u) << 4);
+  const std::uint8_t *low = bytes_at(from, 0), *high = bytes_at(from, 128);
+  std::uint8_t* to = out.quants.data();
+  for (int half = 0; half < 2; ++half, low += 64, high += 32, to += 128) {
+    put_bits<64>(low, 0, 15, to);
+    put_bits<64>(low, 4, 15, to + 64);
+    for (unsigned part = 0; part < 4; ++part) add_bits<32>(high, 2 * part, 3, 4, to + 32 * part);
   }
   std::memcpy(out.scales.data(), from + 192, out.scales.size());
 }
 
 constexpr BlockForm kForms[] = {
-    {2, kQ4_0Form, take_small<false, false>}, {3, kQ4_1Form, take_small<false, true>},
-    {6, kQ5_0Form, take_small<true, false>},  {7, kQ5_1Form, take_small<true, true>},
-    {10, kQ2KForm, take_q2_k},                {11, kQ3KForm, take_q3_k},
-    {12, kQ4KForm, take_q45_k<false>},        {13, kQ5KForm, take_q45_k<true>},
-    {14, kQ6KForm, take_q6_k},
+    {2, kQ4_0Form, take_small<false, false>, {0, 0}},
+    {3, kQ4_1Form, take_small<false, true>, {0, 2}},
+    {6, kQ5_0Form, take_small<true, false>, {0, 0}},
+    {7, kQ5_1Form, take_small<true, true>, {0, 2}},
+    {10, kQ2KForm, take_q2_k, {80, 82}},
+    {11, kQ3KForm, take_q3_k, {108, 108}},
+    {12, kQ4KForm, take_q45_k<false>, {0, 2}},
+    {13, kQ5KForm, take_q45_k<true>, {0, 2}},
+    {14, kQ6KForm, take_q6_k, {208, 208}},
 };
 
 }  // namespace
@@ -157,7 +174,9 @@ void read_block_form(const BlockForm& form, std::size_t bytes, const std::byte* 
       }
       for (int j = 0; j < group; ++j) {
         out[j] = scale * to_float(int{quants[j]} - kind.middle);
-        if (kind.offsets) out[j] += offset;
+      }
+      for (int j = 0; kind.offsets && j < group; ++j) {
+        out[j] += offset;
       }
     }
   }

@@ -27,6 +27,8 @@ struct BlockForm {
   std::uint32_t id;  // of the BlockType
   QuantForm form;
   void (*take_apart)(const std::byte* block, BlockParts& out);
+  // Where the f16 scale stands, and the f16 offset, else the scale again.
+  std::array<std::uint8_t, 2> halves;
 
   constexpr int numbers() const { return form.factors ? 256 : 32; }
 };

@@ -93,6 +93,8 @@ constexpr KnownKey kGenerationKeys[] = {
     {"forced_eos_token_id", kIgnored, kOfTexts, "null"},
     {"suppress_tokens", kIgnored, kOfTexts, "[]"},
     {"begin_suppress_tokens", kIgnored, kOfTexts, "[]"},
+    {"sequence_bias", kIgnored, kOfTexts, "null|[]|{}"},
+    {"exponential_decay_length_penalty", kIgnored, kOfTexts, "null"},
 };
 
 // params.json

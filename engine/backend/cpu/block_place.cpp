@@ -10,6 +10,11 @@ namespace tessera::cpu {
 
 namespace {
 
+// Bytes of inputs 4 quad to 4 quad + 3 of a column: see panel_quad().
+void put_quad(std::uint32_t four, std::int64_t quad, int column, std::byte* block) {
+  std::memcpy(block + (quad * kLanes + column) * 4, &four, 4);
+}
+
 // A scale and numbers, taken apart: numbers of a column stand 16 columns apart in fours, the scales
 // of all columns at the end of a block. Nibbles keep their place: low ones are inputs 0..15 of the
 // block and high ones 16..31, in the file and here.
@@ -19,8 +24,10 @@ void place_plain(std::span<const std::byte> blocks, std::int64_t first, int colu
   auto* out = static_cast<std::byte*>(panel) + to_size(first / kQuantBlock) * kBytes * kLanes;
   for (std::size_t at = 0; at < blocks.size(); at += kBytes, out += kBytes * kLanes) {
     const std::byte* block = blocks.data() + at;
-    for (std::size_t i = 0; i < kNumbers; ++i) {
-      out[panel_quad(narrow<int>(i), column)] = block[2 + i] ^ std::byte{kFlipped};
+    for (std::size_t i = 0; i < kNumbers; i += 4) {
+      std::uint32_t four = 0;
+      std::memcpy(&four, block + 2 + i, 4);
+      put_quad(four ^ kFlipped * 0x01010101u, to_index(i / 4), column, out);
     }
     std::memcpy(out + kNumbers * kLanes + 2 * to_size(column), block, 2);
   }
@@ -30,21 +37,25 @@ void place_plain(std::span<const std::byte> blocks, std::int64_t first, int colu
 template <QuantForm kForm>
 void place_quants(const std::uint8_t* quants, int inner, int column, std::byte* unit) {
   using Panel = AffinePanel<kForm>;
+  constexpr int kQuads = kQuantBlock / 4;
+  std::uint32_t fours[kQuads];  // four quants each
+  std::memcpy(fours, quants, sizeof fours);
   std::byte* const nibbles = unit + inner * Panel::kNibbles;
-  for (int i = 0; i < kQuantBlock / 2; ++i) {
-    const unsigned both = (quants[i] & 15u) | (quants[i + kQuantBlock / 2] & 15u) << 4;
-    nibbles[panel_quad(i, column)] = std::byte{low_bits<std::uint8_t>(both)};
+  for (int i = 0; i < kQuads / 2; ++i) {
+    const std::uint32_t low = fours[i] & 0x0f0f0f0fu, high = fours[i + kQuads / 2] & 0x0f0f0f0fu;
+    put_quad(low | high << 4, i, column, nibbles);
   }
   if constexpr (Panel::kHighBits > 0) {
     // Bytes of one column: [plane][4], each with the bits of a few fours.
     constexpr int kFields = 8 / Panel::kHighBits;
-    std::byte* const high = unit + Panel::kHighAt + inner * Panel::kHigh + 4 * column;
-    for (int i = 0; i < kQuantBlock; ++i) {
-      const int quad = i / 4;
-      std::byte& byte = high[quad / kFields * 4 * kLanes + i % 4];
-      if (quad % kFields == 0) byte = std::byte{0};
-      byte |= std::byte{
-          low_bits<std::uint8_t>(unsigned{quants[i]} >> 4 << (quad % kFields * Panel::kHighBits))};
+    constexpr std::uint32_t kMask = ((1u << Panel::kHighBits) - 1) * 0x01010101u;
+    std::byte* const planes = unit + Panel::kHighAt + inner * Panel::kHigh;
+    for (int plane = 0; plane < kQuads / kFields; ++plane) {
+      std::uint32_t bits = 0;
+      for (int field = 0; field < kFields; ++field) {
+        bits |= (fours[plane * kFields + field] >> 4 & kMask) << (field * Panel::kHighBits);
+      }
+      put_quad(bits, plane, column, planes);
     }
   }
 }

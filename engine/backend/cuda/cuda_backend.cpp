@@ -75,13 +75,13 @@ CudaBackend::~CudaBackend() { cudaStreamSynchronize(stream_.get()); }
 RowVerifierMaker* CudaBackend::row_verifiers() { return verifiers_.get(); }
 
 Tensor CudaBackend::allocate(DType dtype, Shape shape) {
-  const std::size_t bytes = to_size(shape.elements()) * dtype_size(dtype);
+  const std::size_t bytes = dtype_bytes(dtype, shape.elements());
   select_device(device_.index);
   return Tensor(dtype, shape, pool_of_memory_->take(bytes), device_);
 }
 
 Tensor CudaBackend::allocate_host(DType dtype, Shape shape) {
-  const std::size_t bytes = to_size(shape.elements()) * dtype_size(dtype);
+  const std::size_t bytes = dtype_bytes(dtype, shape.elements());
   select_device(device_.index);
   return Tensor(dtype, shape, pinned_pool_->take(bytes));
 }

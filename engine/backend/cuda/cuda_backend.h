@@ -94,6 +94,8 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  void send_part(std::span<const ConstTensorView> stacked, const LinearPart& part, std::int64_t k,
+                 std::byte* memory);
   static const void* library();
 
   const void* library_ = library();

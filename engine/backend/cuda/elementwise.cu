@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/backend/cuda/block_rows.cuh"
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/stored.cuh"
 #include "engine/ops/elementwise.h"
@@ -51,6 +52,22 @@ __global__ void embedding_rows(const T* table, const std::int32_t* ids, std::int
   float* to = out + blockIdx.x * width;
   for (std::int64_t c = first_column(); c < width; c += column_step()) {
     to[c] = load_as_float(from + c);
+  }
+}
+
+// Four neighbours a thread, of rows of blocks or f16.
+template <typename Rows>
+__global__ void embedding_blocks(const typename Rows::Unit* table, std::int64_t pitch,
+                                 const std::int32_t* ids, std::int64_t width, float* out) {
+  begin_after_previous();
+  const typename Rows::Unit* from = table + ids[blockIdx.x] * pitch;
+  float* to = out + blockIdx.x * width;
+  for (std::int64_t c = 4 * first_column(); c < width; c += 4 * column_step()) {
+    const float4 v = Rows::four(from, c);
+    to[c] = v.x;
+    to[c + 1] = v.y;
+    to[c + 2] = v.z;
+    to[c + 3] = v.w;
   }
 }
 
@@ -170,6 +187,18 @@ void embedding(CudaBackend& backend, const EmbeddingArgs& op) {
   const std::int64_t width = op.table.shape[1];
   const std::int32_t* rows = backend.stage(op.ids);
   const Launch shape = over_rows(std::ssize(op.ids), width);
+  const StorageType& type = storage_of(op.table.dtype);
+  if (type.block > 1 || type.dtype == DType::kF16) {
+    expects(width % 4 == 0, "rows of a table of blocks or f16 are read four numbers at a time");
+    with_rows(type.dtype, [&](auto rows_of) {
+      using Rows = decltype(rows_of);
+      using Unit = typename Rows::Unit;
+      launch(backend, "embedding of blocks", over_rows(std::ssize(op.ids), width / 4),
+             embedding_blocks<Rows>, static_cast<const Unit*>(op.table.data),
+             to_index(type.bytes(width) / sizeof(Unit)), rows, width, op.out.f32());
+    });
+    return;
+  }
   with_stored(op.table.dtype, [&](auto number) {
     using T = decltype(number);
     launch(backend, "embedding", shape, embedding_rows<T>, op.table.as<T>(), rows, width,

@@ -5,6 +5,7 @@
 // the factor of a row that is normed on the way. Outside the deterministic mode, more rows than
 // that go to cuBLASLt where it is found.
 #include <algorithm>
+#include <optional>
 
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/libraries.h"
@@ -17,6 +18,15 @@ namespace tessera::cuda {
 namespace {
 
 constexpr std::int64_t kLibraryRows = 128;  // more than these go to the library
+
+// A weight, or a part of one whose outputs are of one type.
+struct Matrix {
+  const void* data = nullptr;
+  std::int64_t n = 0, k = 0;
+  DType storage = DType::kF32;
+};
+
+Matrix matrix_of(const LinearWeight& w) { return {w.packed.view().data, w.n, w.k, w.storage}; }
 
 template <typename T>
 const T* padded_activations(CudaBackend& backend, const float* x, std::int64_t rows, std::int64_t k,
@@ -46,7 +56,7 @@ const std::uint16_t* normed_activations(CudaBackend& backend, const float* x, st
 }
 
 template <int Tiles, int ColumnTiles, int Teams, bool Norms, typename X>
-void launch_bf16(CudaBackend& backend, const LinearWeight& w, const X* x, int splits,
+void launch_bf16(CudaBackend& backend, const Matrix& w, const X* x, int splits,
                  const Norm& norm, Output o) {
   constexpr std::int64_t kRows = Tiles * kTileRows * Teams;
   const std::int64_t chunks = divide_up(o.rows, ColumnTiles * kEight);
@@ -59,14 +69,14 @@ void launch_bf16(CudaBackend& backend, const LinearWeight& w, const X* x, int sp
           .shared = queue_bytes(Tiles) * Teams,
           .overlaps = true},
          bf16_product<Tiles, ColumnTiles, Teams, X, Norms>,
-         static_cast<const std::uint16_t*>(w.packed.view().data), x, padded_inputs(w.k),
+         static_cast<const std::uint16_t*>(w.data), x, padded_inputs(w.k),
          padded_rows(w.n) - 1, static_cast<int>(chunks), splits, norm, o);
 }
 
 // The more rows of weights a block takes, the fewer times activations are read; it takes as many as
 // leave no, or with 32 hardly a, multiprocessor idle.
 template <int ColumnTiles, bool Norms = false, typename X>
-void launch_bf16_columns(CudaBackend& backend, const LinearWeight& w, const X* x, int splits,
+void launch_bf16_columns(CudaBackend& backend, const Matrix& w, const X* x, int splits,
                          const Norm& norm, const Output& o) {
   const auto blocks = [&](std::int64_t rows) {
     return divide_up(w.n, rows) * divide_up(o.rows, ColumnTiles * kEight) * splits;
@@ -85,13 +95,13 @@ void launch_bf16_columns(CudaBackend& backend, const LinearWeight& w, const X* x
 
 // Few rows that every block rounds, and norms, for itself: cheaper than a kernel that does it once.
 template <bool Norms>
-void multiply_few(CudaBackend& backend, const float* x, const LinearWeight& w, int splits,
+void multiply_few(CudaBackend& backend, const float* x, const Matrix& w, int splits,
                   const Norm& norm, const Output& o) {
   if (o.rows <= kEight) return launch_bf16_columns<1, Norms>(backend, w, x, splits, norm, o);
   launch_bf16_columns<2, Norms>(backend, w, x, splits, norm, o);
 }
 
-void multiply_rounded(CudaBackend& backend, const std::uint16_t* x, const LinearWeight& w,
+void multiply_rounded(CudaBackend& backend, const std::uint16_t* x, const Matrix& w,
                       int splits, const Norm& norm, const Output& o) {
   if (o.rows <= kEight) return launch_bf16_columns<1>(backend, w, x, splits, norm, o);
   if (o.rows <= 2 * kEight) return launch_bf16_columns<2>(backend, w, x, splits, norm, o);
@@ -101,7 +111,7 @@ void multiply_rounded(CudaBackend& backend, const std::uint16_t* x, const Linear
 
 // `scratch` has room for kOwnRows padded rows, then for as many factors, then for the splits'
 // partial sums.
-void multiply_bf16(CudaBackend& backend, const float* x, const LinearWeight& w,
+void multiply_bf16(CudaBackend& backend, const float* x, const Matrix& w,
                    const Norm& given_norm, const Output& given, void* scratch) {
   Norm norm = given_norm;
   Output o = given;
@@ -126,7 +136,7 @@ void multiply_bf16(CudaBackend& backend, const float* x, const LinearWeight& w,
 }
 
 template <typename Rows, int Columns>
-void launch_f32(CudaBackend& backend, const LinearWeight& w, const float* x, std::int64_t inputs,
+void launch_f32(CudaBackend& backend, const Matrix& w, const float* x, std::int64_t inputs,
                 const Output& o) {
   using Unit = typename Rows::Unit;
   const std::size_t row_bytes = storage_of(w.storage).bytes(padded_inputs(w.k));
@@ -139,12 +149,12 @@ void launch_f32(CudaBackend& backend, const LinearWeight& w, const float* x, std
           .threads = kFloatThreads,
           .shared = sizeof(float) * kFloatSlices * Columns * share_pitch(kFloatLocal),
           .overlaps = true},
-         f32_product<Rows, Columns>, static_cast<const Unit*>(w.packed.view().data), stride, x,
+         f32_product<Rows, Columns>, static_cast<const Unit*>(w.data), stride, x,
          inputs, padded_rows(w.n) - 1, static_cast<int>(chunks), o);
 }
 
 template <typename Rows>
-void multiply_f32(CudaBackend& backend, const float* x, const LinearWeight& w, const Norm&,
+void multiply_f32(CudaBackend& backend, const float* x, const Matrix& w, const Norm&,
                   const Output& o, void* scratch) {
   std::int64_t inputs = w.k;
   if (inputs % 4 != 0 || !is_aligned(x)) {
@@ -172,37 +182,38 @@ std::size_t bf16_scratch(std::int64_t n, std::int64_t k, int multiprocessors) {
   return rows_scratch(k, sizeof(std::uint16_t)) + static_cast<std::size_t>(sums) * sizeof(float);
 }
 
-// What multiplies a storage type: one row a type.
+// What multiplies weights of a storage type.
 struct Products {
-  DType storage;
   // The norm of a row can be taken on the way.
-  bool norms;
-  std::size_t (*scratch)(std::int64_t n, std::int64_t k, int multiprocessors);
+  bool norms = false;
+  // Many rows may go to the library.
+  bool library = false;
+  std::size_t (*scratch)(std::int64_t n, std::int64_t k, int multiprocessors) = f32_scratch;
   // Up to kOwnRows rows.
-  void (*multiply)(CudaBackend& backend, const float* x, const LinearWeight& w, const Norm& norm,
-                   const Output& o, void* scratch);
+  void (*multiply)(CudaBackend& backend, const float* x, const Matrix& w, const Norm& norm,
+                   const Output& o, void* scratch) = nullptr;
   // Bytes of an input of the rows that the library takes, which were rounded to the type and padded
   // as the weights are; 0: it takes the rows as they are.
-  std::int64_t rounded;
+  std::int64_t rounded = 0;
 };
 
-constexpr Products kProducts[] = {
-    {DType::kF32, false, f32_scratch, multiply_f32<F32Rows>, 0},
-    {DType::kBF16, true, bf16_scratch, multiply_bf16, 2},
-    {DType::kQ8, false, f32_scratch, multiply_f32<Q8Rows>, 0},
-    {DType::kQ4, false, f32_scratch, multiply_f32<Q4Rows>, 0},
-};
-
-const Products* find_products(DType storage) {
-  for (const Products& products : kProducts) {
-    if (products.storage == storage) return &products;
+std::optional<Products> find_products(DType storage) {
+  if (storage == DType::kBF16) {
+    return Products{.norms = true,
+                    .library = true,
+                    .scratch = bf16_scratch,
+                    .multiply = multiply_bf16,
+                    .rounded = 2};
   }
-  return nullptr;
+  Products out{.library = storage == DType::kF32};
+  const bool found =
+      with_rows(storage, [&](auto rows) { out.multiply = multiply_f32<decltype(rows)>; });
+  return found ? std::optional(out) : std::nullopt;
 }
 
-const Products& products_of(DType storage) {
-  const Products* const found = find_products(storage);
-  expects(found != nullptr, "kernels multiply this storage type");
+Products products_of(DType storage) {
+  const std::optional<Products> found = find_products(storage);
+  expects(found.has_value(), "kernels multiply this storage type");
   return *found;
 }
 
@@ -212,25 +223,25 @@ std::size_t library_scratch(std::int64_t k, const Products& products) {
 }
 
 // The norm, if there is one, is that of a storage type whose products take it.
-void multiply_own(CudaBackend& backend, const float* x, const LinearWeight& w, const Norm& norm,
-                  Output o, std::int64_t rows) {
-  const Products& products = products_of(w.storage);
+void multiply_own(CudaBackend& backend, const float* x, const Matrix& w, const Norm& norm, Output o,
+                  std::int64_t rows) {
+  const Products products = products_of(w.storage);
   void* scratch = backend.scratch(products.scratch(w.n, w.k, backend.multiprocessors()));
   float* out = o.out;
   for (std::int64_t begin = 0; begin < rows; begin += kOwnRows) {
     o.rows = static_cast<int>(std::min(kOwnRows, rows - begin));
-    o.out = out + begin * (o.up == 0 ? o.n : o.up);
+    o.out = out + begin * o.pitch;
     products.multiply(backend, x + begin * w.k, w, norm, o, scratch);
   }
 }
 
 // Where it can, by the library, and what that refuses by the kernels above.
-void multiply_wide(CudaBackend& backend, const float* x, const LinearWeight& w, const Output& o,
+void multiply_wide(CudaBackend& backend, const float* x, const Matrix& w, const Output& o,
                    std::int64_t rows) {
-  const Products& products = products_of(w.storage);
+  const Products products = products_of(w.storage);
   auto* scratch = static_cast<std::byte*>(backend.scratch(library_scratch(w.k, products)));
   MatrixProduct product;
-  product.w = w.packed.view().data;
+  product.w = w.data;
   product.w_stride = padded_inputs(w.k);
   product.bias = o.bias;
   product.n = w.n;
@@ -248,7 +259,7 @@ void multiply_wide(CudaBackend& backend, const float* x, const LinearWeight& w, 
       product.x = padded_activations(backend, x + begin * w.k, product.rows, w.k,
                                      reinterpret_cast<std::uint16_t*>(scratch + kLibraryWorkspace));
     }
-    product.out = o.out + begin * o.n;
+    product.out = o.out + begin * o.pitch;
     if (backend.libraries().multiply(product)) continue;
     Output rest = o;
     rest.out = product.out;
@@ -256,69 +267,79 @@ void multiply_wide(CudaBackend& backend, const float* x, const LinearWeight& w, 
   }
 }
 
+// Parts of several types are few rows of weights each: they stay here.
 bool goes_to_library(CudaBackend& backend, const LinearWeight& w, std::int64_t rows) {
-  return rows > kLibraryRows && !backend.options().deterministic &&
-         !storage_of(w.storage).integers && backend.libraries().without_cublaslt().empty();
+  return rows > kLibraryRows && w.parts.empty() && !backend.options().deterministic &&
+         products_of(w.storage).library && backend.libraries().without_cublaslt().empty();
 }
 
-void multiply(CudaBackend& backend, ConstTensorView x, const LinearWeight& w, const Output& o) {
+void multiply(CudaBackend& backend, ConstTensorView x, const LinearWeight& w, Output o) {
   const std::int64_t rows = x.shape[0];
   if (rows == 0 || w.n == 0 || !backend.enqueues()) return;
   if (goes_to_library(backend, w, rows)) {
-    multiply_wide(backend, x.f32(), w, o, rows);
-  } else {
-    multiply_own(backend, x.f32(), w, {}, o, rows);
+    return multiply_wide(backend, x.f32(), matrix_of(w), o, rows);
+  }
+  if (w.parts.empty()) return multiply_own(backend, x.f32(), matrix_of(w), {}, o, rows);
+  const auto* from = w.packed.view().raw();
+  for (const LinearPart& part : w.parts) {
+    o.n = part.n;
+    multiply_own(backend, x.f32(), {from, part.n, w.k, part.storage}, {}, o, rows);
+    from += backend.packed_linear_bytes(part.n, w.k, part.storage);
+    o.out += part.n;
+    if (o.bias != nullptr) o.bias += part.n;
   }
 }
 
 // Whether the norm of these rows is taken by the product with w: where the kernels above have it.
 bool norms_itself(CudaBackend& backend, const LinearWeight& w, std::int64_t rows) {
-  return products_of(w.storage).norms && !goes_to_library(backend, w, rows);
+  return w.parts.empty() && products_of(w.storage).norms && !goes_to_library(backend, w, rows);
 }
 
 void multiply_normed(CudaBackend& backend, ConstTensorView x, const Norm& norm,
                      const LinearWeight& w, const Output& o) {
   const std::int64_t rows = x.shape[0];
   if (rows == 0 || w.n == 0 || !backend.enqueues()) return;
-  multiply_own(backend, x.f32(), w, norm, o, rows);
+  multiply_own(backend, x.f32(), matrix_of(w), norm, o, rows);
 }
 
 const float* start_of(const ConstTensorView& bias) { return bias.empty() ? nullptr : bias.f32(); }
 
 void linear(CudaBackend& backend, const LinearArgs& op) {
   const LinearWeight& w = *op.weight;
-  multiply(backend, op.x, w, {.bias = start_of(op.bias), .out = op.out.f32(), .n = w.n});
+  multiply(backend, op.x, w, {.bias = start_of(op.bias), .out = op.out.f32(), .pitch = w.n, .n = w.n});
 }
 
 void linear_add(CudaBackend& backend, const LinearAddArgs& op) {
   const LinearWeight& w = *op.weight;
   multiply(backend, op.x, w,
-           {.bias = start_of(op.bias), .out = op.sum.f32(), .n = w.n, .add = true});
+           {.bias = start_of(op.bias), .out = op.sum.f32(), .pitch = w.n, .n = w.n, .add = true});
 }
 
 void gated_linear(CudaBackend& backend, const GatedLinearArgs& op) {
   const LinearWeight& w = *op.gate_up;
-  if (goes_to_library(backend, w, op.x.shape[0])) return op.in_parts(backend);
-  multiply(backend, op.x, w, {.out = op.out.f32(), .n = w.n, .up = w.n / 2});
+  // Gates of one type and what they let through of another meet in memory.
+  if (!w.parts.empty() || goes_to_library(backend, w, op.x.shape[0])) return op.in_parts(backend);
+  multiply(backend, op.x, w, {.out = op.out.f32(), .pitch = w.n / 2, .n = w.n, .up = w.n / 2});
 }
 
 void normed_linear(CudaBackend& backend, const NormedLinearArgs& op) {
   const LinearWeight& w = *op.weight;
   if (!norms_itself(backend, w, op.x.shape[0])) return op.in_parts(backend);
   multiply_normed(backend, op.x, {.weight = op.norm.f32(), .eps = op.eps}, w,
-                  {.bias = start_of(op.bias), .out = op.out.f32(), .n = w.n});
+                  {.bias = start_of(op.bias), .out = op.out.f32(), .pitch = w.n, .n = w.n});
 }
 
 void normed_gated_linear(CudaBackend& backend, const NormedGatedLinearArgs& op) {
   const LinearWeight& w = *op.gate_up;
   if (!norms_itself(backend, w, op.x.shape[0])) return op.in_parts(backend);
   multiply_normed(backend, op.x, {.weight = op.norm.f32(), .eps = op.eps}, w,
-                  {.out = op.out.f32(), .n = w.n, .up = w.n / 2});
+                  {.out = op.out.f32(), .pitch = w.n / 2, .n = w.n, .up = w.n / 2});
 }
 
 }  // namespace
 
-bool multiplies(DType storage) { return find_products(storage) != nullptr; }
+bool multiplies(DType storage) { return find_products(storage).has_value(); }
+bool library_multiplies(DType storage) { return products_of(storage).library; }
 
 std::int64_t input_splits(std::int64_t n, std::int64_t k, int multiprocessors) {
   const std::int64_t tiles = divide_up(n, kTileRows);
@@ -330,7 +351,7 @@ std::int64_t input_splits(std::int64_t n, std::int64_t k, int multiprocessors) {
 
 std::size_t linear_scratch_bytes(std::int64_t n, std::int64_t k, DType storage, int multiprocessors,
                                  bool library) {
-  const Products& products = products_of(storage);
+  const Products products = products_of(storage);
   const std::size_t own = products.scratch(n, k, multiprocessors);
   return library ? std::max(own, library_scratch(k, products)) : own;
 }

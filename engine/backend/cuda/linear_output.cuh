@@ -8,9 +8,10 @@ namespace tessera::cuda {
 
 struct Output {
   const float* bias = nullptr;  // [n] or none
-  float* out = nullptr;         // [rows][n], with a gate [rows][up]
+  float* out = nullptr;         // [rows][pitch], n of a row, with a gate up
   float* partial = nullptr;     // [splits][rows][n], where the inputs are split over blocks,
   unsigned* tickets = nullptr;  // and a counter for each of the blocks of one split
+  std::int64_t pitch = 0;       // of a row of out
   std::int64_t n = 0;           // outputs of the product
   std::int64_t up = 0;          // with a gate: rows r and up + r of the weights meet; else 0
   int rows = 0;                 // of activations
@@ -29,14 +30,14 @@ __device__ inline std::int64_t weight_row(const Output& o, std::int64_t tile, in
 
 __device__ inline void write_output(const Output& o, std::int64_t row, int column, float value) {
   if (o.bias != nullptr) value += o.bias[row];
-  float* to = o.out + column * o.n + row;
+  float* to = o.out + column * o.pitch + row;
   *to = o.add ? *to + value : value;
 }
 
 // silu(gate) up: that of the product followed by silu_mul up to the rounding of the exponential.
 __device__ inline void write_gated(const Output& o, std::int64_t row, int column, float gate,
                                    float up) {
-  o.out[column * o.up + row] = gate / (1.0f + expf(-gate)) * up;
+  o.out[column * o.pitch + row] = gate / (1.0f + expf(-gate)) * up;
 }
 
 template <int Slices, int Pitch>

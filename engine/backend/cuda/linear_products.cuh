@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "engine/backend/cuda/block_rows.cuh"
 #include "engine/backend/cuda/linear_output.cuh"
 #include "engine/backend/cuda/linear_rows.cuh"
 
@@ -206,64 +207,6 @@ __device__ inline void sum_lanes(float (&v)[N], int lane) {
     }
   }
 }
-
-__device__ inline float4 four_floats(const float* from) {
-  const uint4 bits = load_once(from);
-  return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
-                     __uint_as_float(bits.w));
-}
-
-// Rows of weights as a product reads them: four neighbouring inputs from input k, a multiple of
-// four, on; and a line of them fetched before they are read.
-struct F32Rows {
-  using Unit = float;
-  __device__ static float4 four(const float* row, std::int64_t k) { return four_floats(row + k); }
-  __device__ static void early(const float* row, std::int64_t k) { fetch_early(row + k); }
-};
-
-// Blocks of 32 as GGUF files have them: an f16 scale, then Bytes bytes.
-template <int Bytes>
-struct BlockRows {
-  using Unit = std::byte;
-  static constexpr int kNumbers = 32, kStride = 2 + Bytes;
-
-  __device__ static const std::uint16_t* block(const std::byte* row, std::int64_t k) {
-    return reinterpret_cast<const std::uint16_t*>(row + k / kNumbers * kStride);
-  }
-  __device__ static void early(const std::byte* row, std::int64_t k) { fetch_early(block(row, k)); }
-  __device__ static int in_block(std::int64_t k) { return static_cast<int>(k % kNumbers); }
-  // Bytes `at`, a multiple of four, to at + 3 after the scale.
-  __device__ static std::uint32_t bytes(const std::uint16_t* block, int at) {
-    return block[1 + at / 2] | static_cast<std::uint32_t>(block[2 + at / 2]) << 16;
-  }
-};
-
-// Q8_0: a signed byte a number.
-struct Q8Rows : BlockRows<32> {
-  __device__ static float4 four(const std::byte* row, std::int64_t k) {
-    const std::uint16_t* const from = block(row, k);
-    const float scale = half_value(from[0]);
-    const std::uint32_t q = bytes(from, in_block(k));
-    const auto number = [&](int byte) {
-      return scale * static_cast<float>(static_cast<std::int8_t>(q >> (8 * byte)));
-    };
-    return make_float4(number(0), number(1), number(2), number(3));
-  }
-};
-
-// Q4_0: byte j holds numbers j and j + 16, less 8.
-struct Q4Rows : BlockRows<16> {
-  __device__ static float4 four(const std::byte* row, std::int64_t k) {
-    const std::uint16_t* const from = block(row, k);
-    const float scale = half_value(from[0]);
-    const int at = in_block(k);
-    const std::uint32_t q = bytes(from, at % 16) >> (at / 16 * 4);
-    const auto number = [&](int byte) {
-      return scale * static_cast<float>(static_cast<int>(q >> (8 * byte) & 15u) - 8);
-    };
-    return make_float4(number(0), number(1), number(2), number(3));
-  }
-};
 
 // x [rows][inputs] against w [padded n][stride], inputs a multiple of four. Lanes take four inputs
 // in turn, a lane's sum is one chain.

@@ -70,33 +70,58 @@ void send_rows(CudaBackend& backend, std::int64_t rows, std::int64_t row_bytes, 
 
 LinearWeight CudaBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
   expects(!stacked.empty(), "at least one matrix to pack");
-  const StorageType& type = kept_storage(storage);
   expects(keeps(storage), "the device keeps such weights");
   LinearWeight weight;
-  weight.storage = storage;
   weight.k = stacked[0].shape[1];
-  for (const ConstTensorView& part : stacked) {
-    check_source(part);
-    expects(part.shape.rank() == 2 && part.shape[1] == weight.k, "stacked matrices share inputs");
-    weight.n += part.shape[0];
+  std::vector<std::size_t> ends;  // of the sources of each part
+  for (std::size_t i = 0; i < stacked.size(); ++i) {
+    const ConstTensorView& source = stacked[i];
+    check_source(source);
+    expects(source.shape.rank() == 2 && source.shape[1] == weight.k,
+            "stacked matrices share inputs");
+    weight.n += source.shape[0];
+    const DType own = kept_as(source.dtype, storage);
+    if (weight.parts.empty() || weight.parts.back().storage != own) {
+      weight.parts.push_back({0, own});
+      ends.push_back(i);
+    }
+    weight.parts.back().n += source.shape[0];
+    ends.back() = i + 1;
   }
-  const std::int64_t rows = padded_rows(weight.n), inputs = padded_inputs(weight.k);
-  const auto row_bytes = to_index(type.bytes(inputs));
-  weight.packed = allocate(DType::kU8, {rows, row_bytes});
-  send_rows(*this, rows, row_bytes, weight.packed.view().data,
+  std::size_t bytes = 0;
+  for (const LinearPart& part : weight.parts) {
+    bytes += packed_linear_bytes(part.n, weight.k, part.storage);
+  }
+  weight.packed = allocate(DType::kU8, {to_index(bytes)});
+  auto* memory = weight.packed.view().raw();
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    const LinearPart& part = weight.parts[i];
+    send_part(stacked.subspan(begin, ends[i] - begin), part, weight.k, memory);
+    memory += packed_linear_bytes(part.n, weight.k, part.storage);
+  }
+  weight.storage = ends.size() == 1 ? weight.parts[0].storage : DType::kFile;
+  if (ends.size() == 1) weight.parts.clear();
+  return weight;
+}
+
+// Rows of matrices one after the other, rounded up and filled with zeros.
+void CudaBackend::send_part(std::span<const ConstTensorView> stacked, const LinearPart& part,
+                            std::int64_t k, std::byte* memory) {
+  const StorageType& type = kept_storage(part.storage);
+  send_rows(*this, padded_rows(part.n), to_index(type.bytes(padded_inputs(k))), memory,
             [&](std::int64_t row, std::byte* out) {
-              std::size_t part = 0;
-              while (part < stacked.size() && row >= stacked[part].shape[0]) {
-                row -= stacked[part++].shape[0];
+              std::size_t source = 0;
+              while (source < stacked.size() && row >= stacked[source].shape[0]) {
+                row -= stacked[source++].shape[0];
               }
-              if (part == stacked.size()) return;
-              convert(stacked[part], row * weight.k, 1, weight.k, type, out);
+              if (source == stacked.size()) return;
+              convert(stacked[source], row * k, 1, k, type, out);
             });
   // Now, so that no pass makes room while it runs and what was recorded stays valid.
-  const bool library =
-      !options_.deterministic && !type.integers && libraries().without_cublaslt().empty();
-  reserve_scratch(linear_scratch_bytes(weight.n, weight.k, storage, multiprocessors_, library));
-  return weight;
+  const bool library = !options_.deterministic && library_multiplies(part.storage) &&
+                       libraries().without_cublaslt().empty();
+  reserve_scratch(linear_scratch_bytes(part.n, k, part.storage, multiprocessors_, library));
 }
 
 ConvWeight CudaBackend::pack_conv(ConstTensorView kernel, DType storage) {
@@ -124,7 +149,9 @@ ConvWeight CudaBackend::pack_conv(ConstTensorView kernel, DType storage) {
   return weight;
 }
 
-bool CudaBackend::keeps(DType storage) const { return multiplies(storage); }
+bool CudaBackend::keeps(DType storage) const {
+  return storage == DType::kFile || multiplies(storage);
+}
 
 std::size_t CudaBackend::packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const {
   return kept_storage(storage).bytes(padded_rows(n), padded_inputs(k));

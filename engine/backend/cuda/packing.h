@@ -40,6 +40,8 @@ std::int64_t input_splits(std::int64_t n, std::int64_t k, int multiprocessors);
 
 // Whether linear() has kernels for weights of this type.
 bool multiplies(DType storage);
+// Whether the library takes many rows of them.
+bool library_multiplies(DType storage);
 
 // Scratch of linear() on such a weight, for any number of rows.
 std::size_t linear_scratch_bytes(std::int64_t n, std::int64_t k, DType storage, int multiprocessors,

@@ -10,6 +10,7 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
+#include "tests/support/devices.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
 
@@ -118,20 +119,31 @@ struct FirstPrompt {
   std::vector<float> rows, logits;
 };
 
-FirstPrompt first_prompt(const fs::path& place, const Json& model, DType storage) {
+FirstPrompt first_prompt(const fs::path& place, const Json& model, DType storage,
+                         std::unique_ptr<Backend> backend = make_backend("cpu", {.threads = 2},
+                                                                         {})) {
   const auto opened = CompletionModel::open(place);
-  const auto backend = make_backend("cpu", {.threads = 2}, {});
   const StreamModel loaded = opened->load(*backend, storage);
   const auto ids = model["rows"][0]["ids"].get<std::vector<std::int32_t>>();
   const auto count = std::ssize(ids), width = loaded.transformer().config().width;
   FirstPrompt out{std::vector<float>(to_size(count * width)),
                   std::vector<float>(to_size(loaded.logit_ids()))};
-  loaded.embed_prompt(ids, {DType::kF32, Shape{count, width}, out.rows.data(), Device{}});
+  const auto fetch = [&](const Tensor& from, std::vector<float>& to) {
+    backend->download(from.view(), {DType::kF32, from.shape(), to.data(), Device{}});
+    backend->synchronize();
+  };
+  Tensor rows = backend->allocate(DType::kF32, {count, width});
+  loaded.embed_prompt(ids, rows.view());
+  fetch(rows, out.rows);
   ModelRunner runner(loaded, 1, count);
-  std::vector<float> hidden = runner.forward({{.sequence = 0, .rows = out.rows}});
+  const std::vector<float> hidden = runner.forward({{.sequence = 0, .rows = out.rows}});
+  Tensor last = backend->allocate(DType::kF32, {1, width});
+  backend->upload({DType::kF32, {1, width}, hidden.data() + (count - 1) * width, Device{}},
+                  last.view());
+  Tensor logits = backend->allocate(DType::kF32, {1, loaded.logit_ids()});
   Arena arena = make_arena(*backend, loaded.scratch_bytes(1) + 4096);
-  loaded.logits({DType::kF32, Shape{1, width}, hidden.data() + (count - 1) * width, Device{}},
-                arena, {DType::kF32, Shape{1, loaded.logit_ids()}, out.logits.data(), Device{}});
+  loaded.logits(last.view(), arena, logits.view());
+  fetch(logits, out.logits);
   return out;
 }
 
@@ -169,6 +181,29 @@ TEST(Completion, WeightsInBlocksStayAsTheirFilesHaveThem) {
     EXPECT_LT(off(kept), off(first_prompt(place, model, DType::kQ8))) << place;
   }
   EXPECT_EQ(blocks, 4);
+}
+
+// Devices take inputs as they are: products with blocks are those with their numbers.
+TEST(Completion, DevicesTakeBlocksAsTheirNumbers) {
+  for (const testing::TestDevice& device : testing::cuda_devices()) {
+    if (device.open() == nullptr) continue;
+    int blocks = 0;
+    for (const Json& model : goldens()) {
+      const fs::path place = places_of(model)[0];
+      if (CompletionModel::open(place)->stored() != DType::kFile) continue;
+      const auto on_device = [&](DType storage) {
+        return first_prompt(place, model, storage, device.open());
+      };
+      const FirstPrompt exact = on_device(DType::kF32), kept = on_device(DType::kFile);
+      EXPECT_EQ(kept.rows, exact.rows) << place;
+      EXPECT_EQ(kept.logits, exact.logits) << place;
+      EXPECT_LT(relative_difference(kept.logits, first_prompt(place, model, DType::kF32).logits),
+                2e-5)
+          << place;
+      ++blocks;
+    }
+    EXPECT_EQ(blocks, 4) << device;
+  }
 }
 
 TEST(Completion, GreedyTextsAreThoseOfTransformers) {

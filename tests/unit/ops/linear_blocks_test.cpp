@@ -108,7 +108,23 @@ Expected expected(const Blocks& blocks, const std::vector<float>& x, bool precis
   return out;
 }
 
-class LinearBlocks : public AtPlace {};
+class LinearBlocks : public AtPlace {
+ protected:
+  void SetUp() override {
+    backend = place().open();
+    if (backend == nullptr) GTEST_SKIP() << "no usable " << place() << " device here";
+  }
+  // The CPU rounds inputs to 8 bits; a device takes them as they are.
+  Expected wanted(const Blocks& blocks, const std::vector<float>& x) const {
+    return expected(blocks, x, !place().is_cpu());
+  }
+  // A backend whose inputs are not rounded.
+  std::unique_ptr<Backend> precise(int threads) const {
+    std::unique_ptr<Backend> out = place().open(threads);
+    EXPECT_TRUE(!place().is_cpu() || set_precise(*out, true));
+    return out;
+  }
+};
 
 TEST_P(LinearBlocks, EqualsDoublePrecision) {
   for (const auto& [n, k] : {std::pair{1, 256}, {17, 512}, {100, 768}, {33, 1280}}) {
@@ -119,7 +135,7 @@ TEST_P(LinearBlocks, EqualsDoublePrecision) {
     for (const std::int64_t rows : {1, 2, 3, 5, 6, 7, 13, 64, 300}) {
       if (place().slow() && rows > 13) continue;
       const std::vector<float> x = normal(to_size(rows * k), 2);
-      const Expected want = expected(blocks, x);
+      const Expected want = wanted(blocks, x);
       EXPECT_TRUE(close(run(*backend, x, w), want.value, want.tolerance))
           << rows << " rows, n " << n << ", k " << k;
     }
@@ -138,9 +154,7 @@ TEST_P(LinearBlocks, PreciseIsTheProductOfTheirNumbers) {
     for (const std::int64_t rows : {1, 2, 3, 5, 6, 7, 13, 64, 300}) {
       if (place().slow() && rows > 13) continue;
       const std::vector<float> x = normal(to_size(rows * k), 2);
-      const std::unique_ptr<Backend> precise = place().open(rows % 3 == 0 ? 3 : 1);
-      ASSERT_TRUE(set_precise(*precise, true));
-      const std::vector<float> got = run(*precise, x, w);
+      const std::vector<float> got = run(*precise(rows % 3 == 0 ? 3 : 1), x, w);
       EXPECT_TRUE(same_bits(got, run(*backend, x, f32))) << rows << " rows, n " << n << ", k " << k;
       const Expected want = expected(blocks, x, true);
       EXPECT_TRUE(close(got, want.value, want.tolerance)) << rows;
@@ -155,7 +169,7 @@ TEST_P(LinearBlocks, PreciseIsTheProductOfTheirNumbers) {
 TEST_P(LinearBlocks, FollowsEveryFlippedBit) {
   Blocks blocks(storage(), 6, 256, 8);
   const std::vector<float> x = normal(256, 2);
-  const Expected before = expected(blocks, x);
+  const Expected before = wanted(blocks, x);
   const std::vector<float> numbers = blocks.numbers();
   const std::size_t row = blocks.bytes.size() / 6;
   std::size_t changed = 0, caught = 0;
@@ -166,7 +180,7 @@ TEST_P(LinearBlocks, FollowsEveryFlippedBit) {
     if (const auto all = blocks.numbers();
         all != numbers && std::ranges::all_of(all, [](float w) { return std::abs(w) < 1e4f; })) {
       const auto got = run(*backend, x, pack(*backend, blocks));
-      const Expected now = expected(blocks, x);
+      const Expected now = wanted(blocks, x);
       EXPECT_TRUE(close(got, now.value, now.tolerance)) << "byte " << at;
       ++changed;
       caught += first_difference(got, before.value, before.tolerance) == 5;
@@ -204,8 +218,15 @@ TEST_P(LinearBlocks, NanReachesItsOwnOutputsOnly) {
   for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(std::isnan(out[i]), i >= 8 * 35) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, LinearBlocks,
-                         ::testing::Combine(::testing::ValuesIn(cpu_places()),
+// The CPU, and devices of one mode: no product with blocks goes to a library.
+std::vector<Place> places() {
+  std::vector<Place> out = cpu_places();
+  for (const TestDevice& device : cuda_devices()) out.push_back({.device = device});
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, LinearBlocks,
+                         ::testing::Combine(::testing::ValuesIn(places()),
                                             ::testing::ValuesIn(block_types())),
                          place_name);
 
@@ -240,46 +261,73 @@ TEST(LinearBlockWriters, GiveWhatTheirBlocksGive) {
   }
 }
 
+class LinearStacks : public ::testing::TestWithParam<Place> {
+ protected:
+  void SetUp() override {
+    backend = GetParam().open();
+    if (backend == nullptr) GTEST_SKIP() << "no usable " << GetParam() << " device here";
+  }
+  std::vector<std::int64_t> row_counts() const {
+    if (GetParam().slow()) return {1, 4, 9};
+    return {1, 4, 9, 70};
+  }
+  std::unique_ptr<Backend> backend;
+};
+
 // Rows of several types: each part's columns are those of its product alone.
-TEST(LinearStacks, OfSeveralTypesAreTheirParts) {
+TEST_P(LinearStacks, OfSeveralTypesAreTheirParts) {
   const Blocks q(DType::kQ4K, 24, 256, 1), k(DType::kQ4K, 10, 256, 2), v(DType::kQ6K, 35, 256, 3),
       other(DType::kQ8, 16, 256, 4);
   const std::vector<float> plain = normal(7 * 256, 5);
   const ConstTensorView f32 = view_of(plain, {7, 256});
   const ConstTensorView all[] = {q.view(), k.view(), v.view(), f32, other.view()};
-  for (const Isa isa : isas_here()) {
-    const auto backend = backend_of(isa);
-    const LinearWeight w = backend->pack_linear(all, DType::kFile);
-    EXPECT_EQ(w.n, 24 + 10 + 35 + 7 + 16);
-    ASSERT_EQ(w.parts.size(), 4u) << "q and k are of one type";
-    EXPECT_EQ(w.parts[0].n, 34);
-    std::size_t bytes = 0;
-    for (const LinearPart& part : w.parts) {
-      bytes += backend->packed_linear_bytes(part.n, 256, part.storage);
-    }
-    EXPECT_EQ(w.packed.bytes(), bytes);
-    const std::vector<float> bias = normal(to_size(w.n), 6);
-    for (const std::int64_t rows : {1, 4, 9, 70}) {
-      const std::vector<float> x = normal(to_size(rows * 256), 2);
-      const auto whole = run(*backend, x, w, bias);
-      std::int64_t column = 0;
-      for (const ConstTensorView& part : all) {
-        const std::int64_t n = part.shape[0];
-        const auto own = run(*backend, x, backend->pack_linear({&part, 1}, DType::kFile),
-                             {bias.begin() + column, bias.begin() + column + n});
-        for (std::int64_t row = 0; row < rows; ++row) {
-          EXPECT_TRUE(
-              same_bits(whole.data() + row * w.n + column, own.data() + row * n, to_size(n)))
-              << isa_name(isa) << ", " << rows << " rows, column " << column;
-        }
-        column += n;
+  const LinearWeight w = backend->pack_linear(all, DType::kFile);
+  EXPECT_EQ(w.n, 24 + 10 + 35 + 7 + 16);
+  ASSERT_EQ(w.parts.size(), 4u) << "q and k are of one type";
+  EXPECT_EQ(w.parts[0].n, 34);
+  std::size_t bytes = 0;
+  for (const LinearPart& part : w.parts) {
+    bytes += backend->packed_linear_bytes(part.n, 256, part.storage);
+  }
+  EXPECT_EQ(w.packed.bytes(), bytes);
+  const std::vector<float> bias = normal(to_size(w.n), 6);
+  for (const std::int64_t rows : row_counts()) {
+    const std::vector<float> x = normal(to_size(rows * 256), 2);
+    const auto whole = run(*backend, x, w, bias);
+    std::int64_t column = 0;
+    for (const ConstTensorView& part : all) {
+      const std::int64_t n = part.shape[0];
+      const auto own = run(*backend, x, backend->pack_linear({&part, 1}, DType::kFile),
+                           {bias.begin() + column, bias.begin() + column + n});
+      for (std::int64_t row = 0; row < rows; ++row) {
+        EXPECT_TRUE(same_bits(whole.data() + row * w.n + column, own.data() + row * n, to_size(n)))
+            << rows << " rows, column " << column;
       }
+      column += n;
     }
   }
 }
 
+// Gates of one type and what they let through of another.
+TEST_P(LinearStacks, GatesMayBeOfAnotherTypeThanTheRest) {
+  const Blocks gate(DType::kQ4K, 32, 256, 1), up(DType::kQ6K, 32, 256, 2);
+  const ConstTensorView both[] = {gate.view(), up.view()};
+  const LinearWeight w = backend->pack_linear(both, DType::kFile);
+  for (const std::int64_t rows : {1, 5}) {
+    const std::vector<float> x = normal(to_size(rows * 256), 2), nothing(to_size(rows * 64), NAN);
+    const Tensor in = send(*backend, x, {rows, 256});
+    Tensor scratch = send(*backend, nothing, {rows, 64}),
+           out = send(*backend, {nothing.begin(), nothing.begin() + rows * 32}, {rows, 32});
+    ops::gated_linear(*backend, in.view(), w, scratch.view(), out.view());
+    const auto got = fetch(*backend, out.view());
+    ops::linear(*backend, in.view(), w, ConstTensorView{}, scratch.view());
+    ops::silu_mul(*backend, scratch.view(), out.view());
+    EXPECT_TRUE(same_bits(got, fetch(*backend, out.view()))) << rows;
+  }
+}
+
 // f16 is f32 without a loss: the same bits come out.
-TEST(LinearHalves, AreTheirNumbers) {
+TEST_P(LinearStacks, HalvesAreTheirNumbers) {
   std::vector<float> numbers = normal(45 * 300, 1);
   std::vector<std::uint16_t> halves;
   for (float& number : numbers) {
@@ -288,17 +336,43 @@ TEST(LinearHalves, AreTheirNumbers) {
   }
   const ConstTensorView wide = view_of(numbers, {45, 300});
   const ConstTensorView narrow{DType::kF16, {45, 300}, halves.data(), {}};
-  for (const Isa isa : isas_here()) {
-    const auto backend = backend_of(isa);
-    const LinearWeight w = backend->pack_linear({&narrow, 1}, DType::kFile);
-    EXPECT_EQ(w.packed.bytes(), std::size_t{48 * 300 * 2});
-    for (const std::int64_t rows : {1, 3, 20, 100}) {
-      const std::vector<float> x = normal(to_size(rows * 300), 2);
-      EXPECT_TRUE(same_bits(run(*backend, x, w),
-                            run(*backend, x, backend->pack_linear({&wide, 1}, DType::kF32))));
+  const LinearWeight w = backend->pack_linear({&narrow, 1}, DType::kFile);
+  EXPECT_EQ(w.packed.bytes(), backend->packed_linear_bytes(45, 300, DType::kF16));
+  for (const std::int64_t rows : row_counts()) {
+    const std::vector<float> x = normal(to_size(rows * 300), 2);
+    EXPECT_TRUE(same_bits(run(*backend, x, w),
+                          run(*backend, x, backend->pack_linear({&wide, 1}, DType::kF32))));
+  }
+}
+
+// Rows of a table of blocks or f16 are the numbers of its reader.
+TEST_P(LinearStacks, TablesAreRead) {
+  std::vector<DType> types = block_types();
+  types.push_back(DType::kF16);
+  const std::int64_t width = 512;
+  const std::vector<std::int32_t> ids = {4, 0, 6, 4};
+  for (const DType type : types) {
+    std::vector<std::uint16_t> halves;
+    for (const float number : normal(7 * 512, 3)) halves.push_back(float_to_f16(number));
+    const Blocks blocks(type == DType::kF16 ? DType::kQ8 : type, 7, width, 12);
+    const ConstTensorView host = type == DType::kF16
+                                     ? ConstTensorView{type, {7, width}, halves.data(), {}}
+                                     : blocks.view();
+    Tensor table = backend->allocate(type, {7, width});
+    backend->upload(host, table.view());
+    Tensor out = send(*backend, std::vector<float>(4 * 512, NAN), {4, width});
+    ops::embedding(*backend, table.view(), ids, out.view());
+    const std::vector<float> got = fetch(*backend, out.view());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      std::vector<float> want(512);
+      read_numbers(host, ids[i] * width, 1, width, want.data());
+      EXPECT_TRUE(same_bits(got.data() + i * 512, want.data(), 512)) << dtype_name(type) << " " << i;
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Every, LinearStacks, ::testing::ValuesIn(places()),
+                         [](const auto& of) { return of.param.name(); });
 
 }  // namespace
 }  // namespace tessera::testing::linear_blocks_test

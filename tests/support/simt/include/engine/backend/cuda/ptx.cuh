@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 #include <cstdint>
 
@@ -17,7 +20,13 @@ inline T* dynamic_shared() {
 
 inline void fetch_early(const void*) {}
 
-inline float half_value(std::uint16_t bits) { return f16_to_float(bits); }
+inline float half_value(std::uint16_t bits) {
+#ifdef __F16C__
+  return _cvtsh_ss(bits);
+#else
+  return f16_to_float(bits);
+#endif
+}
 
 // Two floats as bf16, rounded to nearest even: low half x, high half y.
 inline std::uint32_t pack_bf16(float x, float y) {
