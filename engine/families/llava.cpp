@@ -474,6 +474,8 @@ void finish_original(const JsonReader& config, DescribeSpec& spec) {
   spec.video.frame = frame_policy(spec.policy);
   refuse_class_tokens(config, spec, "mm_vision_select_feature", "patch");
   if (spec.policy.mode == ResizeMode::kPinpoints) {
+    // Their code fits images to the grid itself, before the processor, whatever that resizes with.
+    spec.policy.filter = ResampleFilter::kBicubic;
     spec.chats.back() = {"", &kForms[kVicuna16Original]};
   }
 }

@@ -113,6 +113,7 @@ class FolderCorpus {
   // The folder's files as the reference saved them, without weights.
   void write_texts(const Json& row, const std::filesystem::path& folder) const {
     for (const auto& [name, key] : row["files"].items()) {
+      std::filesystem::create_directories((folder / name).parent_path());
       put_file(folder / name, json_["texts"][key.get<std::string>()].get<std::string>());
     }
   }

@@ -17,9 +17,10 @@
 namespace tessera::folders_golden_test {
 namespace {
 
+const std::filesystem::path kGolden = std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden";
+
 const FolderCorpus& corpus() {
-  static const FolderCorpus corpus(std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" /
-                                   "folders");
+  static const FolderCorpus corpus(kGolden / "folders");
   return corpus;
 }
 
@@ -103,16 +104,15 @@ class Folder {
   std::vector<std::int32_t> ids_;
 };
 
-class FoldersOf : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThem) {
+// How many of the family's folders are not refused.
+int expect_same(const FolderCorpus& all, const std::string& family) {
   int same = 0;
-  for (const Json& row : corpus().folders()) {
+  for (const Json& row : all.folders()) {
     const auto name = row["name"].get<std::string>();
-    if (name.substr(0, name.find('-')) != GetParam()) continue;
+    if (name.substr(0, name.find('-')) != family) continue;
     SCOPED_TRACE(name);
     const TempFolder folder;
-    corpus().write(row, folder.path());
+    all.write(row, folder.path());
     try {
       Folder one(row, folder.path());
       one.expect_no_warnings();
@@ -123,7 +123,19 @@ TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThem) {
       ADD_FAILURE() << "refused: " << error.what();
     }
   }
-  EXPECT_GE(same, 20);
+  return same;
+}
+
+class FoldersOf : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThem) {
+  EXPECT_GE(expect_same(corpus(), GetParam()), 20);
+}
+
+// LLaVA's authors': a folder within theirs says how images are prepared
+// (assets/recipes/fixtures_authors_llava.py).
+TEST(AuthorsFolders, AreWhatTheirCodeMakesOfThem) {
+  EXPECT_EQ(expect_same(FolderCorpus(kGolden / "authors_llava"), "authors"), 24);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FoldersOf,
