@@ -336,6 +336,37 @@ TEST(Families, OtherFoldersOfLlavasAuthorsAreRefusedWithWhatToDo) {
   }
 }
 
+// Their processor writes prompts as its keys say; other values than the published are named.
+TEST(Families, OtherPromptsOfJanusAuthorsAreNamed) {
+  const TempFolder folder;
+  Json config = original_config();
+  config["vision_config"]["params"]["image_size"] = 384;
+  put_file(folder / "config.json", config.dump());
+  put_file(folder / "preprocessor_config.json",
+           R"({"image_processor_type": "VLMImageProcessor", "image_size": 384, "min_size": 14,
+               "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]})");
+  const auto warnings = [&](const Json& keys) {
+    put_file(folder / "processor_config.json", keys.dump());
+    const ModelSpec spec = load_model_spec(folder.path(), {.use = ModelUse::kDescribe});
+    const std::vector<std::string> lines = spec.describe->account->warnings();
+    return lines.empty() ? std::string() : lines.front();
+  };
+  const Json published = {{"image_tag", "<image_placeholder>"},
+                          {"add_special_token", false},
+                          {"num_image_tokens", 576},
+                          {"sft_format", "deepseek"},
+                          {"mask_prompt", true},
+                          {"ignore_id", -100}};
+  EXPECT_EQ(warnings(published), "");
+  for (const auto& [key, value] :
+       {std::pair<const char*, Json>{"sft_format", "plain"}, {"add_special_token", true},
+        {"image_tag", "<image>"}, {"image_start_tag", "<a>"}, {"image_end_tag", "<b>"}}) {
+    Json keys = published;
+    keys[key] = value;
+    EXPECT_NE(warnings(keys).find(key), std::string::npos) << key << ": " << warnings(keys);
+  }
+}
+
 TEST(Families, ADraftModelIsNamedByItsFolder) {
   const TempFolder folder;
   put_file(folder / "config.json", port_config().dump());
