@@ -96,7 +96,9 @@ inline __attribute__((always_inline)) void add_group(const std::uint8_t* unit, i
                                                      const std::int32_t* half_sums, V16 (&sum)[R]) {
   using Panel = AffinePanel<kForm>;
   constexpr int kGroupQuads = kQuads / kForm.groups;
-  I16 products[R];
+  // Few rows have registers for two chains of sums of integers, which are exact in any order.
+  constexpr int kChains = R <= 2 ? 2 : 1;
+  I16 products[kChains * R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     std::int32_t first = 0;
@@ -104,6 +106,7 @@ inline __attribute__((always_inline)) void add_group(const std::uint8_t* unit, i
       first = -kForm.middle * group_sum<kForm>(sums, half_sums, r, group);
     }
     products[r] = broadcast_sum(first);
+    if constexpr (kChains == 2) products[R + r] = broadcast_sum(0);
   }
 #pragma GCC unroll 8
   for (int own = 0; own < kGroupQuads; ++own) {
@@ -112,8 +115,13 @@ inline __attribute__((always_inline)) void add_group(const std::uint8_t* unit, i
                                             unit + Panel::kHighAt + inner * Panel::kHigh, quad);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      products[r] = add_products(FourBits{}, products[r], weights, a + r * kQuantBlock + 4 * quad);
+      I16& sum_of = products[own % kChains * R + r];
+      sum_of = add_products(FourBits{}, sum_of, weights, a + r * kQuantBlock + 4 * quad);
     }
+  }
+  if constexpr (kChains == 2) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) products[r] = add_sums(products[r], products[R + r]);
   }
   const int at = inner * kForm.groups + group;
   const V16 scales = load_scales<kForm>(unit, Panel::kScalesAt, Panel::kFactorsAt, at);
@@ -144,7 +152,8 @@ void affine_tile(const IntegerTileArgs& args) {
   const std::int32_t* half_sums = args.half_sums;
   for (std::int64_t unit = 0; unit < args.blocks; unit += Panel::kBlocks, b += Panel::kBytes) {
     for (int inner = 0; inner < Panel::kBlocks; ++inner) {
-      if constexpr (R > kFewRows) {
+      // Factors stand behind the quants of a unit: nothing asks for them before they are needed.
+      if constexpr (R > kFewRows || kForm.factors) {
         for (int line = 0; line < Panel::kBytes / Panel::kBlocks; line += kLineBytes) {
           __builtin_prefetch(b + kAheadBytes + inner * (Panel::kBytes / Panel::kBlocks) + line, 0,
                              2);

@@ -36,6 +36,7 @@ struct I16 {
   __m512i v;
 };
 inline I16 broadcast_sum(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
+inline I16 add_sums(I16 a, I16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline V16 to_floats(I16 x) { return {_mm512_cvtepi32_ps(x.v)}; }
 // Four weights of each of 16 columns.
 struct Quad {
@@ -68,6 +69,9 @@ struct I16 {
   __m256i lo, hi;
 };
 inline I16 broadcast_sum(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I16 add_sums(I16 a, I16 b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
 inline V16 to_floats(I16 x) { return {_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)}; }
 struct Quad {
   __m256i lo, hi;
@@ -127,6 +131,10 @@ inline I16 broadcast_sum(std::int32_t x) {
   I16 out;
   for (int i = 0; i < kLanes; ++i) out.v[i] = x;
   return out;
+}
+inline I16 add_sums(I16 a, const I16& b) {
+  for (int i = 0; i < kLanes; ++i) a.v[i] += b.v[i];
+  return a;
 }
 inline V16 to_floats(I16 x) {
   return each_lane([&](int i) { return static_cast<float>(x.v[i]); });
