@@ -5,6 +5,7 @@
 #include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/text_stops.h"
 #include "apps/runtime/text_storage.h"
+#include "apps/runtime/tokenizer_account.h"
 #include "engine/checkpoint/gguf_weights.h"
 #include "engine/families/generation_defaults.h"
 
@@ -14,6 +15,7 @@ namespace fs = std::filesystem;
 
 void CompletionModel::read_folder(const fs::path& folder) {
   tokenizer_.emplace(TextTokenizer::from_folder(folder));
+  text_.account = with_notes(text_.account, *tokenizer_);
   template_ = read_folder_template(folder);
   const Json generation = read_generation(folder);
   stops_ = read_stops(folder, generation, *text_.config, *tokenizer_, {.id = text_.class_end});

@@ -100,10 +100,11 @@ void note_defaults(std::string_view name, const TokenizerConfig& config, std::st
 }  // namespace
 
 ModelConfigNames read_model_names(const std::filesystem::path& folder) {
-  constexpr std::size_t kConfigBytes = std::size_t{1} << 20;
+  constexpr std::size_t kBytes = std::size_t{32} << 20;  // Emu3 lists its whole vocabulary there
   const std::string file = (folder / "config.json").string();
   if (!file_exists(file)) return {};
-  const Json json = parse_json(read_file(file, kConfigBytes), file);
+  const Json json = parse_json(read_file(file, kBytes), file,
+                               {.max_bytes = kBytes, .large_integers = true});
   const JsonNode root(json, file, "$");
   const auto text = [&](const char* key) {
     return root.has(key) ? root.at(key).text() : std::string();

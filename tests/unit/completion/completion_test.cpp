@@ -10,6 +10,7 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
+#include "engine/families/folder_files.h"
 #include "tests/support/devices.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
@@ -221,6 +222,58 @@ TEST(Completion, GreedyTextsAreThoseOfTransformers) {
       EXPECT_EQ(texts_of(write(places_of(model)[0], chats, {.chat = true})), texts_of(rows, true));
     }
   }
+}
+
+// A copy of a folder, one of whose files has other keys.
+class ChangedFolder {
+ public:
+  ChangedFolder() {
+    for (const auto& file : fs::directory_iterator(kGolden / "llama_f32")) {
+      fs::copy_file(file, folder_.path() / file.path().filename());
+    }
+  }
+  void change(const char* file, const Json& keys) const {
+    const fs::path path = folder_.path() / file;
+    Json whole =
+        fs::exists(path) ? parse_json(read_file(path, 1 << 20), path.string()) : Json::object();
+    whole.update(keys);
+    put_file(path, whole.dump());
+  }
+  std::string warnings() const {
+    std::string out;
+    for (const std::string& line :
+         CompletionModel::open(folder_.path())->text().account->warnings()) {
+      out += line + "\n";
+    }
+    return out;
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+TEST(Completion, WhatOfATokenizersFilesIsNotFollowedIsNamed) {
+  const ChangedFolder folder;
+  // Of a SentencePiece model alone: what release 5 reads otherwise than 4.
+  EXPECT_NE(folder.warnings().find("legacy (absent)"), std::string::npos) << folder.warnings();
+  EXPECT_EQ(folder.warnings().find("not known"), std::string::npos) << folder.warnings();
+  folder.change("tokenizer_config.json", {{"luck", 1}});
+  EXPECT_NE(folder.warnings().find("not known: luck"), std::string::npos) << folder.warnings();
+  const std::string corrupts =
+      "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
+  folder.change("tokenizer_config.json", {{corrupts, true}});
+  EXPECT_NE(folder.warnings().find(corrupts), std::string::npos) << folder.warnings();
+  folder.change("tokenizer_config.json", {{"add_eos_token", true}});
+  EXPECT_NE(folder.warnings().find("add_eos_token"), std::string::npos) << folder.warnings();
+}
+
+// As Emu3's lists its vocabulary.
+TEST(Completion, AConfigurationMayBeLarge) {
+  const ChangedFolder folder;
+  Json names = Json::object();
+  for (int i = 0; i < 400; ++i) names[std::string(4000, 'a') + std::to_string(i)] = i;
+  folder.change("config.json", {{"vocabulary_map", names}});
+  EXPECT_NE(folder.warnings().find("vocabulary_map"), std::string::npos);
 }
 
 TEST(Completion, FilesSayHowTheyAreKept) {
