@@ -439,25 +439,7 @@ constexpr KnownKey kTokenizerKeys[] = {
     {"trust_remote_code", kNone, "code of a folder is never run"},
     {"auto_map", kNone, "code of a folder is never run"},
     {"auto_map.*", kNone, "code of a folder is never run"},
-    // Names of special tokens that classes of models add.
-    {"image_token", kNone, kTokenizer},
-    {"image_token.*", kNone, kTokenizer},
-    {"video_token", kNone, kTokenizer},
-    {"audio_token", kNone, kTokenizer},
-    {"boi_token", kNone, kTokenizer},
-    {"eoi_token", kNone, kTokenizer},
-    {"boa_token", kNone, kTokenizer},
-    {"eoa_token", kNone, kTokenizer},
-    {"eof_token", kNone, kTokenizer},
-    {"eol_token", kNone, kTokenizer},
-    {"sot_token", kNone, kTokenizer},
-    {"fake_image_token", kNone, kTokenizer},
-    {"global_image_token", kNone, kTokenizer},
-    {"end_of_utterance_token", kNone, kTokenizer},
-    {"image_break_token", kNone, kTokenizer},
-    {"image_end_token", kNone, kTokenizer},
-    {"vision_bos_token", kNone, kTokenizer},
-    {"vision_eos_token", kNone, kTokenizer},
+    {"suffix_first", kNone, "texts are continued, not filled in"},
 };
 constexpr KnownKey kTokenLists[] = {
     {"*", kUsed, "of the tokens, where tokenizer_config.json has no added_tokens_decoder"}};
@@ -479,6 +461,13 @@ const KnownKey* generation_row(std::string_view path) {
     return !row.config_key.empty() && row.config_key == path;
   });
   return processed ? &kProcessor : find_known_key(kGenerationKeys, path);
+}
+
+// Classes of models name special tokens of their own: "image_token", "fake_image_token.content".
+const KnownKey* tokenizer_key(std::string_view path) {
+  static constexpr KnownKey kNamedToken = {"", kNone, kTokenizer};
+  if (const KnownKey* row = find_known_key(kTokenizerKeys, path)) return row;
+  return path.substr(0, path.find('.')).ends_with("_token") ? &kNamedToken : nullptr;
 }
 
 const KnownKey* describing_key(FolderFile file, std::string_view path) {
@@ -504,7 +493,7 @@ const KnownKey* describing_key(FolderFile file, std::string_view path) {
     case FolderFile::kGeneration:
       return generation_row(path);
     case FolderFile::kTokenizerConfig:
-      return find_known_key(kTokenizerKeys, path);
+      return tokenizer_key(path);
     case FolderFile::kSpecialTokens:
     case FolderFile::kAddedTokens:
       return find_known_key(kTokenLists, path);
