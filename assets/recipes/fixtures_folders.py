@@ -386,6 +386,9 @@ def write_corpus(scratch, out, run_folder, in_parts=False):
 TYPES = ("llava", "llava_next", "llava_onevision", "qwen2_vl", "qwen2_5_vl", "idefics3", "smolvlm", "janus")
 PARTS_OF = {"text_config": ("llama", "mistral", "qwen2"), "vision_config": ("clip_vision_model", "siglip_vision_model")}
 TEXTS = ("llama", "mistral", "qwen2", "qwen3", "gemma3_text")
+GENERATING = ("emu3", "chameleon", "t5")
+ALL_TOKENIZERS = [stem + end for stem in ("Llama", "CodeLlama", "Qwen2", "GPT2", "Gemma", "T5", "CLIP")
+                  for end in ("Tokenizer", "TokenizerFast")]
 CLASSES = {"clip": "CLIP", "llava": "Llava", "siglip": "Siglip", "llava_next": "LlavaNext",
            "llava_onevision": "LlavaOnevision", "qwen2_vl": "Qwen2VL", "idefics3": "Idefics3",
            "smolvlm": "SmolVLM", "janus": "Janus"}
@@ -432,6 +435,14 @@ def class_keys():
             continue
         found["processor " + module] = set(inspect.signature(whole.__init__).parameters) - {
             "self", "args", "kwargs", "image_processor", "tokenizer", "video_processor"}
+    for kind in GENERATING:
+        found["generating " + kind] = paths(CONFIG_MAPPING[kind]().to_dict())
+    found["tokenizer"] = set()
+    for name in (*ALL_TOKENIZERS, "PreTrainedTokenizerFast"):
+        for base in getattr(transformers, name, object).__mro__:
+            if "__init__" in base.__dict__:
+                found["tokenizer"] |= set(inspect.signature(base.__init__).parameters)
+    found["tokenizer"] -= {"self", "args", "kwargs"}
     config = transformers.GenerationConfig
     found["generation"] = paths(config().to_dict()) | set(vars(config()))
     return found

@@ -10,6 +10,8 @@
 #include "engine/families/generation_defaults.h"
 #include "engine/families/language.h"
 #include "engine/families/registry.h"
+#include "engine/families/text_encoder.h"
+#include "tests/golden/chameleon/chameleon_folder.h"
 #include "tests/support/folder_corpus.h"
 
 namespace tessera::folder_keys_test {
@@ -173,6 +175,82 @@ TEST(FolderKeys, OfModelsOfTextsAreKnown) {
       EXPECT_NE(key.use, KeyUse::kUnknown) << key.key;
     }
   }
+}
+
+// Adds what is missing, without a value, to the objects that are there.
+void add_keys(Json& whole, const Json& keys) {
+  for (const Json& key : keys) {
+    Json* object = &whole;
+    std::string rest = key.get<std::string>();
+    for (std::size_t dot; (dot = rest.find('.')) != rest.npos; rest = rest.substr(dot + 1)) {
+      const auto part = object->find(rest.substr(0, dot));
+      if (part == object->end() || !part->is_object()) break;
+      object = &*part;
+    }
+    // Readers of rotary embeddings take an absent number, and no null.
+    if (rest.find('.') == rest.npos && rest != "rope_theta" && !object->contains(rest)) {
+      (*object)[rest] = nullptr;
+    }
+  }
+}
+
+std::vector<std::string> unknown_of(const FolderAccount& account) {
+  std::vector<std::string> out;
+  for (const KeyAccount& key : account.keys) {
+    if (key.use == KeyUse::kUnknown) out.push_back(key.file + " " + key.key);
+  }
+  return out;
+}
+
+TEST(FolderKeys, OfModelsThatGenerateAreKnown) {
+  const Json keys = read_document(golden() / "keys.json");
+  const std::vector<std::string> none;
+  {
+    const FolderCorpus corpus(golden().parent_path() / "generators");
+    const TempFolder folder;
+    for (const Json& row : corpus.folders()) {
+      if (!row["name"].get<std::string>().starts_with("emu3-")) continue;
+      corpus.write(row, folder.path());
+      break;
+    }
+    Json config = read_document(folder / "config.json");
+    config["text_config"]["max_position_embeddings"] = 9216;  // room for an image of usual size
+    add_keys(config, keys["generating emu3"]);
+    put_file(folder / "config.json", config.dump());
+    EXPECT_EQ(unknown_of(*load_model_spec(folder.path()).account), none);
+    config["vq_config"]["number_of_eyes"] = 2;
+    put_file(folder / "config.json", config.dump());
+    EXPECT_EQ(unknown_of(*load_model_spec(folder.path()).account),
+              std::vector<std::string>{"config.json vq_config.number_of_eyes"});
+  }
+  for (const std::filesystem::path& one : list_folder(chameleon_golden())) {
+    if (!std::filesystem::exists(one / "language.safetensors")) continue;
+    SCOPED_TRACE(one.filename());
+    const TempFolder folder;
+    Json config = chameleon_config(one.filename().string());
+    add_keys(config, keys["generating chameleon"]);
+    write_chameleon(folder, one.filename().string(), config);
+    EXPECT_EQ(unknown_of(*load_model_spec(folder.path()).account), none);
+  }
+  const TempFolder folder;
+  const std::filesystem::path t5 = folder / "t5";
+  std::filesystem::copy(golden().parent_path() / "t5" / "gated", t5);
+  Json config = read_document(t5 / "config.json");
+  add_keys(config, keys["generating t5"]);
+  put_file(t5 / "config.json", config.dump());
+  EXPECT_EQ(unknown_of(open_text_encoder(t5).account), none);
+}
+
+TEST(FolderKeys, OfTokenizersAreKnown) {
+  const Json keys = read_document(golden() / "keys.json");
+  ASSERT_GT(keys["tokenizer"].size(), 20u);
+  for (const Json& key : keys["tokenizer"]) {
+    EXPECT_NE(known_key(FolderHalf::kDescribing, FolderFile::kTokenizerConfig,
+                        key.get<std::string>()),
+              nullptr)
+        << key;
+  }
+  EXPECT_EQ(known_key(FolderHalf::kDescribing, FolderFile::kTokenizerConfig, "luck"), nullptr);
 }
 
 // What each key of GenerationConfig does to the reference's texts (effects.json, written by

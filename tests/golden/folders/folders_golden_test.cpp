@@ -245,5 +245,15 @@ TEST(Folders, AreOfBothLayoutsAndEnough) {
   EXPECT_GE(corpus().folders().size(), 150u);
 }
 
+TEST(Folders, StaySmall) {
+  std::uintmax_t bytes = 0;
+  for (const char* name : {"folders", "generators", "authors_llava"}) {
+    for (const auto& file : std::filesystem::directory_iterator(kGolden / name)) {
+      bytes += file.file_size();
+    }
+  }
+  EXPECT_LT(bytes, std::uintmax_t{4} << 20);
+}
+
 }  // namespace
 }  // namespace tessera::folders_golden_test
