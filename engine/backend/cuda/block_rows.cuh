@@ -16,6 +16,7 @@ namespace tessera::cuda {
 // multiple of four; and early(), which fetches a line of them before they are read.
 struct F32Rows {
   using Unit = float;
+  static constexpr bool kUnpacks = false;
   __device__ static float4 four(const float* row, std::int64_t k) {
     const uint4 bits = load_once(row + k);
     return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
@@ -26,6 +27,7 @@ struct F32Rows {
 
 struct F16Rows {
   using Unit = std::uint16_t;
+  static constexpr bool kUnpacks = false;
   __device__ static float4 four(const std::uint16_t* row, std::int64_t k) {
     return make_float4(half_value(row[k]), half_value(row[k + 1]), half_value(row[k + 2]),
                        half_value(row[k + 3]));
@@ -37,6 +39,7 @@ struct F16Rows {
 template <int Numbers, int Bytes>
 struct BlockRows {
   using Unit = std::byte;
+  static constexpr bool kUnpacks = Numbers == 256;  // takes registers: see multiply_f32()
 
   __device__ static const std::uint16_t* block(const std::byte* row, std::int64_t k) {
     return reinterpret_cast<const std::uint16_t*>(row + k / Numbers * Bytes);

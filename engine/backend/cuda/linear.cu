@@ -161,10 +161,15 @@ void multiply_f32(CudaBackend& backend, const float* x, const Matrix& w, const N
     x = padded_activations(backend, x, o.rows, w.k, static_cast<float*>(scratch));
     inputs = padded_inputs(w.k);
   }
-  if (o.rows == 1) return launch_f32<Rows, 1>(backend, w, x, inputs, o);
-  if (o.rows == 2) return launch_f32<Rows, 2>(backend, w, x, inputs, o);
-  if (o.rows <= 4) return launch_f32<Rows, 4>(backend, w, x, inputs, o);
-  launch_f32<Rows, 8>(backend, w, x, inputs, o);
+  if constexpr (Rows::kUnpacks) {  // as many columns as are compiled without spilling
+    if (o.rows <= 2) return launch_f32<Rows, 2>(backend, w, x, inputs, o);
+    launch_f32<Rows, 4>(backend, w, x, inputs, o);
+  } else {
+    if (o.rows == 1) return launch_f32<Rows, 1>(backend, w, x, inputs, o);
+    if (o.rows == 2) return launch_f32<Rows, 2>(backend, w, x, inputs, o);
+    if (o.rows <= 4) return launch_f32<Rows, 4>(backend, w, x, inputs, o);
+    launch_f32<Rows, 8>(backend, w, x, inputs, o);
+  }
 }
 
 // Room for rows as the kernels read them.

@@ -184,8 +184,8 @@ TEST(Completion, WeightsInBlocksStayAsTheirFilesHaveThem) {
   EXPECT_EQ(blocks, 4);
 }
 
-// Devices take inputs as they are: products with blocks are those with their numbers.
-TEST(Completion, DevicesTakeBlocksAsTheirNumbers) {
+// CUDA takes inputs as they are: products with blocks are those with their numbers.
+TEST(Completion, CudaTakesBlocksAsTheirNumbers) {
   for (const testing::TestDevice& device : testing::cuda_devices()) {
     if (device.open() == nullptr) continue;
     int blocks = 0;
