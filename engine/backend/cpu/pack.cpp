@@ -6,6 +6,7 @@
 #include "engine/backend/cpu/block_place.h"
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/panel_storage.h"
+#include "engine/backend/linear_parts.h"
 #include "engine/core/index.h"
 
 namespace tessera::cpu {
@@ -168,39 +169,18 @@ void pack_rows(ThreadPool& pool, std::span<const ConstTensorView> stacked, std::
 }  // namespace
 
 LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
-  expects(!stacked.empty(), "at least one matrix to pack");
   LinearWeight weight;
-  weight.k = stacked[0].shape[1];
-  std::vector<std::size_t> ends;  // of the sources of each part
-  for (std::size_t i = 0; i < stacked.size(); ++i) {
-    const ConstTensorView& source = stacked[i];
-    expects(source.shape.rank() == 2 && source.shape[1] == weight.k,
-            "stacked matrices share inputs");
-    expects(weight.k % storage_of(source.dtype).block == 0, "rows of whole blocks");
-    weight.n += source.shape[0];
-    const DType own = kept_as(source.dtype, storage);
-    if (weight.parts.empty() || weight.parts.back().storage != own) {
-      weight.parts.push_back({0, own});
-      ends.push_back(i);
-    }
-    weight.parts.back().n += source.shape[0];
-    ends.back() = i + 1;
-  }
+  const std::vector<StackedPart> parts = split_stacked(stacked, storage, weight);
   std::size_t bytes = 0;
-  for (const LinearPart& part : weight.parts) {
+  for (const auto& [part, sources] : parts) {
     bytes += packed_linear_bytes(part.n, weight.k, part.storage);
   }
   weight.packed = {DType::kU8, {to_index(bytes)}, panel_memory_.take(bytes)};
   auto* memory = weight.packed.view().raw();
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
-    const LinearPart& part = weight.parts[i];
-    pack_rows(pool_, stacked.subspan(begin, ends[i] - begin), part.n, weight.k,
-              matrix_storage(part.storage, inputs_), memory);
+  for (const auto& [part, sources] : parts) {
+    pack_rows(pool_, sources, part.n, weight.k, matrix_storage(part.storage, inputs_), memory);
     memory += packed_linear_bytes(part.n, weight.k, part.storage);
   }
-  weight.storage = ends.size() == 1 ? weight.parts[0].storage : DType::kFile;
-  if (ends.size() == 1) weight.parts.clear();
   return weight;
 }
 

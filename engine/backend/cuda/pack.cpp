@@ -7,6 +7,7 @@
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/cuda/libraries.h"
 #include "engine/backend/cuda/packing.h"
+#include "engine/backend/linear_parts.h"
 #include "engine/core/function_ref.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
@@ -69,39 +70,20 @@ void send_rows(CudaBackend& backend, std::int64_t rows, std::int64_t row_bytes, 
 }  // namespace
 
 LinearWeight CudaBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
-  expects(!stacked.empty(), "at least one matrix to pack");
   expects(keeps(storage), "the device keeps such weights");
+  for (const ConstTensorView& source : stacked) check_source(source);
   LinearWeight weight;
-  weight.k = stacked[0].shape[1];
-  std::vector<std::size_t> ends;  // of the sources of each part
-  for (std::size_t i = 0; i < stacked.size(); ++i) {
-    const ConstTensorView& source = stacked[i];
-    check_source(source);
-    expects(source.shape.rank() == 2 && source.shape[1] == weight.k,
-            "stacked matrices share inputs");
-    weight.n += source.shape[0];
-    const DType own = kept_as(source.dtype, storage);
-    if (weight.parts.empty() || weight.parts.back().storage != own) {
-      weight.parts.push_back({0, own});
-      ends.push_back(i);
-    }
-    weight.parts.back().n += source.shape[0];
-    ends.back() = i + 1;
-  }
+  const std::vector<StackedPart> parts = split_stacked(stacked, storage, weight);
   std::size_t bytes = 0;
-  for (const LinearPart& part : weight.parts) {
+  for (const auto& [part, sources] : parts) {
     bytes += packed_linear_bytes(part.n, weight.k, part.storage);
   }
   weight.packed = allocate(DType::kU8, {to_index(bytes)});
   auto* memory = weight.packed.view().raw();
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
-    const LinearPart& part = weight.parts[i];
-    send_part(stacked.subspan(begin, ends[i] - begin), part, weight.k, memory);
+  for (const auto& [part, sources] : parts) {
+    send_part(sources, part, weight.k, memory);
     memory += packed_linear_bytes(part.n, weight.k, part.storage);
   }
-  weight.storage = ends.size() == 1 ? weight.parts[0].storage : DType::kFile;
-  if (ends.size() == 1) weight.parts.clear();
   return weight;
 }
 

@@ -152,7 +152,7 @@ void affine_tile(const IntegerTileArgs& args) {
   const std::int32_t* half_sums = args.half_sums;
   for (std::int64_t unit = 0; unit < args.blocks; unit += Panel::kBlocks, b += Panel::kBytes) {
     for (int inner = 0; inner < Panel::kBlocks; ++inner) {
-      // Factors stand behind the quants of a unit: nothing asks for them before they are needed.
+      // Factors come after the quants of a unit: nothing asks for them before they are needed.
       if constexpr (R > kFewRows || kForm.factors) {
         for (int line = 0; line < Panel::kBytes / Panel::kBlocks; line += kLineBytes) {
           __builtin_prefetch(b + kAheadBytes + inner * (Panel::kBytes / Panel::kBlocks) + line, 0,
