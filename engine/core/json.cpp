@@ -50,6 +50,23 @@ class TreeBuilder {
       : scanner_(text, file, limits), large_integers_(limits.large_integers) {}
 
   Json build() {
+    try {
+      return tree();
+    } catch (const Error& error) {
+      ErrorInfo info = error.info();
+      if (const std::string path = key_path(); !path.empty()) info.where = path + ", " + info.where;
+      throw Error(std::move(info));
+    }
+  }
+
+ private:
+  struct Level {
+    Json* node;
+    std::string name;  // its key; empty in an array
+    std::unordered_set<std::string> keys;
+  };
+
+  Json tree() {
     Json root;
     for (JsonToken token = scanner_.next(); token.kind != JsonKind::kEnd; token = scanner_.next()) {
       if (token.kind == JsonKind::kObjectEnd || token.kind == JsonKind::kArrayEnd) {
@@ -63,11 +80,14 @@ class TreeBuilder {
     return root;
   }
 
- private:
-  struct Level {
-    Json* node;
-    std::unordered_set<std::string> keys;
-  };
+  // Of the value that is being read: "vision_config.hidden_size".
+  std::string key_path() const {
+    std::string out;
+    for (const Level& level : open_) {
+      if (!level.name.empty()) out += (out.empty() ? "" : ".") + level.name.substr(0, 100);
+    }
+    return key_.empty() ? out : out + (out.empty() ? "" : ".") + key_.substr(0, 100);
+  }
 
   void add_key(const JsonToken& token) {
     key_ = std::string(token.text);
@@ -79,13 +99,14 @@ class TreeBuilder {
 
   void add_value(const JsonToken& token, Json& root) {
     Json value = make(token);
+    std::string name = std::exchange(key_, {});
     Json* slot = &root;
     if (open_.empty()) {
       root = std::move(value);
     } else if (Json& parent = *open_.back().node; parent.is_object()) {
       using Members = std::vector<Json::object_t::value_type>;
       auto& members = static_cast<Members&>(parent.get_ref<Json::object_t&>());
-      members.emplace_back(std::move(key_), std::move(value));
+      members.emplace_back(name, std::move(value));
       slot = &members.back().second;
     } else {
       auto& elements = parent.get_ref<Json::array_t&>();
@@ -93,7 +114,7 @@ class TreeBuilder {
       slot = &elements.back();
     }
     if (token.kind == JsonKind::kObjectBegin || token.kind == JsonKind::kArrayBegin) {
-      open_.push_back({slot, {}});
+      open_.push_back({slot, std::move(name), {}});
     }
   }
 

@@ -270,7 +270,7 @@ constexpr KnownKey kProcessorKeys[] = {
     {"*.num_frames", kNone, kFrames},
     {"*.min_frames", kNone, kFrames},
     {"*.max_frames", kNone, kFrames},
-    {"*.do_sample_frames", kNone, kFrames},
+    {"*.do_sample_frames", kIgnored, kFrames, "false|null"},  // before which fps says nothing
     {"*.video_sampling", kNone, kFrames},
     {"*.video_size", kNone, "size decides"},
     {"*.video_metadata", kNone, kFrames},

@@ -7,6 +7,7 @@
 #include "engine/core/json.h"
 #include "engine/families/registry.h"
 #include "tests/fuzz/targets/json_mutator.h"
+#include "tests/fuzz/targets/model_oracles.h"
 #include "tests/support/small_models.h"
 
 namespace tessera::fuzz {
@@ -15,21 +16,10 @@ namespace {
 const std::vector<std::string> kSeeds = {kSmallJanusConfig, kSmallOriginalConfig,
                                          kSmallLlamaGenConfig};
 
-bool within(std::int64_t value, std::int64_t low, std::int64_t high) {
-  return value >= low && value <= high;
-}
-
 void check_limits(const ModelSpec& spec) {
-  const ModelConfig& model = spec.model.transformer;
-  require(within(model.layers, 1, 1024), "layers");
-  require(within(model.width, 1, 65536), "width");
-  require(within(model.heads, 1, 1024), "heads");
-  require(within(model.kv_heads, 1, model.heads) && model.heads % model.kv_heads == 0, "kv heads");
-  require(model.head_dim >= 2 && model.head_dim % 2 == 0, "head width");
-  require(within(model.ffn_width, 1, 1 << 20), "feed-forward width");
+  check_transformer(spec.model.transformer);
   require(within(spec.model.prompt_vocab, 1, (1 << 22)), "vocabulary");
   require(within(spec.model.codes, 1, 1 << 20), "codes");
-  require(model.norm_eps > 0 && model.rope.theta >= 1, "constants");
   require(within(spec.image_height(), 1, 16384) && within(spec.image_width(), 1, 16384), "side");
   require(!spec.vq.multipliers.empty() && spec.vq.multipliers.size() <= 8, "levels");
   require(!spec.tensors.empty(), "tensors");

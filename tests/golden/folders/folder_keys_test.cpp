@@ -5,6 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "engine/families/folder_files.h"
 #include "engine/families/generation_defaults.h"
@@ -68,6 +69,7 @@ class Base {
     put_file(folder_ / file, whole.dump());
   }
   void remove(const char* file) { std::filesystem::remove(folder_ / file); }
+  const std::filesystem::path& path() const { return folder_.path(); }
   std::vector<std::string> unknown() const {
     std::vector<std::string> out;
     const ModelSpec spec = load_model_spec(folder_.path(), {.use = ModelUse::kDescribe});
@@ -325,6 +327,26 @@ TEST(FolderKeys, OfGenerationInAModelsConfigurationAreRefusedWhereTheyWouldHold)
   EXPECT_THROW(base.use_of("config.json", "repetition_penalty"), Error);
   base.set("config.json", "repetition_penalty", 1.0);
   EXPECT_EQ(base.use_of("config.json", "repetition_penalty"), KeyUse::kWithoutEffect);
+}
+
+// The program's own flags choose frames: a folder that would choose them itself is named.
+TEST(FolderKeys, OfFramesThatAFolderWouldChooseAreNamed) {
+  const FolderCorpus corpus(golden());
+  for (const auto& [layout, file, key] :
+       {std::tuple{"-v4", "video_preprocessor_config.json", "do_sample_frames"},
+        std::tuple{"-v5", "processor_config.json", "video_processor.do_sample_frames"}}) {
+    Base base(corpus, "qwen2_vl", layout);
+    const std::string place = std::string(key).substr(0, std::string(key).find("do_"));
+    const auto set = [&](bool value) {
+      Json whole = read_document(base.path() / file);
+      (place.empty() ? whole : whole["video_processor"])["do_sample_frames"] = value;
+      put_file(base.path() / file, whole.dump());
+    };
+    set(false);
+    EXPECT_EQ(base.use_of(file, key), KeyUse::kWithoutEffect);
+    set(true);
+    EXPECT_EQ(base.use_of(file, key), KeyUse::kNotFollowed);
+  }
 }
 
 TEST(FolderKeys, AKeyThatNoClassHasIsFound) {

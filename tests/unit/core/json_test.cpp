@@ -60,11 +60,14 @@ const BadText kBadTexts[] = {
     {"\"\\udc00\"", "E_JSON_UTF8", "byte 1"},
     {"\"\\ud800\\u0041\"", "E_JSON_UTF8", "byte 1"},
     {"[[[[[1]]]]]", "E_JSON_DEPTH", "byte 4"},
-    {"{\"a\":1,\"a\":2}", "E_JSON_DUPLICATE", "byte 7"},
-    {"{\"a\":1,\"\\u0061\":2}", "E_JSON_DUPLICATE", "byte 7"},
+    {"{\"a\":1,\"a\":2}", "E_JSON_DUPLICATE", "a, byte 7"},
+    {"{\"a\":1,\"\\u0061\":2}", "E_JSON_DUPLICATE", "a, byte 7"},
     {"[18446744073709551616]", "E_JSON_NUMBER", "byte 1"},
     {"[-9223372036854775809]", "E_JSON_NUMBER", "byte 1"},
     {"[1e999]", "E_JSON_NUMBER", "byte 1"},
+    {"{\"v\":{\"a\":1,\"b\":NaN}}", "E_JSON", "v.b, byte 16"},
+    {"{\"v\":[{\"b\":18446744073709551616}]}", "E_JSON_NUMBER", "v.b, byte 11"},
+    {"{\"v\":{\"a\":1} x}", "E_JSON", "byte 13"},
 };
 
 TEST(Json, RefusesEachBadTextWithItsCodeAndPlace) {
