@@ -134,10 +134,12 @@ std::string read_file(const fs::path& path, std::size_t max_bytes, ErrorKind kin
   if (narrow<std::uint64_t>(info.st_size) > max_bytes) {
     refuse_size(narrow<std::uint64_t>(info.st_size));
   }
+  const std::size_t known = to_size(info.st_size) + 1;  // one more, to see that it ended
   std::string text;
   while (true) {
     // The file may grow while it is read; one byte past the limit is enough to know.
-    const std::size_t want = std::min(kReadChunk, max_bytes - text.size() + 1);
+    const std::size_t left = known > text.size() ? known - text.size() : kReadChunk;
+    const std::size_t want = std::min({kReadChunk, left, max_bytes - text.size() + 1});
     const std::size_t before = text.size();
     text.resize(before + want);
     const ssize_t got = layer_read(file.get(), text.data() + before, want);
