@@ -244,11 +244,13 @@ class Studio {
     }
     object["window"] = {{"mode", way.adaptive ? "auto" : "fixed"}, {"rows", way.window}};
     if (way.adaptive) object["window"]["why"] = way.controller->why();
-    // Of one more image, which waits between passes and verification where a device verifies.
+    // Of one more image, which waits between passes and verification where a device verifies. Two
+    // clocks: on a busy machine one may run over the other.
     const Generated& apart = way.apart;
+    const double law = std::min(apart.dist, apart.passes);
     object["split_us"] = {{"prefill", apart.prefill * 1e6},
-                          {"passes", (apart.passes - apart.dist) * 1e6},
-                          {"law", apart.dist * 1e6},
+                          {"passes", (apart.passes - law) * 1e6},
+                          {"law", law * 1e6},
                           {"vq", apart.pixels * 1e6},
                           {"total", apart.total * 1e6}};
     object["judged_by"] = way.verifiers == nullptr ? "host" : "device";
