@@ -1,6 +1,7 @@
 // `tessera inspect`: what a model is made of, and the memory that generation or describing takes.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "apps/cli/commands.h"
@@ -214,15 +215,20 @@ CaptionerQuestion question_of(const InspectFlags& flags) {
           .device = flags.device};
 }
 
-// Whether the two files describe images; else what is wrong with them.
-bool add_pair(const CaptionerQuestion& question, Json& out) {
-  out["projector"] = std::filesystem::path(question.projector).filename().string();
+// Whether the model's files describe images; else `problem` says why not.
+bool add_describing(const CaptionerQuestion& question, const char* problem, Json& out) {
   try {
     out["describes"] = captioner_json(question);
+    return true;
   } catch (const Error& error) {  // part of what is shown
-    out["projector_problem"] = format_error(error.info());
+    out[problem] = format_error(error.info());
     return false;
   }
+}
+
+bool add_pair(const CaptionerQuestion& question, Json& out) {
+  out["projector"] = std::filesystem::path(question.projector).filename().string();
+  if (!add_describing(question, "projector_problem", out)) return false;
   out["commands"].push_back("caption");
   return true;
 }
@@ -264,13 +270,27 @@ int run_inspect(const Session& session, InspectFlags flags) {
   Json out;
   std::vector<std::vector<TensorSpec>> tensors;
   std::shared_ptr<const FolderAccount> account;
-  const bool generates = inspect_generator(flags, out, tensors, account);
   const CaptionerQuestion question = question_of(flags);
+  std::optional<Error> refused;  // of generating, where the files may describe
+  bool generates = false;
+  try {
+    generates = inspect_generator(flags, out, tensors, account);
+  } catch (const Error& error) {
+    if (!captions_images(model)) throw;
+    refused = error;
+  }
+  bool describes = !generates;
   if (!generates) {
-    out = captioner_json(question);
+    try {
+      out = captioner_json(question);
+    } catch (const Error&) {
+      if (refused) throw Error(*refused);
+      throw;
+    }
+    if (refused) out["generating_problem"] = format_error(refused->info());
     tensors = {captioner_tensors(question)};
   } else if (captions_images(resolve_model(question.model))) {
-    out["describes"] = captioner_json(question);
+    describes = add_describing(question, "describing_problem", out);
   }
   if (session.json) {
     print_json_line(out);
@@ -278,7 +298,7 @@ int run_inspect(const Session& session, InspectFlags flags) {
     print_fields(out, "", false);
   }
   if (flags.tensors) print_tensors(session, tensors);
-  if (flags.folder && captions_images(resolve_model(question.model))) {
+  if (flags.folder && describes) {
     print_captioner_keys(session, question);
   }
   if (flags.folder) print_keys(session, account.get(), "generating");

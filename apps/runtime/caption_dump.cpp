@@ -1,6 +1,7 @@
 #include "apps/runtime/caption_dump.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -37,9 +38,16 @@ void dump_caption(const CaptionModel& model, const std::string& question,
   Tensor logits = Tensor::host(DType::kF32, {steps, vocab});
   std::vector<std::int32_t> tokens;
   TokenWalk walk(text, prompt.rows.rows.shape()[0] + steps);
+  // As the reference's logits are where it never writes an id.
+  const auto mask = [&](float* own) {
+    for (const std::int32_t id : model.describe().unwritten) {
+      own[id] = std::numeric_limits<float>::lowest();
+    }
+  };
   walk.last_logits(walk.pass(prompt.rows.rows.view(), prompt.rows.places), logits.f32());
   for (std::int64_t step = 0; step < steps; ++step) {
     float* own = logits.f32() + step * vocab;
+    mask(own);
     tokens.push_back(narrow<std::int32_t>(std::max_element(own, own + vocab) - own));
     if (step + 1 == steps) break;
     const std::int64_t at = prompt.rows.next_place + step;

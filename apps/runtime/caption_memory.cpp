@@ -6,7 +6,8 @@
 #include "apps/runtime/memory.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
-#include "engine/families/language.h"
+#include "engine/families/describe.h"
+#include "engine/nn/vq_graph.h"
 #include "vision/encoder/vision_encoder.h"
 
 namespace tessera {
@@ -34,11 +35,15 @@ void add_images(const ModelSpec& spec, const Backend& backend, const KeptWeights
                 const StreamLimits& limits, const PreprocessPlan& image, CaptionMemoryPlan& plan) {
   plan.tower = tower_weight_bytes(spec, backend, kept);
   // One view at a time; its rows, those of the image, and the prompt's on their way.
-  const VitSpec& vit = spec.describe->tower.vit;
+  const VisionTower& tower = spec.describe->tower;
+  const VitSpec& vit = tower.vit;
   const std::int64_t patches = image.view_width / vit.patch * (image.view_height / vit.patch);
   const std::int64_t width = spec.model.transformer.width;
-  plan.encoding = VisionEncoder::scratch_bytes(vit, patches) +
-                  floats(image.views * patches * vit.feature_width()) +
+  const int rows = narrow<int>(image.view_height / vit.patch);
+  const int columns = narrow<int>(image.view_width / vit.patch);
+  plan.encoding = (tower.codes ? vq_encode_scratch_bytes(tower.codes->vq, backend, rows, columns)
+                               : VisionEncoder::scratch_bytes(vit, patches) +
+                                     floats(image.views * patches * vit.feature_width())) +
                   floats(2 * image.tokens * width) + floats(2 * limits.prompt_rows * width);
   const std::int64_t ahead = std::max<std::int64_t>(limits.items, 2) + 1;
   plan.images = floats(ahead * image.views * 3 * image.view_width * image.view_height) +
@@ -77,8 +82,10 @@ std::size_t text_weight_bytes(const ModelSpec& spec, const Backend& backend,
                               const KeptWeights& kept) {
   const StreamModelConfig& text = spec.model;
   std::size_t out = floats(text.transformer.rope_numbers());
-  for (const TensorSpec& tensor : text_tensors(spec.model, spec.layouts.front())) {
-    const bool head = tensor.name == spec.layouts.front().head;
+  const std::string& head_name =
+      spec.layouts.empty() ? spec.names.text_head : spec.layouts.front().head;
+  for (const TensorSpec& tensor : language_tensors(spec)) {
+    const bool head = tensor.name == head_name;
     const DType own = head ? kept.head(tensor.name) : kept.matrix(tensor.name);
     out += weight_bytes(backend, tensor, own, kept.table(tensor.name));
   }

@@ -120,6 +120,8 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
       layout.columns = narrow<int>(plan.tiles.cols);
     } else {
       layout.tokens = plan.tokens + class_tokens;
+      layout.grid_rows = plan.view_rows;
+      layout.grid_columns = plan.view_cols;
     }
   }
   turn.parts.push_back({false, question});
@@ -264,9 +266,9 @@ void CaptionModel::load(Backend& backend, DType storage, const TokenModel* text)
   if (!describe().newline_name.empty()) {
     newline = read_vector(weights(), describe().newline_name, spec.model.transformer.width);
   }
-  images_ = std::make_unique<VisualEncoder>(backend, describe().tower,
-                                            file_of(spec, "config.json").string(), weights(),
-                                            std::move(newline), KeptWeights(storage).encoder());
+  images_ = load_visual_encoder(backend, describe().tower, file_of(spec, "config.json").string(),
+                                weights(), std::move(newline), KeptWeights(storage).encoder(),
+                                *text_);
   weights().verify_unchanged();
 }
 

@@ -6,14 +6,11 @@ namespace tessera {
 
 namespace {
 
-// Families whose processor writes the frame of an image itself; elsewhere the template does.
-bool frames_itself(const ChatForm& form) { return form.layout == ChatLayout::kJanus; }
-
 TemplateImages images_of(const ChatForm& form) {
   TemplateImages out{.image = std::string(form.image),
                      .video = std::string(form.video),
                      .images_first = form.layout == ChatLayout::kImagesFirst};
-  if (!frames_itself(form)) {
+  if (!form.frames_itself) {
     out.open = form.image_open;
     out.close = form.image_close;
   }
@@ -63,10 +60,14 @@ ChatPrompter::ChatPrompter(const ChatForm& form, const TextTokenizer& tokenizer,
 Prompt ChatPrompter::prompt(const std::vector<ChatTurn>& turns, bool add_generation_prompt) const {
   if (!template_) return chat_prompt(*form_, turns, add_generation_prompt);
   Prompt out = chat_prompt(*template_, turns, add_generation_prompt, special_, images_of(*form_));
-  if (template_->default_system && frames_itself(*form_)) {
+  if (template_->default_system && form_->layout == ChatLayout::kJanus) {
     const std::string system =
         std::string(form_->implied_system) + std::string(form_->system_close);
     out.insert(out.begin(), {PromptSegment::Kind::kPlain, system});
+  }
+  if (!form_->processor_begin.empty()) {
+    out.insert(out.begin(),
+               {PromptSegment::Kind::kControl, std::string(form_->processor_begin)});
   }
   return out;
 }
@@ -76,7 +77,7 @@ Prompt ChatPrompter::expanded(const std::vector<ChatTurn>& turns,
   const Prompt prompt = this->prompt(turns, true);
   if (!template_) return expand_images(*form_, prompt, layouts);
   ChatForm form = *form_;
-  if (!frames_itself(form)) form.image_open = form.image_close = {};
+  if (!form.frames_itself) form.image_open = form.image_close = {};
   return expand_images(form, prompt, in_order_of(prompt, form, layouts));
 }
 

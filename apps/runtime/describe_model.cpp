@@ -66,6 +66,9 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
   if (options_.sampling.number(setting::kTemperature) > 0)
     dist_ = settle_dist(dist_, model_->cuts());
   dist_ = settle_dist(dist_, options_.sampling);
+  for (const std::int32_t id : model_->describe().unwritten) {
+    dist_.suppress_tokens += (dist_.suppress_tokens.empty() ? "" : ",") + std::to_string(id);
+  }
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }
 

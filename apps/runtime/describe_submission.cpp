@@ -173,6 +173,7 @@ void DescribeSubmission::encode_together() {
   } catch (const std::bad_alloc&) {
     return;
   }
+  if (seen.empty()) return;
   auto next = std::make_move_iterator(seen.begin());
   for (Arrival* arrival : those) {
     const auto end = next + std::ssize(arrival->prepared.images);

@@ -413,6 +413,15 @@ void note_pair(FoundModel& model) {
   }
 }
 
+// Files that cannot generate may describe.
+void note_apart(FoundModel& model) {
+  FoundModel other = model;
+  note_captioner(other);
+  if (!other.problem.empty()) return;
+  other.reference.notes.push_back("generates no images: " + model.problem);
+  model = std::move(other);
+}
+
 FoundModel describe_stored(const Stored& stored) {
   if (!stored.model.problem) return describe_model(stored.reference());
   FoundModel model;
@@ -492,7 +501,11 @@ FoundModel describe_model(const ModelReference& reference) {
     model.problem = error.what();
     model.other_kind = error.info().code == "E_FAMILY_UNKNOWN";
   }
-  if (model.other_kind) note_captioner(model);
+  if (model.other_kind) {
+    note_captioner(model);
+  } else if (!model.problem.empty()) {
+    note_apart(model);
+  }
   if (model.other_kind) note_texts(model);
   return model;
 }

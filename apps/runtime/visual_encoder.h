@@ -1,15 +1,17 @@
-// From preprocessed images to rows of the language model: encoder, selections in and after it,
-// projector, the rows between tiles.
+// From preprocessed images to rows of the language model, whatever makes them.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "apps/runtime/prune_session.h"
-#include "apps/runtime/visual_layout.h"
+#include "engine/model/token_model.h"
 #include "vision/encoder/tile_encoder.h"
+#include "vision/image/preprocess.h"
 
 namespace tessera {
 
@@ -31,44 +33,41 @@ PrunedModel pruned_model_of(const VisionTower& tower, std::int64_t views);
 // Error kUsage (E_PRUNE_FAMILY) for a method that works in or after an encoder whose patches are
 // tokens in no image. Images whose map is resized are refused by encode().
 void check_patch_method(const VisionTower& tower, const PruneSession& session);
+// The same for an image: `always` where no image of the model would do, else E_PRUNE_PICTURE.
+void refuse_patch_methods(const PruneSession& session, const std::string& family, bool always);
+// Whether a token is never one patch of the encoder, whatever the image.
+bool joins_patches(const VisionTower& tower);
+
+// Rows for the newlines of a block, after the others are there; `newline` is empty where the model
+// has none.
+void place_newlines(VisualRows& out, std::span<const float> newline);
 
 class VisualEncoder {
  public:
-  // `newline` [D] is the row after each row of tiles, empty where there is none. Error kModel.
-  VisualEncoder(Backend& backend, const VisionTower& tower, const std::string& config_file,
-                const Checkpoint& checkpoint, std::vector<float> newline, DType storage);
+  virtual ~VisualEncoder() = default;
 
   // An image's tokens; `session` null prunes nothing. `seen` is the image's part of look(), if
   // that was called. Error kUsage (E_PRUNE_FAMILY) when the method works in or after an encoder
   // whose patches are no tokens.
-  VisualRows encode(const PreprocessedImage& image, bool three_axes, PruneSession* session,
-                    std::optional<EncodedTiles> seen = {}) const;
+  virtual VisualRows encode(const PreprocessedImage& image, bool three_axes, PruneSession* session,
+                            std::optional<EncodedTiles> seen = {}) const = 0;
 
   // The encoder's part for several images, whose views run together; each image's result is
-  // what it would be alone. Not for images that `watched()` says yes to.
-  std::vector<EncodedTiles> look(std::span<const PreprocessedImage* const> images) const;
+  // what it would be alone. Not for images that `watched()` says yes to. Empty: nothing runs
+  // together.
+  virtual std::vector<EncodedTiles> look(
+      std::span<const PreprocessedImage* const> images) const = 0;
   // Whether a method works in or right after the encoder, which then runs under its eyes.
   static bool watched(const PruneSession& session);
-
-  PrunedModel pruned_model(std::int64_t views) const {
-    return pruned_model_of(encoder_.tower(), views);
-  }
-
-  const ImageEncoder& encoder() const { return encoder_; }
-
- private:
-  std::vector<float> joined_features(const std::vector<EncodedImage>& images,
-                                     VisualBlock& block) const;
-  std::vector<float> project_whole(EncodedTiles images, const PreprocessPlan& plan,
-                                   const VisualLayout& layout) const;
-  std::vector<float> project_frames(EncodedTiles images, const PreprocessPlan& plan,
-                                    const VisualLayout& layout) const;
-  void place_newlines(VisualRows& out) const;
-  std::vector<float> host_floats(const Tensor& tensor) const;
-
-  Backend& backend_;
-  ImageEncoder encoder_;
-  std::vector<float> newline_;
 };
+
+// Of the model's tower: a vision encoder with its projector, or an image tokenizer whose codes are
+// rows of `text`'s table. `newline` [D] is the row after each row of tiles, or empty. What is given
+// outlives it. Error kModel.
+std::unique_ptr<VisualEncoder> load_visual_encoder(Backend& backend, const VisionTower& tower,
+                                                   const std::string& config_file,
+                                                   const Checkpoint& checkpoint,
+                                                   std::vector<float> newline, DType storage,
+                                                   const TokenModel& text);
 
 }  // namespace tessera

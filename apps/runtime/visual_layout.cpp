@@ -31,6 +31,7 @@ void append_view(VisualBlock& block, const PreprocessPlan& plan, std::int64_t vi
     for (std::int64_t column = 0; column < plan.view_cols; ++column) {
       block.tokens.push_back(patch(view, row, column));
     }
+    if (plan.row_newlines) block.tokens.push_back(newline());
   }
 }
 
@@ -87,7 +88,8 @@ void append_image(VisualLayout& layout, const PreprocessPlan& plan, bool class_t
     append_map(layout, plan);
   } else {
     for (std::int64_t view = 0; view < plan.views; ++view) append_view(block, plan, view);
-    for (std::int64_t i = 0; i < plan.newlines; ++i) block.tokens.push_back(newline());
+    const std::int64_t at_end = plan.row_newlines ? 0 : plan.newlines;
+    for (std::int64_t i = 0; i < at_end; ++i) block.tokens.push_back(newline());
   }
   expects(block.count() == plan.tokens, "the plan counted the same tokens");
   if (plan.base != BaseView::kOnly && !layout.resampled) block.grid = tile_grid_of(plan);

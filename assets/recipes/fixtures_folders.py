@@ -391,7 +391,7 @@ ALL_TOKENIZERS = [stem + end for stem in ("Llama", "CodeLlama", "Qwen2", "GPT2",
                   for end in ("Tokenizer", "TokenizerFast")]
 CLASSES = {"clip": "CLIP", "llava": "Llava", "siglip": "Siglip", "llava_next": "LlavaNext",
            "llava_onevision": "LlavaOnevision", "qwen2_vl": "Qwen2VL", "idefics3": "Idefics3",
-           "smolvlm": "SmolVLM", "janus": "Janus"}
+           "smolvlm": "SmolVLM", "janus": "Janus", "emu3": "Emu3", "chameleon": "Chameleon"}
 
 
 def paths(value, stem=""):

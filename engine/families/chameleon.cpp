@@ -14,6 +14,7 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/chameleon_authors.h"
+#include "engine/families/chameleon_tokenizer.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 #include "engine/families/published_sizes.h"
@@ -25,13 +26,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kLanguages[] = {"chameleon"};
-constexpr std::int64_t kMaxSide = 16384;  // pixels
 constexpr std::int64_t kMaxPrompt = 4096;
 constexpr std::int64_t kAuthorsSide = 512;  // pixels of an image, which no file of theirs says
 constexpr std::int64_t kAuthorsVocab = 65536;
 constexpr std::int64_t kAuthorsPositions = 4096;
 constexpr std::size_t kTokenizerBytes = std::size_t{64} << 20;
-constexpr const char* kCodeToken = "IMGIMG";
 constexpr const char* kBegin = "<s>";
 constexpr const char* kEnd = "</s>";
 constexpr const char* kTurnEnd = "<reserved08706>";
@@ -45,52 +44,11 @@ constexpr const char* kTextTokenizer = "text_tokenizer.json";
 
 // --- the vocabulary -----------------------------------------------------------------------------
 
-// The number that the letters A to J of "IMGIMGBDJZ" spell (139), or -1.
-std::int64_t code_of(std::string_view token) {
-  const std::string_view letters = token.substr(std::string_view(kCodeToken).size());
-  if (letters.size() < 2 || letters.size() > 8 || letters.back() != 'Z') return -1;
-  std::int64_t number = 0;
-  for (const char c : letters.substr(0, letters.size() - 1)) {
-    if (c < 'A' || c > 'J') return -1;
-    number = 10 * number + (c - 'A');
-  }
-  return number;
-}
-
-// Rows of table and head that are the codes, in their order; neighbours in one range.
-std::vector<RowRange> code_rows(const JsonReader& map, const Json& names, std::int64_t codes,
-                                std::int64_t vocab) {
-  std::vector<std::int64_t> ids(to_size(codes), -1);
-  std::int64_t count = 0;
-  for (const auto& [token, id] : names.items()) {
-    if (!token.starts_with(kCodeToken)) continue;
-    const std::int64_t code = code_of(token);
-    if (code < 0 || code >= codes || nth(ids, code) >= 0) {
-      map.fail(token, "one token for each of " + std::to_string(codes) + " codes", token);
-    }
-    nth(ids, code) = map.integer(token, 0, vocab - 1);
-    ++count;
-  }
-  if (count != codes) {
-    map.fail(std::string(kCodeToken) + "...Z",
-             std::to_string(codes) + " image tokens, as there are codes", std::to_string(count));
-  }
-  std::vector<RowRange> rows;
-  for (const std::int64_t id : ids) {
-    if (!rows.empty() && rows.back().first + rows.back().count == id) {
-      ++rows.back().count;
-    } else {
-      rows.push_back({id, 1});
-    }
-  }
-  return rows;
-}
-
 // `names` is what `map` reads; vocab and codes are settled.
 void fill_vocabulary(const JsonReader& map, const Json& names, bool rows_end, ModelSpec& spec) {
   StreamModelConfig& model = spec.model;
   const std::int64_t last = model.prompt_vocab - 1;
-  spec.names.head_rows = code_rows(map, names, model.codes, model.prompt_vocab);
+  spec.names.head_rows = chameleon_code_rows(map, names, model.codes, model.prompt_vocab);
   spec.names.code_rows = spec.names.head_rows;
   model.row_end = rows_end;
   model.image_end = true;
@@ -98,71 +56,7 @@ void fill_vocabulary(const JsonReader& map, const Json& names, bool rows_end, Mo
   spec.names.code_rows.push_back({map.integer(kEndImage, 0, last), 1});
 }
 
-// --- the image tokenizer ------------------------------------------------------------------------
-
-// Keys of the port, and those of the authors' configuration that older files keep.
-const char* either(const JsonReader& reader, const char* key, const char* older) {
-  return reader.has(key) || !reader.has(older) ? key : older;
-}
-
-void check_channels(const JsonReader& reader, std::string_view key, const VqSpec& vq) {
-  if (vq.base_channels % vq.norm_groups == 0) return;
-  reader.fail(key, "channels in whole groups of 32", std::to_string(vq.base_channels));
-}
-
-// Blocks attend at the deepest level or at none.
-void read_attention(const JsonReader& reader, std::int64_t resolution, VqSpec& vq) {
-  vq.attention_mid =
-      !reader.is_null("attn_type") && reader.string_or("attn_type", "vanilla") == "vanilla";
-  vq.attention_last_level = false;
-  if (!reader.has("attn_resolutions") || !vq.attention_mid) return;
-  const auto wanted = reader.integers("attn_resolutions", 0, kMaxSide, 16);
-  const std::size_t levels = vq.multipliers.size();
-  for (std::size_t level = 0; level < levels; ++level) {
-    if (std::find(wanted.begin(), wanted.end(), resolution >> level) == wanted.end()) continue;
-    if (level + 1 < levels) {
-      reader.fail("attn_resolutions",
-                  "the resolution of the deepest level, " +
-                      std::to_string(resolution >> (levels - 1)) + ", or none of a level",
-                  std::to_string(resolution >> level));
-    }
-    vq.attention_last_level = true;
-  }
-}
-
-struct PortTokenizer {
-  VqSpec vq;
-  std::int64_t resolution = 0;  // pixels of a side
-};
-
-PortTokenizer parse_port_tokenizer(const JsonReader& reader) {
-  PortTokenizer out;
-  VqSpec& vq = out.vq;
-  vq.names = VqNames::kTaming;
-  vq.l2_normalize = false;
-  const char* const channels = either(reader, "base_channels", "ch");
-  const char* const levels = either(reader, "channel_multiplier", "ch_mult");
-  vq.base_channels = reader.integer_or(channels, 128, 1, 4096);
-  if (reader.has(levels)) vq.multipliers = reader.integers(levels, 1, 64, 8);
-  if (vq.multipliers.empty()) reader.fail(levels, "1 to 8 levels", "none");
-  check_channels(reader, channels, vq);
-  vq.res_blocks = reader.integer_or("num_res_blocks", 2, 1, 16);
-  vq.latent_channels =
-      reader.integer_or(either(reader, "latent_channels", "z_channels"), 256, 1, 8192);
-  vq.embed_dim = reader.integer_or("embed_dim", 256, 1, 8192);
-  vq.codes = reader.integer_or(either(reader, "num_embeddings", "n_embed"), 8192, 1, kMaxCodes);
-  reader.integer_or("in_channels", 3, 3, 3);
-  reader.integer_or(either(reader, "out_channels", "out_ch"), 3, 3, 3);
-  const char* const doubled = either(reader, "double_latent", "double_z");
-  if (reader.boolean_or(doubled, false)) reader.fail(doubled, "false", "true");
-  out.resolution = reader.integer_or("resolution", 512, 1, kMaxSide);
-  if (out.resolution % vq.downsample() != 0) {
-    reader.fail("resolution", "a multiple of " + std::to_string(vq.downsample()) + " pixels",
-                std::to_string(out.resolution));
-  }
-  read_attention(reader, out.resolution, vq);
-  return out;
-}
+// --- the image decoder --------------------------------------------------------------------------
 
 // Where people put the files that come without a model's own: there, next to it, or as released.
 fs::path find_next_to(const fs::path& folder, const char* name) {
@@ -244,7 +138,7 @@ void chameleon_prompt(const ModelSource& source, ModelSpec& spec) {
 // texts, Anole's temperature.
 void write_texts(const ModelSource& source, std::int64_t max_positions, const char* head,
                  ModelSpec& spec) {
-  if (source.options.use != ModelUse::kAll) return;
+  if (source.options.use == ModelUse::kGenerate) return;
   spec.model.vocab = spec.model.prompt_vocab;
   spec.model.max_positions = max_positions;
   spec.names.text_head = head;
@@ -435,7 +329,7 @@ ModelSpec parse_port(const ModelSource& source) {
     config.fail("head_dim", "hidden_size / num_attention_heads",
                 std::to_string(language.model.head_dim));
   }
-  const PortTokenizer tokenizer = parse_port_tokenizer(sub_config(config, "vq_config"));
+  const ChameleonTokenizer tokenizer = parse_chameleon_tokenizer(sub_config(config, "vq_config"));
   language.model.head_norms = true;
   spec.vq = tokenizer.vq;
   spec.names = port_names(language);
@@ -467,7 +361,8 @@ ModelSpec parse_port(const ModelSource& source) {
   spec.vq.prefix = "model.vqmodel.";
   if (files.decoder) spec.vq.names = *files.decoder;
   list_port(language, files, spec);
-  if (!files.decoder && !source.config_only) use_decoder_file(find_decoder(source.folder), spec);
+  const bool generates = source.options.use != ModelUse::kDescribe;
+  if (!files.decoder && !source.config_only && generates) use_decoder_file(find_decoder(source.folder), spec);
   place_norms(config.boolean_or("swin_norm", false), spec);
   return spec;
 }
@@ -545,6 +440,81 @@ bool is_authors(const ModelSource& source) {
            find_next_to(source.folder, kDecoderFile).empty());
 }
 
+// --- describing -----------------------------------------------------------------------------------
+
+VisionTower code_tower(const JsonReader& config) {
+  if (is_lumina(config)) {
+    config.fail("architectures", "a Chameleon: Lumina-mGPT's prompts of images are not written here",
+                "Lumina-mGPT");
+  }
+  VisionTower out;
+  CodeTower& codes = out.codes.emplace();
+  const ChameleonTokenizer tokenizer = parse_chameleon_tokenizer(sub_config(config, "vq_config"));
+  codes.vq = tokenizer.vq;
+  const std::int64_t vocab = config.integer_or("vocab_size", kAuthorsVocab, 1, kMaxVocab);
+  const JsonReader map = config.object("vocabulary_map");
+  for (const RowRange& rows :
+       chameleon_code_rows(map, config.raw("vocabulary_map"), codes.vq.codes, vocab)) {
+    for (std::int64_t i = 0; i < rows.count; ++i) {
+      codes.ids.push_back(narrow<std::int32_t>(rows.first + i));
+    }
+  }
+  const std::int64_t factor = codes.vq.downsample();
+  out.vit = {.patch = factor, .width = 0, .layers = 0, .run_layers = 0};
+  out.vit.grid = tokenizer.resolution / factor;
+  out.projector.widths = {config.integer_or("hidden_size", 4096, 1, kMaxHidden)};
+  out.layouts.emplace_back().vit.prefix = "model.vqmodel.";
+  out.ignored = {"decoder.*", "post_quant_conv.*"};
+  return out;
+}
+
+PreprocessPolicy describing_policy() {
+  PreprocessPolicy out;
+  out.name = "chameleon";
+  out.mode = ResizeMode::kShortestSide;
+  out.filter = ResampleFilter::kLanczos;
+  out.side = kAuthorsSide;
+  out.patch = 16;
+  out.rescale = 0.0078;
+  out.mean = out.std = {1, 1, 1};
+  return out;
+}
+
+// The class masks the logits of image tokens.
+void mask_codes(const JsonReader&, DescribeSpec& spec) { spec.unwritten = spec.tower.codes->ids; }
+
+constexpr PolicyMaker kPolicies[] = {describing_policy};
+constexpr std::string_view kProcessors[] = {"ChameleonImageProcessor"};
+constexpr std::string_view kSpecial[] = {"<image>", kBeginImage, kEndImage, kTurnEnd};
+constexpr ChatForm kForms[] = {{.name = "chameleon",
+                                .layout = ChatLayout::kInOrder,
+                                .user_close = kTurnEnd,
+                                .image = "<image>",
+                                .image_open = kBeginImage,
+                                .image_close = kEndImage,
+                                .frames_itself = true,
+                                .special = kSpecial}};
+constexpr ChatChoice kChats[] = {{"", &kForms[0]}};
+constexpr FixedToken kFixed[] = {
+    {"sep_token", kTurnEnd}, {"boi_token", kBeginImage}, {"eoi_token", kEndImage}};
+
+constexpr Describer kDescribers[] = {{.type = "chameleon",
+                                      .key = "vocabulary_map",
+                                      .apart = true,
+                                      .own_text = true,
+                                      .title = "Chameleon",
+                                      .tower = code_tower,
+                                      .languages = kLanguages,
+                                      .policy = describing_policy,
+                                      .processors = kProcessors,
+                                      .chats = kChats,
+                                      .image_key = "image_token_id",
+                                      .image_token = "<image>",
+                                      .fixed_tokens = kFixed,
+                                      .count_key = "image_seq_length",
+                                      .default_count = 1024,
+                                      .finish = mask_codes}};
+
 bool detect(const ModelSource& source) {
   return model_type(source) == "chameleon" || is_authors(source);
 }
@@ -555,7 +525,10 @@ ModelSpec parse(const ModelSource& source) {
 
 }  // namespace
 
-extern constinit const Family kChameleonFamily = {
-    .name = "chameleon", .detect = detect, .parse = parse};
+extern constinit const Family kChameleonFamily = {.name = "chameleon",
+                                                  .detect = detect,
+                                                  .parse = parse,
+                                                  .describers = kDescribers,
+                                                  .policies = kPolicies};
 
 }  // namespace tessera

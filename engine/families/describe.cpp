@@ -91,7 +91,8 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   out.type = row.type;
   out.tower = row.tower(reader);
   finish_tower(out.tower, out.type, file);
-  const LanguageConfig language = read_text(row, reader, spec);
+  const LanguageConfig language =
+      row.own_text ? parse_language(reader, row.languages) : read_text(row, reader, spec);
   if (out.tower.projector.out_width() != language.model.width) {
     throw Error(
         {.kind = ErrorKind::kModel,
@@ -108,6 +109,14 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   FolderAccount of_encoder;
   out.policy = read_policy(row, reader, out.tower, files, of_encoder);
   out.video = read_video_policy(out, files, out.no_videos);
+  if (out.tower.codes) {
+    out.no_videos = {.kind = ErrorKind::kModel,
+                     .code = "E_VIDEO_MODEL",
+                     .file = file,
+                     .where = "model_type",
+                     .expected = "a model whose frames are seen by a vision encoder",
+                     .found = out.type};
+  }
   out.video_frames = row.video_frames;
   out.chats.assign(row.chats.begin(), row.chats.end());
   if (row.finish != nullptr) row.finish(reader, out);
@@ -121,7 +130,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
     out.video_id = read_id(reader, "video_token_id", "video_token_index", row.video_id, 0);
   }
   if (out.policy.mode == ResizeMode::kPinpoints) out.newline_name = "image_newline";
-  check_processor(out, reader, files);
+  check_processor(row, out, reader, files);
   // Of the images that such a model generates: the reference's texts go without.
   if (row.guides_images) files.reader(FolderFile::kGeneration).has("guidance_scale");
   FolderAccount account = files.account(FolderHalf::kDescribing);

@@ -28,8 +28,9 @@ void settle_describing(ModelSpec& spec, const Checkpoint& weights);
 void refuse_missing_head(const Json& config, HeadTie rule, const std::string& file,
                          const std::string& head, const Checkpoint& weights);
 
-// Every tensor of language model, image encoder and projector, and the newline; a tied table
-// once.
+// Every tensor of the language model; a tied table once.
+std::vector<TensorSpec> language_tensors(const ModelSpec& spec);
+// The same with image encoder and projector, and the newline.
 std::vector<TensorSpec> describing_tensors(const ModelSpec& spec);
 // Numbers in them.
 std::int64_t describing_parameters(const ModelSpec& spec);

@@ -94,6 +94,12 @@ void refuse_missing_head(const Json& config, HeadTie rule, const std::string& fi
 }
 
 void settle_describing(ModelSpec& spec, const Checkpoint& weights) {
+  if (spec.layouts.empty()) {  // its family listed its tensors
+    locate_tower(spec.describe->tower, weights);
+    check_tensors(spec, weights);
+    check_tower_tensors(spec.describe->tower, weights);
+    return;
+  }
   locate_text(spec.layouts, weights);
   const TextLayout& layout = spec.layouts.front();
   // A file with a head of its own has it, whatever its configuration says.
@@ -110,8 +116,18 @@ void settle_describing(ModelSpec& spec, const Checkpoint& weights) {
   check_tower_tensors(spec.describe->tower, weights);
 }
 
+std::vector<TensorSpec> language_tensors(const ModelSpec& spec) {
+  if (!spec.layouts.empty()) return text_tensors(spec.model, spec.layouts.front());
+  std::vector<TensorSpec> out = spec.tensors;
+  std::erase_if(out, [&](const TensorSpec& tensor) {
+    return tensor.name.starts_with(spec.vq.prefix) ||
+           (spec.model.tied_head && tensor.name == spec.names.text_head);
+  });
+  return out;
+}
+
 std::vector<TensorSpec> describing_tensors(const ModelSpec& spec) {
-  std::vector<TensorSpec> out = text_tensors(spec.model, spec.layouts.front());
+  std::vector<TensorSpec> out = language_tensors(spec);
   for (TensorSpec& tensor : tower_tensors(spec.describe->tower)) out.push_back(std::move(tensor));
   if (!spec.describe->newline_name.empty()) {
     out.push_back({spec.describe->newline_name, Shape{spec.model.transformer.width}});

@@ -358,6 +358,97 @@ ModelSpec parse_authors(const ModelSource& source) {
   return spec;
 }
 
+// --- describing -----------------------------------------------------------------------------------
+
+// Its processor counts tokens of so many pixels a side, whatever the tokenizer has.
+constexpr std::int64_t kProcessorSide = 8;
+
+VisionTower code_tower(const JsonReader& config) {
+  VisionTower out;
+  CodeTower& codes = out.codes.emplace();
+  const JsonReader tokenizer = sub_config(config, "vq_config");
+  codes.movq = parse_movq(tokenizer, MovqNames::kHfEmu3);
+  codes.vq = codes.movq->frame;
+  if (codes.vq.downsample() != kProcessorSide) {
+    config.fail("vq_config.channel_multiplier", "4 levels: tokens of 8 pixels a side",
+                std::to_string(codes.vq.downsample()) + " pixels");
+  }
+  const std::int64_t first = first_visual(config, codes.vq.codes);
+  for (std::int64_t i = 0; i < codes.vq.codes; ++i) {
+    codes.ids.push_back(narrow<std::int32_t>(first + i));
+  }
+  codes.row_end = narrow<std::int32_t>(
+      config.object("vocabulary_map").integer("<|extra_200|>", 0, kMaxVocab));
+  out.ignored = movq_counters(*codes.movq);
+  out.ignored.insert(out.ignored.end(), {"decoder.*", "post_quant_conv.*"});
+  out.vit = {.patch = kProcessorSide, .width = 0, .layers = 0, .run_layers = 0};
+  out.projector.widths = {
+      sub_config(config, "text_config").integer_or("hidden_size", 4096, 1, kMaxHidden)};
+  for (const PortNames& names : kPortNames) {
+    out.layouts.emplace_back().vit.prefix = names.tokenizer;
+  }
+  return out;
+}
+
+PreprocessPolicy describing_policy() {
+  PreprocessPolicy out;
+  out.name = "emu3";
+  out.mode = ResizeMode::kMultiples;
+  out.patch = kProcessorSide;
+  out.min_pixels = 512 * 512;
+  out.max_pixels = 1024 * 1024;
+  out.mean = kClipMean;
+  out.std = kClipStd;
+  out.newline_each_row = true;
+  return out;
+}
+
+constexpr PolicyMaker kPolicies[] = {describing_policy};
+constexpr std::string_view kSpecial[] = {"<image>",         "<|image start|>", "<|image end|>",
+                                         "<|image token|>", "<|extra_201|>",   "<|extra_203|>"};
+
+// The authors' words; ports bring a template.
+constexpr ChatForm kForms[] = {{.name = "emu3",
+                                .layout = ChatLayout::kInOrder,
+                                .begin = "<|extra_203|>",
+                                .processor_begin = "<|extra_203|>",
+                                .implied_system = "You are a helpful assistant.",
+                                .user_open = " USER: ",
+                                .user_close = ".",
+                                .generation = " ASSISTANT:",
+                                .image = "<image>",
+                                .image_open = "<|image start|>",
+                                .image_close = "<|extra_201|><|image end|>",
+                                .image_grid_close = "<|image token|>",
+                                .frames_itself = true,
+                                .needs_template = true,
+                                .special = kSpecial}};
+constexpr ChatChoice kChats[] = {{"", &kForms[0]}};
+constexpr FixedToken kFixed[] = {{"bos_token", "<|extra_203|>"},
+                                 {"boi_token", "<|image start|>"},
+                                 {"eoi_token", "<|image end|>"},
+                                 {"image_wrapper_token", "<|image token|>"},
+                                 {"eof_token", "<|extra_201|>"}};
+constexpr LayoutNames kLayouts[] = {{kPortNames[0].language, "lm_head.weight"},
+                                    {kPortNames[1].language, "text_model.lm_head.weight"}};
+
+// Emu3-Chat. Without a vocabulary of codes, or with videos', it only generates.
+constexpr Describer kDescribers[] = {{.type = "emu3",
+                                      .key = "vocabulary_map",
+                                      .without = "clip_config",
+                                      .apart = true,
+                                      .title = "Emu3-Chat",
+                                      .tower = code_tower,
+                                      .text_key = "text_config",
+                                      .languages = kPortLanguages,
+                                      .layouts = kLayouts,
+                                      .policy = describing_policy,
+                                      .processors = kProcessors,
+                                      .chats = kChats,
+                                      .image_key = "image_token_id",
+                                      .image_token = "<image>",
+                                      .fixed_tokens = kFixed}};
+
 bool detect(const ModelSource& source) {
   const std::string type = model_type(source);
   return type == "emu3" || type == "Emu3";
@@ -369,6 +460,10 @@ ModelSpec parse(const ModelSource& source) {
 
 }  // namespace
 
-extern constinit const Family kEmu3Family = {.name = "emu3", .detect = detect, .parse = parse};
+extern constinit const Family kEmu3Family = {.name = "emu3",
+                                             .detect = detect,
+                                             .parse = parse,
+                                             .describers = kDescribers,
+                                             .policies = kPolicies};
 
 }  // namespace tessera

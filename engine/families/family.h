@@ -45,12 +45,24 @@ using PolicyMaker = PreprocessPolicy (*)();
 // in the pieces around images, and the id beyond the vocabulary stands for a visual token.
 inline constexpr std::int64_t kNoToken = -2;
 
+// A token by its role in tokenizer_config.json.
+struct FixedToken {
+  std::string_view role, token;
+};
+
 // How models of one model_type describe images: what their configuration does not say.
 struct Describer {
   std::string_view type;  // model_type
   // Configurations of this row have this key, and name their encoder by it; before other rows of
   // the type. Empty = they have a vision_config.
   std::string_view key;
+  // And none has this key; empty = any.
+  std::string_view without;
+  // Other weights of the same configuration generate: asked for both, such a model generates.
+  bool apart = false;
+  // The text is what the family's parse() makes of it, for ModelUse::kDescribe; else that of a
+  // plain language model under `layouts`.
+  bool own_text = false;
   std::string_view title;  // empty = its image encoder is known, nothing is described with it
   // From the whole config.json; finish_tower() follows.
   VisionTower (*tower)(const JsonReader& config) = nullptr;
@@ -68,6 +80,11 @@ struct Describer {
   std::string_view image_key;  // of the placeholder's id, next to image_token_id
   std::int64_t image_id = -1;  // the class default; -1 = by token
   std::string_view image_token;
+  // Tokens of the chat form that the tokenizer's files may name, and may not name otherwise.
+  std::span<const FixedToken> fixed_tokens;
+  // The processor's key that counts the tokens of an image, and what it means where absent.
+  std::string_view count_key = {};
+  std::int64_t default_count = 0;
   HeadTie head_tie = HeadTie::kEither;
   // generation_config.json's guidance_scale is of the images that the model generates.
   bool guides_images = false;
@@ -94,7 +111,7 @@ struct Family {
   std::span<const Describer> describers;
   // By name for tools and tests; those that folders use are in the describers.
   std::span<const PolicyMaker> policies;
-  std::span<const ChatForm> forms;
+  std::span<const ChatForm> forms;  // those of published templates
   std::span<const UnreadType> unread;
   std::span<const GgufProjector> projectors;  // its encoders in GGUF files
 };

@@ -24,6 +24,7 @@ struct ProcessorClass {
   std::int64_t crop = 0;
   std::int64_t unit = 0;         // pixels a side of a tile of its default pinpoints
   bool pads = false;             // do_pad pads to a square first
+  std::int64_t min_pixels = 56 * 56, max_pixels = 28 * 28 * 1280;  // kMultiples
   std::string_view policy = {};  // name, where it is not the family's own
   LevelDefaults levels = {};
 };
@@ -55,7 +56,15 @@ constexpr ProcessorClass kClasses[] = {
      .unit = 384},
     {.name = "JanusImageProcessor", .mode = ResizeMode::kLongestSide, .height = 384, .width = 384},
     {.name = "VLMImageProcessor", .mode = ResizeMode::kLongestSide},
-    {.name = "Emu3ImageProcessor", .mode = ResizeMode::kMultiples},
+    {.name = "ChameleonImageProcessor",
+     .mode = ResizeMode::kShortestSide,
+     .shortest = 512,
+     .crop = 512,
+     .levels = {ResampleFilter::kLanczos, {1, 1, 1}, {1, 1, 1}, 0.0078}},
+    {.name = "Emu3ImageProcessor",
+     .mode = ResizeMode::kMultiples,
+     .min_pixels = 512 * 512,
+     .max_pixels = 1024 * 1024},
     {.name = "Qwen2VLImageProcessor", .mode = ResizeMode::kMultiples},
     {.name = "Idefics3ImageProcessor", .mode = ResizeMode::kTiles, .levels = kTileLevels},
     {.name = "SmolVLMImageProcessor", .mode = ResizeMode::kTiles, .levels = kTileLevels},
@@ -193,8 +202,17 @@ void read_longest_side(const ProcessorClass& kind, const JsonReader& own,
   require_side(own, "size", size.shortest > 0 ? size.shortest : size.width, policy.side);
 }
 
-void read_multiples(const JsonReader& own, const VisionTower& tower, PreprocessPolicy& policy) {
+void read_multiples(const ProcessorClass& kind, const JsonReader& own, const VisionTower& tower,
+                    PreprocessPolicy& policy) {
   require_resize(own);
+  policy.min_pixels = kind.min_pixels;
+  policy.max_pixels = kind.max_pixels;
+  if (tower.codes) {  // its class has no `size`
+    require_equal(own, "spatial_factor", 8, tower.vit.patch);
+    policy.min_pixels = own.integer_or("min_pixels", policy.min_pixels, 1, kMaxPixels);
+    policy.max_pixels = own.integer_or("max_pixels", policy.max_pixels, 1, kMaxPixels);
+    return;
+  }
   const JsonReader size = sub_config(own, "size");
   for (const auto& [edge, older] :
        {std::pair{"shortest_edge", "min_pixels"}, std::pair{"longest_edge", "max_pixels"}}) {
@@ -202,8 +220,8 @@ void read_multiples(const JsonReader& own, const VisionTower& tower, PreprocessP
       own.fail("size", std::string(edge) + " in it, or " + older, own.raw("size").dump());
     }
   }
-  policy.min_pixels = size.integer_or("shortest_edge", 56 * 56, 1, kMaxPixels);
-  policy.max_pixels = size.integer_or("longest_edge", 28 * 28 * 1280, 1, kMaxPixels);
+  policy.min_pixels = size.integer_or("shortest_edge", policy.min_pixels, 1, kMaxPixels);
+  policy.max_pixels = size.integer_or("longest_edge", policy.max_pixels, 1, kMaxPixels);
   // The older names win.
   policy.min_pixels = own.integer_or("min_pixels", policy.min_pixels, 1, kMaxPixels);
   policy.max_pixels = own.integer_or("max_pixels", policy.max_pixels, 1, kMaxPixels);
@@ -241,7 +259,7 @@ void read_tiles(const JsonReader& own, PreprocessPolicy& policy) {
 // if that has a folder.
 void require_processor(const Describer& row, const VisionTower& tower, FolderFiles& files) {
   if (!files.from_folder() || row.processors.empty()) return;
-  if (!row.key.empty() && tower.folder.empty()) return;
+  if (!row.key.empty() && tower.folder.empty() && !tower.codes) return;
   refuse_model("E_PROCESSOR_MISSING", files.path_of(FolderFile::kPreprocessor), "",
                "this file, or " + files.path_of(FolderFile::kProcessor) + " with image_processor",
                "neither",
@@ -310,7 +328,7 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
       read_longest_side(kind, own, policy);
       break;
     case ResizeMode::kMultiples:
-      read_multiples(own, tower, policy);
+      read_multiples(kind, own, tower, policy);
       break;
     case ResizeMode::kTiles:
       read_tiles(own, policy);
@@ -337,6 +355,8 @@ constexpr ProcessorName kProcessorNames[] = {
     {"Idefics3Processor", {"idefics3"}},
     {"SmolVLMProcessor", {"smolvlm"}},
     {"JanusProcessor", {"janus", "multi_modality"}},
+    {"Emu3Processor", {"emu3"}},
+    {"ChameleonProcessor", {"chameleon"}},
 };
 
 // The first file that names a class decides, as in the reference.
@@ -378,9 +398,18 @@ void check_image_token(const DescribeSpec& spec, FolderFiles& files) {
   check_token(tokenizer.object(kExtra), "image_token", spec.image_token);
 }
 
+void check_fixed(const FixedToken& fixed, FolderFiles& files) {
+  const JsonReader tokenizer = files.reader(FolderFile::kTokenizerConfig);
+  check_token(tokenizer, fixed.role, std::string(fixed.token));
+  constexpr std::string_view kExtra = "extra_special_tokens";
+  if (!tokenizer.has(kExtra) || !tokenizer.raw(kExtra).is_object()) return;
+  check_token(tokenizer.object(kExtra), fixed.role, std::string(fixed.token));
+}
+
 }  // namespace
 
-void check_processor(const DescribeSpec& spec, const JsonReader& config, FolderFiles& files) {
+void check_processor(const Describer& row, const DescribeSpec& spec, const JsonReader& config,
+                     FolderFiles& files) {
   const JsonReader processor = files.reader(FolderFile::kProcessor);
   const VitSpec& vit = spec.tower.vit;
   const auto number = [&](std::string_view key, std::int64_t wanted) {
@@ -396,6 +425,7 @@ void check_processor(const DescribeSpec& spec, const JsonReader& config, FolderF
   };
   check_class(spec, files);
   if (spec.image_id != kNoToken) check_image_token(spec, files);
+  for (const FixedToken& fixed : row.fixed_tokens) check_fixed(fixed, files);
   number("patch_size", vit.patch);
   number("num_additional_image_tokens", vit.class_token ? 1 : 0);
   text("vision_feature_select_strategy",
@@ -404,6 +434,9 @@ void check_processor(const DescribeSpec& spec, const JsonReader& config, FolderF
   text("image_token", spec.image_token);
   const std::int64_t cell = spec.policy.patch * spec.policy.merge;
   const std::int64_t tokens = (spec.policy.side / cell) * (spec.policy.side / cell);
+  if (!row.count_key.empty() && files.from_folder()) {
+    require_equal(processor, row.count_key, row.default_count, tokens);
+  }
   number("num_image_tokens", tokens);
   number("image_seq_len", tokens);
 }

@@ -28,6 +28,7 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
                                    const VisionTower& tower, FolderFiles& files);
 // The keys of processor_config.json that repeat what the model's configuration says, against it.
 // Error kModel.
-void check_processor(const DescribeSpec& spec, const JsonReader& config, FolderFiles& files);
+void check_processor(const Describer& row, const DescribeSpec& spec, const JsonReader& config,
+                     FolderFiles& files);
 
 }  // namespace tessera

@@ -530,6 +530,7 @@ constexpr ChatForm form(std::string_view name, std::string_view user, std::strin
           .image = "<image_placeholder>",
           .image_open = "<begin_of_image>",
           .image_close = "<end_of_image>",
+          .frames_itself = true,
           .special = kSpecial};
 }
 

@@ -101,7 +101,7 @@ void read_levels(const JsonReader& own, const LevelDefaults& defaults, Preproces
     }
     policy.background = colour_of(policy.mean);
   }
-  policy.rescale = own.number_or("rescale_factor", 1.0 / 255.0, 1e-9, 1.0);
+  policy.rescale = own.number_or("rescale_factor", defaults.rescale, 1e-9, 1.0);
   policy.mean_colour.reset();
   if (!own.boolean_or("do_rescale", true)) policy.rescale = 1.0;
   if (!own.boolean_or("do_normalize", true)) {

@@ -29,6 +29,7 @@ Rgb colour_of(const std::array<double, 3>& mean);
 struct LevelDefaults {
   ResampleFilter filter = ResampleFilter::kBicubic;
   std::array<double, 3> mean = kClipMean, std = kClipStd;
+  double rescale = 1.0 / 255.0;
 };
 
 // resample, image_mean, image_std, rescale_factor, do_rescale and do_normalize. Steps that are off

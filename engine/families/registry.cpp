@@ -92,7 +92,8 @@ const Describer* row_of(const Json& config) {
   const std::string type = model_type(config);
   for (const Family* family : kFamilies) {
     for (const Describer& row : family->describers) {
-      const bool fits = row.key.empty() || config.contains(row.key);
+      const bool fits = (row.key.empty() || config.contains(row.key)) &&
+                        (row.without.empty() || !config.contains(row.without));
       if (row.type == type && !row.title.empty() && fits) return &row;
     }
   }
@@ -142,6 +143,21 @@ ModelSpec parse_source(const ModelSource& source, const std::string& file) {
   refuse(file, source.config != nullptr ? "model_type" : "", describe(source));
 }
 
+// The text of a model that describes, as its family reads it: no codes are written.
+ModelSpec parse_own_text(FolderFiles& files, const fs::path& folder) {
+  ModelSource source;
+  source.options.use = ModelUse::kDescribe;
+  source.folder = folder;
+  source.config = files.config().get();
+  source.config_file = (folder / "config.json").string();
+  source.files = &files;
+  source.config_only = !files.from_folder();
+  std::optional<ModelSpec> spec = parse_generating(source);
+  expects(spec.has_value(), "the family reads what it describes with");
+  spec->model.codes = 0;
+  return std::move(*spec);
+}
+
 void add_describing(FolderFiles files, const fs::path& folder, ModelSpec& spec) {
   const std::shared_ptr<const Json> config = files.config();
   const Describer* row = row_of(*config);
@@ -157,7 +173,11 @@ void add_describing(FolderFiles files, const fs::path& folder, ModelSpec& spec) 
                                            : model_type(*config),
                  .hint = hint_of(*config)});
   }
-  spec.quantised = read_quantised(files);
+  if (row->own_text) {
+    spec = parse_own_text(files, folder);
+  } else {
+    spec.quantised = read_quantised(files);
+  }
   read_describing(*row, files, spec);
   if (spec.generates()) return;
   spec.family = spec.describe->type;
@@ -229,7 +249,7 @@ ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   FolderFiles files = FolderFiles::read(source.folder, config);
   source.files = &files;
   const std::string file = config != nullptr ? source.config_file : path.string();
-  const bool described = config != nullptr && describes(*config);
+  const bool described = config != nullptr && describes(*config) && !row_of(*config)->apart;
   if (options.use == ModelUse::kGenerate || !described) return parse_source(source, file);
   ModelSpec spec = parse_generating(source).value_or(ModelSpec{});
   add_describing(std::move(config), source.folder, spec);

@@ -19,6 +19,8 @@ struct ChatForm {
   std::string_view name;  // "llava-1.5"
   ChatLayout layout = ChatLayout::kInOrder;
   std::string_view begin;           // of the whole prompt
+  // What the processor puts before a template's text, even if that begins so; empty = nothing.
+  std::string_view processor_begin;
   std::string_view implied_system;  // text of the system turn when none is given
   std::string_view system_open, system_close;
   std::string_view user_open, user_close;
@@ -27,7 +29,10 @@ struct ChatForm {
   std::string_view generation;
   std::string_view image, image_open, image_close;  // the token of one visual row, its frame
   std::string_view video;     // the token of one visual row of a video, if there is one
-  bool tiles = false;         // SmolVLM's frame with rows and columns of tiles
+  // After the opening of an image: its rows and columns of tokens, "32*40", and this; empty = neither.
+  std::string_view image_grid_close;
+  bool frames_itself = false;  // the processor writes the frame, not the template
+  bool tiles = false;          // SmolVLM's frame with rows and columns of tiles
   bool tight_images = false;  // no space between "User:" and an image
   bool needs_template = false;  // how such models write turns is not known
   bool frame_times = false;   // a video without a token: its length and the times of its frames

@@ -59,6 +59,7 @@ struct PreprocessPolicy {
   std::int64_t longest_cap = 4096;  // kTiles: pixels
   bool split = true;                // kTiles; false: the base view alone
   bool newline_at_end = false;      // one more token after a single view (LLaVA-OneVision)
+  bool newline_each_row = false;    // one more token after each row of it (Emu3)
   std::int64_t min_pixels = 0, max_pixels = 0;  // kMultiples
   double max_aspect = 200;                      // long side over short side
   double rescale = 1.0 / 255.0;

@@ -21,7 +21,9 @@ bool is_of_encoder(const VisionTower& tower, const Checkpoint& checkpoint,
 
 // Of another part of the model, or a name that the encoder ignores.
 bool is_foreign(const VisionTower& tower, const Checkpoint& checkpoint, const std::string& name) {
-  if (!is_of_encoder(tower, checkpoint, name)) return !name.starts_with(tower.projector.prefix);
+  if (!is_of_encoder(tower, checkpoint, name)) {
+    return tower.codes || !name.starts_with(tower.projector.prefix);
+  }
   return matches_any(tower.ignored,
                      std::string_view(name).substr(tower.vit.names.prefix.size()));
 }
@@ -35,9 +37,20 @@ std::string file_of(const VisionTower& tower, const Checkpoint& checkpoint) {
   return checkpoint.file_of(found ? own->first : tensors.begin()->first);
 }
 
+// The way from pixels to codes.
+std::vector<TensorSpec> encoder_tensors(const CodeTower& codes) {
+  std::vector<TensorSpec> out = codes.movq ? movq_tensors(*codes.movq) : vq_tensors(codes.vq);
+  std::erase_if(out, [&](const TensorSpec& tensor) {
+    const std::string_view own = std::string_view(tensor.name).substr(codes.vq.prefix.size());
+    return own.starts_with("decoder.") || own.starts_with("post_quant_conv.");
+  });
+  return out;
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tower_tensors(const VisionTower& tower) {
+  if (tower.codes) return encoder_tensors(*tower.codes);
   std::vector<TensorSpec> out = vit_tensors(tower.vit);
   for (TensorSpec& tensor : projector_tensors(tower.projector)) out.push_back(std::move(tensor));
   return out;

@@ -2,11 +2,15 @@
 // under which its files keep them. Family files (engine/families) fill it from config.json.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/nn/movq_spec.h"
+#include "engine/nn/vq_spec.h"
 #include "engine/towers/projector_spec.h"
 #include "engine/towers/vit_spec.h"
 
@@ -19,8 +23,20 @@ struct TowerLayout {
   std::vector<std::string> projector_layers;  // stems; empty: those of the projector's spec
 };
 
+// An image tokenizer in the place of encoder and projector: a visual token is the row of the language
+// model's table that belongs to a code.
+struct CodeTower {
+  VqSpec vq;                      // of Emu3 the frames of `movq`
+  std::optional<MovqSpec> movq;
+  std::vector<std::int32_t> ids;  // of each code: its id in the vocabulary
+  std::int32_t row_end = -1;      // the id after each row of codes; -1 = none
+};
+
 struct VisionTower {
   std::string family;  // model_type of the file
+  // Where it is there, `vit` has the side of a code as its patch, the projector the width of the
+  // table, and a layout the prefix of the tokenizer's tensors.
+  std::optional<CodeTower> codes;
   VitSpec vit;
   ProjectorSpec projector;
   std::vector<TowerLayout> layouts;  // the first is the one that vit and projector carry
@@ -34,14 +50,14 @@ struct VisionTower {
 // layout. Error kModel (E_VIT_SPEC) for an encoder that cannot be run; `file` is its place.
 void finish_tower(VisionTower& tower, const std::string& type, const std::string& file);
 
-// Takes the names of the first layout of which the checkpoint has the patch embedding. Error kModel
+// Takes the names of the first layout of which the checkpoint has the first layer. Error kModel
 // (E_TOWER_LAYOUT) listing the names that were looked for.
 void locate_tower(VisionTower& tower, const Checkpoint& checkpoint);
 
-// Whether the checkpoint has the patch embedding of one of the layouts.
+// Whether the checkpoint has the first layer of one of the layouts.
 bool has_tower(const VisionTower& tower, const Checkpoint& checkpoint);
 
-// Every tensor of encoder and projector.
+// Every tensor of encoder and projector, or of an image tokenizer's way from pixels to codes.
 std::vector<TensorSpec> tower_tensors(const VisionTower& tower);
 
 // Names, shapes and types after the tower's two prefixes against tower_tensors; tensors elsewhere

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/runtime/caption_prompt.h"
-#include "apps/runtime/visual_encoder.h"
+#include "apps/runtime/patch_encoder.h"
 #include "engine/backend/backend.h"
 #include "engine/core/storage.h"
 #include "engine/families/describe.h"
@@ -47,7 +47,7 @@ struct TinyLmm {
     std::vector<float> newline;
     const std::string& name = spec.describe->newline_name;
     if (!name.empty()) newline = floats(*weights, name);
-    images = std::make_unique<VisualEncoder>(*backend, spec.describe->tower, "config.json",
+    images = std::make_unique<PatchEncoder>(*backend, spec.describe->tower, "config.json",
                                                *weights, newline, DType::kF32);
   }
 

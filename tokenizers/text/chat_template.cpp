@@ -49,10 +49,10 @@ void add_own(Prompt& prompt, const ChatForm& form, std::string_view text) {
 void add_image(Prompt& prompt, const ChatForm& form, bool video) {
   expects(!video || !form.video.empty(), "a family with a token for videos");
   std::string text(form.image_open);
-  // Janus frames an image only when it is expanded.
-  if (form.layout == ChatLayout::kJanus) text.clear();
+  // A processor frames an image only when it is expanded.
+  if (form.frames_itself) text.clear();
   text += video ? form.video : form.image;
-  if (form.layout != ChatLayout::kJanus) text += form.image_close;
+  if (!form.frames_itself) text += form.image_close;
   add(prompt, Kind::kImage, text);
 }
 
@@ -230,6 +230,11 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
       add_tiles(out, form, layout);
     } else {
       add(out, Kind::kControl, form.image_open);
+      if (!form.image_grid_close.empty()) {
+        add(out, Kind::kPlain,
+            std::to_string(layout.grid_rows) + "*" + std::to_string(layout.grid_columns));
+        add(out, Kind::kControl, form.image_grid_close);
+      }
       add(out, Kind::kControl, repeated(layout.video ? form.video : form.image, layout.tokens));
       add(out, Kind::kControl, form.image_close);
     }

@@ -66,6 +66,7 @@ struct ImageLayout {
   std::int64_t tokens = 0;
   int rows = 0, columns = 0;
   bool video = false;  // the part was ChatPart::clip()
+  std::int64_t grid_rows = 0, grid_columns = 0;  // for forms that write them
 };
 
 // Replaces the placeholder of each image, in order, by one token a visual row, with the frame the

@@ -50,7 +50,7 @@ FsqVideoTokenizer::FsqVideoTokenizer(Backend& backend, const FsqVideoSpec& spec,
       sides_(new Sides{load_video_decoder(backend, spec, checkpoint, storage),
                        quant_conv(backend, spec, checkpoint, VqSide::kDecoder, storage),
                        std::nullopt, std::nullopt}) {
-  if (halves != TokenizerHalves::kBoth) return;
+  if (halves == TokenizerHalves::kDecoder) return;
   sides_->encoder = load_video_encoder(backend, spec, checkpoint, storage);
   sides_->encoder_quant = quant_conv(backend, spec, checkpoint, VqSide::kEncoder, storage);
 }

@@ -230,16 +230,15 @@ MovqTokenizer::MovqTokenizer(Backend& backend, const MovqSpec& spec, const Check
                                       checkpoint, spec.frame.prefix + "quantize.embedding.weight",
                                       {spec.frame.codes, spec.frame.embed_dim})))),
       ones_(filled(backend, spec.frame.embed_dim, 1.0f)),
-      zeros_(filled(backend, spec.frame.embed_dim, 0.0f)),
-      decoder_([&] {
-        RenamedSource source(checkpoint, spec);
-        return ConvStack(backend, movq_decoder_steps(spec), source, storage,
-                         movq_norm(spec, VqSide::kDecoder));
-      }()),
-      decoder_time_(
-          std::make_unique<TimeSide>(backend, spec, checkpoint, VqSide::kDecoder, storage)) {
-  if (halves != TokenizerHalves::kBoth) return;
+      zeros_(filled(backend, spec.frame.embed_dim, 0.0f)) {
   RenamedSource source(checkpoint, spec);
+  if (halves != TokenizerHalves::kEncoder) {
+    decoder_.emplace(backend, movq_decoder_steps(spec), source, storage,
+                     movq_norm(spec, VqSide::kDecoder));
+    decoder_time_ =
+        std::make_unique<TimeSide>(backend, spec, checkpoint, VqSide::kDecoder, storage);
+  }
+  if (halves == TokenizerHalves::kDecoder) return;
   encoder_.emplace(backend, movq_encoder_steps(spec), source, storage,
                    movq_norm(spec, VqSide::kEncoder));
   encoder_time_ = std::make_unique<TimeSide>(backend, spec, checkpoint, VqSide::kEncoder, storage);
@@ -341,7 +340,7 @@ struct MovqVideoDecoder::State {
       : owner(tokenizer),
         rows(tall),
         cols(wide),
-        arena(tokenizer.backend_, conv_scratch(tokenizer.backend_, tokenizer.decoder_.steps(), tall,
+        arena(tokenizer.backend_, conv_scratch(tokenizer.backend_, tokenizer.decoder_->steps(), tall,
                                                wide, movq_norm(tokenizer.spec_, VqSide::kDecoder))
                                       .arena),
         latents(tokenizer, *tokenizer.decoder_time_, tall, wide),
@@ -388,7 +387,7 @@ std::vector<Tensor> MovqVideoDecoder::next(std::span<const std::int32_t> ids, in
   std::vector<Tensor> images;
   for (int i = 0; i < wanted; ++i) {
     const auto at = to_size(i);
-    images.push_back(to_host(backend, owner.decoder_.run(backend, state.arena, latents[at]->view(),
+    images.push_back(to_host(backend, owner.decoder_->run(backend, state.arena, latents[at]->view(),
                                                          conditions[at]->view())));
     state.arena.rewind(FeatureArena::End::kLow, 0);
     state.arena.rewind(FeatureArena::End::kHigh, 0);

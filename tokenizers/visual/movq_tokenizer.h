@@ -51,7 +51,7 @@ class MovqTokenizer final : public VideoTokenizer {
   MovqSpec spec_;
   Tensor codebook_;      // [V, D] f32 on the device
   Tensor ones_, zeros_;  // [D] f32 on the device
-  ConvStack decoder_;
+  std::optional<ConvStack> decoder_;
   std::unique_ptr<TimeSide> decoder_time_;
   std::optional<ConvStack> encoder_;
   std::unique_ptr<TimeSide> encoder_time_;

@@ -11,8 +11,9 @@
 
 namespace tessera {
 
-// How much of the graph is loaded: generating needs the way from codes to pixels only.
-enum class TokenizerHalves : std::uint8_t { kDecoder, kBoth };
+// How much of the graph is loaded: generating needs the way from codes to pixels only, describing the
+// other one.
+enum class TokenizerHalves : std::uint8_t { kDecoder, kEncoder, kBoth };
 
 class VisualTokenizer {
  public:
@@ -28,7 +29,7 @@ class VisualTokenizer {
   virtual std::vector<std::int32_t> encode(ConstTensorView image) const = 0;
 
   // rows x cols codes in raster order -> image [rows f, cols f, 3] host f32, about [-1, 1] (not
-  // clipped). expects() ids in range.
+  // clipped). expects() ids in range and that the decoder was loaded.
   virtual Tensor decode(std::span<const std::int32_t> ids, int rows, int cols) const = 0;
 
   // What decode() allocates at most next to the weights, in bytes, the image included.

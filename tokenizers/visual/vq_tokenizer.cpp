@@ -42,11 +42,11 @@ Tensor load_codebook(Backend& backend, const VqSpec& spec, const Checkpoint& che
 
 VqTokenizer::VqTokenizer(Backend& backend, const VqSpec& spec, const Checkpoint& checkpoint,
                          DType storage, TokenizerHalves halves)
-    : backend_(backend),
-      spec_(spec),
-      codebook_(load_codebook(backend, spec, checkpoint)),
-      decoder_(load_stack(backend, spec, vq_decoder_steps(spec), checkpoint, storage)) {
-  if (halves == TokenizerHalves::kBoth) {
+    : backend_(backend), spec_(spec), codebook_(load_codebook(backend, spec, checkpoint)) {
+  if (halves != TokenizerHalves::kEncoder) {
+    decoder_.emplace(load_stack(backend, spec, vq_decoder_steps(spec), checkpoint, storage));
+  }
+  if (halves != TokenizerHalves::kDecoder) {
     encoder_.emplace(load_stack(backend, spec, vq_encoder_steps(spec), checkpoint, storage));
   }
 }
@@ -103,6 +103,7 @@ std::vector<std::int32_t> VqTokenizer::encode(ConstTensorView image) const {
 }
 
 Tensor VqTokenizer::decode(std::span<const std::int32_t> ids, int rows, int cols) const {
+  expects(decoder_.has_value(), "the decoder half is loaded");
   expects(rows > 0 && cols > 0 &&
               ids.size() == static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols),
           "one code for every place");
@@ -113,8 +114,8 @@ Tensor VqTokenizer::decode(std::span<const std::int32_t> ids, int rows, int cols
   ops::embedding(backend_, codebook_.view(), ids, entries.view());
   TensorView input = entries.view();
   input.shape = {rows, cols, spec_.embed_dim};
-  FeatureArena arena(backend_, conv_scratch(backend_, decoder_.steps(), rows, cols).arena);
-  return to_host(backend_, decoder_.run(backend_, arena, input));
+  FeatureArena arena(backend_, conv_scratch(backend_, decoder_->steps(), rows, cols).arena);
+  return to_host(backend_, decoder_->run(backend_, arena, input));
 }
 
 std::size_t VqTokenizer::decode_scratch_bytes(int rows, int cols) const {

@@ -40,7 +40,7 @@ class VqTokenizer final : public VisualTokenizer {
   Backend& backend_;
   VqSpec spec_;
   Tensor codebook_;  // [V, D] f32 on the device, rows of unit length if the spec says so
-  ConvStack decoder_;
+  std::optional<ConvStack> decoder_;
   std::optional<ConvStack> encoder_;
 };
 

@@ -51,6 +51,7 @@ struct PreprocessPlan {
   std::int64_t map_top = 0, map_left = 0, map_rows = 0, map_cols = 0;
   std::int64_t packed_rows = 0, packed_cols = 0;
   std::int64_t newlines = 0;  // one-more tokens, of rows or of the view, counted in `tokens`
+  bool row_newlines = false;  // those of a single view stand after its rows
   std::int64_t tokens = 0;    // visual tokens in the language model's sequence
   // Of a video; none = an image. packed_rows and packed_cols are of a frame then, 0 where the
   // tokens of a frame stay as many as the encoder gives.

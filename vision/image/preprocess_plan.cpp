@@ -231,7 +231,8 @@ void count_tokens(const PreprocessPolicy& policy, PreprocessPlan& plan) {
     plan.tokens = plan.view_rows * plan.view_cols + plan.packed_rows * (plan.packed_cols + 1);
     return;
   }
-  plan.newlines = policy.newline_at_end ? 1 : 0;
+  plan.row_newlines = policy.newline_each_row;
+  plan.newlines = plan.row_newlines ? plan.view_rows : policy.newline_at_end ? 1 : 0;
   plan.tokens = plan.views * plan.view_rows * plan.view_cols + plan.newlines;
 }
 

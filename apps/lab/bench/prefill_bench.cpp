@@ -9,6 +9,7 @@
 #include "apps/lab/eval/eval_statistics.h"
 #include "apps/lab/models/random_weights.h"
 #include "apps/runtime/caption_prompt.h"
+#include "apps/runtime/visual_layout.h"
 #include "engine/core/index.h"
 #include "engine/core/storage.h"
 #include "engine/decoding/method_parts.h"

@@ -27,6 +27,15 @@ Json read_document(const std::filesystem::path& path, std::size_t bytes = std::s
                     {.max_bytes = bytes, .large_integers = true});
 }
 
+// Null, but where it is refused.
+Json value_of(const std::string& key) {
+  if (key == "do_rescale" || key == "do_normalize" || key == "do_resize") return true;
+  if (key == "resample") return 3;
+  if (key == "rope_theta") return 10000.0;
+  if (key == "image_mean" || key == "image_std") return {0.5, 0.5, 0.5};
+  return nullptr;
+}
+
 // A folder of the corpus to which keys are added, without a value: absent to every reader.
 class Base {
  public:
@@ -87,14 +96,6 @@ class Base {
     } catch (const Error&) {
       return false;
     }
-  }
-  // Null, but where it is refused.
-  static Json value_of(const std::string& key) {
-    if (key == "do_rescale" || key == "do_normalize" || key == "do_resize") return true;
-    if (key == "resample") return 3;
-    if (key == "rope_theta") return 10000.0;
-    if (key == "image_mean" || key == "image_std") return {0.5, 0.5, 0.5};
-    return nullptr;
   }
   static void put(Json& object, const std::string& path) {
     const std::size_t dot = path.find('.');
@@ -241,6 +242,42 @@ TEST(FolderKeys, OfModelsThatGenerateAreKnown) {
   add_keys(config, keys["generating t5"]);
   put_file(t5 / "config.json", config.dump());
   EXPECT_EQ(unknown_of(open_text_encoder(t5).account), none);
+}
+
+TEST(FolderKeys, OfModelsThatSeeCodesAreKnown) {
+  const Json keys = read_document(golden() / "keys.json");
+  const FolderCorpus corpus(golden().parent_path() / "code_images");
+  std::set<std::string> seen;
+  for (const Json& row : corpus.folders()) {
+    const auto name = row["name"].get<std::string>();
+    const std::string family = name.substr(0, name.find('-'));
+    if (!seen.insert(family + name.substr(name.rfind('-'))).second) continue;
+    SCOPED_TRACE(name);
+    const TempFolder folder;
+    corpus.write(row, folder.path());
+    const auto add = [&](const char* file, const char* inside, const std::string& list) {
+      if (!std::filesystem::exists(folder / file)) return;
+      Json whole = read_document(folder / file);
+      const Json::json_pointer place(inside);
+      if (!whole.contains(place)) return;
+      Json& object = whole[place];
+      for (const Json& key : keys[list]) {
+        const auto path = key.get<std::string>();
+        if (path.find('.') == path.npos && !object.contains(path)) object[path] = value_of(path);
+      }
+      put_file(folder / file, whole.dump());
+    };
+    Json config = read_document(folder / "config.json");
+    add_keys(config, keys["generating " + family]);
+    put_file(folder / "config.json", config.dump());
+    add("preprocessor_config.json", "", "image " + family);
+    add("processor_config.json", "/image_processor", "image " + family);
+    add("processor_config.json", "", "processor " + family);
+    add("generation_config.json", "", "generation");
+    const ModelSpec spec = load_model_spec(folder.path(), {.use = ModelUse::kDescribe});
+    EXPECT_EQ(unknown_of(*spec.describe->account), std::vector<std::string>{});
+  }
+  EXPECT_EQ(seen.size(), 4u);
 }
 
 TEST(FolderKeys, OfTokenizersAreKnown) {

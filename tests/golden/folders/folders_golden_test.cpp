@@ -32,8 +32,10 @@ std::vector<std::int32_t> expanded(const Json& runs) {
   return out;
 }
 
+// `unwritten`: ids that are never chosen.
 std::vector<std::int32_t> greedy_tokens(const StreamModel& model, PromptRows rows,
-                                        std::size_t count) {
+                                        std::size_t count,
+                                        std::span<const std::int32_t> unwritten) {
   struct Keep final : StreamListener {
     std::vector<std::int32_t> tokens;
     void on_done(std::size_t, StreamResult&& result) override { tokens = result.tokens; }
@@ -43,8 +45,12 @@ std::vector<std::int32_t> greedy_tokens(const StreamModel& model, PromptRows row
   StreamLoop loop(
       model, text_limits(model, 64, {.items = 1, .prompt_rows = total + 64, .budget = total + 64}),
       parts.parts());
-  loop.add(greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place, nullptr,
-                       static_cast<std::int64_t>(count)));
+  Stream stream = greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place,
+                              nullptr, static_cast<std::int64_t>(count));
+  for (const std::int32_t id : unwritten) {
+    stream.dist.suppress_tokens += (id == unwritten.front() ? "" : ",") + std::to_string(id);
+  }
+  loop.add(stream);
   while (!loop.idle()) loop.step(keep);
   return keep.tokens;
 }
@@ -71,7 +77,8 @@ class Folder {
                                image[2].get<std::int64_t>())));
       plans.push_back(prepared_.back().plan);
       for (const EncoderView& view : prepared_.back().views) {
-        const std::vector<float> values = policy.mode == ResizeMode::kMultiples
+        const bool patches = policy.mode == ResizeMode::kMultiples && !describe.tower.codes;
+        const std::vector<float> values = patches
                                               ? patch_rows(policy, view, describe.tower.vit.frames)
                                               : view.values;
         pixels.insert(pixels.end(), values.begin(), values.end());
@@ -94,7 +101,8 @@ class Folder {
     PromptRows rows =
         build_prompt(model_->text(), ids_, model_->describe().image_id, std::move(visual));
     const auto want = row_["greedy"].get<std::vector<std::int32_t>>();
-    EXPECT_EQ(greedy_tokens(text, std::move(rows), want.size()), want);
+    EXPECT_EQ(
+        greedy_tokens(text, std::move(rows), want.size(), model_->describe().unwritten), want);
   }
 
  private:
@@ -136,6 +144,12 @@ TEST_P(FoldersOf, AreWhatTheReferenceMakesOfThem) {
 // (assets/recipes/fixtures_authors_llava.py).
 TEST(AuthorsFolders, AreWhatTheirCodeMakesOfThem) {
   EXPECT_EQ(expect_same(FolderCorpus(kGolden / "authors_llava"), "authors"), 24);
+}
+
+// Of models that see images as codes (assets/recipes/fixtures_code_images.py).
+TEST(CodeFolders, AreWhatTheReferenceMakesOfThem) {
+  const FolderCorpus codes(kGolden / "code_images");
+  for (const char* family : {"emu3", "chameleon"}) EXPECT_EQ(expect_same(codes, family), 14);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FoldersOf,
@@ -247,7 +261,7 @@ TEST(Folders, AreOfBothLayoutsAndEnough) {
 
 TEST(Folders, StaySmall) {
   std::uintmax_t bytes = 0;
-  for (const char* name : {"folders", "generators", "authors_llava"}) {
+  for (const char* name : {"folders", "generators", "authors_llava", "code_images"}) {
     for (const auto& file : std::filesystem::directory_iterator(kGolden / name)) {
       bytes += file.file_size();
     }

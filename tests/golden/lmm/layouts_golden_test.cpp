@@ -277,7 +277,7 @@ class AuthorsLayout : public ::testing::Test {
     tiny.text = std::make_unique<StreamModel>(load_stream_model(
         tiny.spec.model, tiny.spec.names, *model.source, *tiny.backend, DType::kF32));
     tiny.images =
-        std::make_unique<VisualEncoder>(*tiny.backend, tiny.spec.describe->tower, "config.json",
+        std::make_unique<PatchEncoder>(*tiny.backend, tiny.spec.describe->tower, "config.json",
                                         *model.weights, std::vector<float>{}, DType::kF32);
     return run(tiny);
   }
@@ -356,7 +356,7 @@ TEST_F(AuthorsLayout, ProjectorsHaveTheLayersOfTheirKind) {
     const Json value = kind;
     write(Tower::kInFolder, [&](Json& config) { config["mm_projector_type"] = value; });
     const OpenedModel model = open();
-    const VisualEncoder images(*tiny.backend, model.spec.describe->tower, "config.json",
+    const PatchEncoder images(*tiny.backend, model.spec.describe->tower, "config.json",
                                *model.weights, std::vector<float>{}, DType::kF32);
     const VisualRows rows =
         images.encode(preprocess(tiny.spec.describe->policy, tiny.image(0)), false, nullptr);

@@ -108,7 +108,7 @@ struct Prompted {
 
 PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
   const ModelConfig& language = tiny.spec.model.transformer;
-  PrunedModel out = tiny.images->pruned_model(static_cast<std::int64_t>(views));
+  PrunedModel out = pruned_model_of(tiny.spec.describe->tower, static_cast<std::int64_t>(views));
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
   return out;
@@ -172,9 +172,9 @@ std::unique_ptr<Pruner> pruner_for(const TinyLmm& tiny, const std::string& metho
   if (method == "corematching") options = {{"layer", 0}};
   if (method == "flowcut") options = {{"llm_layer", 0}};
   auto out = make_pruner(method, options);
-  const bool whole = tiny.images->encoder().tower().projector.cell > 1 ||
+  const bool whole = tiny.spec.describe->tower.projector.cell > 1 ||
                      tiny.spec.describe->policy.max_map_tiles > 0 ||
-                     tiny.images->encoder().spec().class_token_feature;
+                     tiny.spec.describe->tower.vit.class_token_feature;
   const std::int64_t layers = tiny.spec.model.transformer.layers;
   for (const Hook& hook : out->hooks(facts_of(tiny, 1))) {
     const bool patches =

@@ -21,7 +21,7 @@ struct Pruned {
 
 PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
   const ModelConfig& language = tiny.spec.model.transformer;
-  PrunedModel out = tiny.images->pruned_model(static_cast<std::int64_t>(views));
+  PrunedModel out = pruned_model_of(tiny.spec.describe->tower, static_cast<std::int64_t>(views));
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
   return out;
@@ -127,9 +127,9 @@ class PrunedPrompt : public ::testing::TestWithParam<Case> {
   }
   // Whether this family's tokens are patches of its encoder.
   bool served() const {
-    const bool whole = tiny_->images->encoder().tower().projector.cell > 1 ||
+    const bool whole = tiny_->spec.describe->tower.projector.cell > 1 ||
                        tiny_->spec.describe->policy.max_map_tiles > 0 ||
-                       tiny_->images->encoder().spec().class_token_feature;
+                       tiny_->spec.describe->tower.vit.class_token_feature;
     return !whole || !on_patches(*pruner_, facts_of(*tiny_, 1));
   }
 
@@ -340,7 +340,7 @@ TEST(Refusals, LayersThatAreNotThere) {
     }
     return "";
   };
-  const int feature = tiny.images->pruned_model(1).feature_layer;
+  const int feature = pruned_model_of(tiny.spec.describe->tower, 1).feature_layer;
   EXPECT_EQ(code("correlation", {{"local_layer", feature + 0.0}}, 5), "");
   EXPECT_EQ(code("correlation", {{"local_layer", feature + 1.0}}, 5), "E_PRUNE_LAYERS");
   EXPECT_EQ(code("correlation", {{"local_layer", 1000}}, 1), "E_PRUNE_LAYERS");

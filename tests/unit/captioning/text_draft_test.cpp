@@ -42,7 +42,7 @@ Asked ask(const TinyLmm& tiny, const Seen& seen) {
     if (seen.pruner != nullptr) {
       const ModelConfig& language = tiny.spec.model.transformer;
       PrunedModel facts =
-          tiny.images->pruned_model(static_cast<std::int64_t>(image.views.size()));
+          pruned_model_of(tiny.spec.describe->tower, static_cast<std::int64_t>(image.views.size()));
       facts.llm_layers = static_cast<int>(language.layers);
       facts.rope = {language.head_dim, language.rope.theta, language.rope.sections};
       out.sessions.push_back(std::make_unique<PruneSession>(*seen.pruner, facts, budget, 7,

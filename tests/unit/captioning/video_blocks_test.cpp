@@ -37,7 +37,7 @@ PreprocessedImage video_of(const TinyLmm& tiny) {
 
 PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
   const ModelConfig& language = tiny.spec.model.transformer;
-  PrunedModel out = tiny.images->pruned_model(static_cast<std::int64_t>(views));
+  PrunedModel out = pruned_model_of(tiny.spec.describe->tower, static_cast<std::int64_t>(views));
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
   return out;

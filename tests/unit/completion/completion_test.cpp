@@ -267,13 +267,13 @@ TEST(Completion, WhatOfATokenizersFilesIsNotFollowedIsNamed) {
   EXPECT_NE(folder.warnings().find("add_eos_token"), std::string::npos) << folder.warnings();
 }
 
-// As Emu3's lists its vocabulary.
+// As one that lists a vocabulary.
 TEST(Completion, AConfigurationMayBeLarge) {
   const ChangedFolder folder;
   Json names = Json::object();
   for (int i = 0; i < 400; ++i) names[std::string(4000, 'a') + std::to_string(i)] = i;
-  folder.change("config.json", {{"vocabulary_map", names}});
-  EXPECT_NE(folder.warnings().find("vocabulary_map"), std::string::npos);
+  folder.change("config.json", {{"words", names}});
+  EXPECT_NE(folder.warnings().find("not known: words"), std::string::npos);
 }
 
 TEST(Completion, FilesSayHowTheyAreKept) {
