@@ -30,6 +30,9 @@ mutant(pt_reach_off_by_one fuzz_torch parsers engine/checkpoint/pickle_objects.c
 mutant(json_range_off_by_one fuzz_config families engine/core/json.cpp
   [==[if (number < low || number > high) return std::nullopt;]==]
   [==[if (number < low || (number > high && number - 1 != high)) return std::nullopt;]==])
+mutant(folder_null_unsaid fuzz_folder families engine/families/folder_files.cpp
+  [==[note(key, value, row);]==]
+  [==[if (!value.is_null()) note(key, value, row);]==])
 mutant(tok_template_off_by_one fuzz_tokenizer text tokenizers/text/tokenizer_json.cpp
   [==[if (value >= vocab_size) {]==]
   [==[if (value >= vocab_size + 1) {]==])

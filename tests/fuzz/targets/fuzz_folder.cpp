@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
@@ -25,7 +26,7 @@ constexpr std::size_t kSeedBytes = 3800;  // below run_target.sh's -max_len
 
 std::vector<std::string> file_names() {
   std::vector<std::string> out;
-  for (std::size_t i = 0; i < kFolderFiles; ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(FolderFile::kParams); ++i) {
     out.emplace_back(folder_file_name(static_cast<FolderFile>(i)));
   }
   return out;
@@ -104,15 +105,19 @@ void check_refusal(const Error& error) {
   require(info.file.starts_with(folder().string()), "the file that is at fault");
 }
 
+bool has_key(const FolderAccount& account, const std::string& file, const std::string& key) {
+  return std::any_of(account.keys.begin(), account.keys.end(), [&](const KeyAccount& one) {
+    return one.file == file && (one.key == key || one.key.starts_with(key + "."));
+  });
+}
+
 void check_account(const FolderAccount& account, const Files& files) {
+  const std::vector<std::string> names = file_names();
   for (const auto& [file, members] : files.items()) {
-    if (!members.is_object()) continue;
+    const bool of_folder = std::find(names.begin(), names.end(), file) != names.end();
+    if (!of_folder || !members.is_object()) continue;
     for (const auto& [key, value] : members.items()) {
-      const bool known =
-          std::any_of(account.keys.begin(), account.keys.end(), [&](const KeyAccount& one) {
-            return one.file == file && (one.key == key || one.key.starts_with(key + "."));
-          });
-      require(known, "every key of every file is accounted for");
+      require(has_key(account, file, key), "every key of every file is accounted for");
     }
   }
 }
@@ -125,7 +130,7 @@ void check_images(const PreprocessPolicy& policy) {
       check_plan(policy, plan);
       if (plan.views * plan.view_width * plan.view_height < kFewPixels && width < 64 &&
           plan.resized_width * plan.resized_height < kFewPixels) {
-        check_pixels(policy, width, height);
+        check_pixels(policy, width, height, std::numeric_limits<float>::infinity());
       }
     } catch (const Error& error) {
       require(!error.info().code.empty() && !error.info().expected.empty(), "a full message");

@@ -31,7 +31,9 @@ inline std::int64_t count_tokens(const PreprocessPolicy& policy, const Preproces
     const bool tile = plan.base == BaseView::kFirst && view > 0;
     if (!tile) tokens += (plan.view_width / cell) * (plan.view_height / cell);
   }
-  if (plan.base != BaseView::kFirst) return tokens;
+  if (plan.base != BaseView::kFirst) {
+    return tokens + (policy.newline_each_row ? plan.view_rows : policy.newline_at_end ? 1 : 0);
+  }
   for (std::int64_t row = 0; row < plan.packed_rows; ++row) tokens += plan.packed_cols + 1;
   return tokens;
 }
@@ -64,11 +66,14 @@ inline void check_plan(const PreprocessPolicy& policy, const PreprocessPlan& pla
     const std::int64_t area = plan.view_width * plan.view_height;
     require(area <= policy.max_pixels || std::min(plan.view_width, plan.view_height) == cell,
             "most");
-    require(area >= policy.min_pixels, "least");
+    // What is shrunk to the most may come below the least where they are near each other.
+    require(area >= policy.min_pixels || policy.max_pixels < 16 * policy.min_pixels, "least");
   }
 }
 
-inline void check_pixels(const PreprocessPolicy& policy, std::int64_t width, std::int64_t height) {
+// `most`: of normalised values.
+inline void check_pixels(const PreprocessPolicy& policy, std::int64_t width, std::int64_t height,
+                         float most = 3) {
   DecodedImage image(width, height, width % 2 == 0 ? 3 : 4, "noise");
   Choice choice(static_cast<unsigned>(width * 1000 + height));
   for (std::uint8_t& byte : image.pixels) byte = static_cast<std::uint8_t>(choice.next());
@@ -77,7 +82,9 @@ inline void check_pixels(const PreprocessPolicy& policy, std::int64_t width, std
   require(static_cast<std::int64_t>(out.views.size()) == out.plan.views, "as many views");
   for (const EncoderView& view : out.views) {
     require(view.width == out.plan.view_width && view.height == out.plan.view_height, "view size");
-    for (const float value : view.values) require(std::abs(value) < 3, "normalised values");
+    for (const float value : view.values) require(std::abs(value) <= most, "normalised values");
+    const std::int64_t cell = policy.patch * policy.merge;
+    if (view.width % cell != 0 || view.height % cell != 0) continue;  // the encoder leaves a margin
     require(patch_rows(policy, view, 2).size() == view.values.size() * 2, "patch rows");
   }
 }
