@@ -55,6 +55,10 @@ std::shared_ptr<const FolderAccount> TextRows::with_account(
 
 std::vector<std::int32_t> TextRows::encode(const std::string& text, const char* where) const {
   check_prompt_text(text, where);
+  if (const std::string found = cleaner_ ? cleaner_->markup(text) : ""; !found.empty()) {
+    refuse_request("E_PROMPT_MARKUP", where, "a text without tags and entities of HTML",
+                   "'" + found + "'", "write the characters themselves");
+  }
   const std::string read = cleaner_ ? cleaner_->clean(text) : text;
   if (read.empty()) {
     refuse_request("E_PROMPT_EMPTY", where, "a text of which cleaning leaves something",

@@ -32,7 +32,8 @@ class TextRows {
       std::shared_ptr<const FolderAccount> account) const;
 
   // Ids of a text, cleaned where the model wants that, at most as many as it reads; the last one
-  // ends it. Error kUsage: E_PROMPT_EMPTY, E_PROMPT_LENGTH, E_PROMPT_TEXT; `where` is the flag.
+  // ends it. Error kUsage: E_PROMPT_EMPTY, E_PROMPT_LENGTH, E_PROMPT_MARKUP, E_PROMPT_TEXT;
+  // `where` is the flag.
   std::vector<std::int32_t> encode(const std::string& text, const char* where) const;
   // [T, width] f32 on the device. The rows of the last ids are kept: images of one prompt ask once.
   // Error kModel, kMemory.

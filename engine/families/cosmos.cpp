@@ -158,6 +158,7 @@ void read_kind(const JsonReader& config, const Shapes& shapes, Geometry& g) {
   if (norm != "rmsnorm" && norm != "fused_rmsnorm") config.fail("norm_type", "\"rmsnorm\"", norm);
   if (!config.boolean_or("causal_mask", true)) config.fail("causal_mask", "true", "false");
   g.model.qk_norm = config.boolean_or("use_qk_normalization", true);
+  g.model.qk_norm_eps = 1e-5f;  // the authors' attention has its own, whatever norm_eps says
   const bool cross =
       config.boolean_or("insert_cross_attn", shapes.has("layers.0.cross_attention.wq.weight"));
   if (cross) {
@@ -234,6 +235,10 @@ void read_rope(const JsonReader& config, Geometry& g) {
   if (axes != "3D") config.fail("rope_dim", "\"3D\"", axes);
   const std::string version = config.string_or("pytorch_rope_version", "v2");
   if (version != "v2") config.fail("pytorch_rope_version", "\"v2\"", version);
+  const std::string precision = config.string_or("precision", "bfloat16");
+  if (precision != "bfloat16" && precision != "float32") {
+    config.fail("precision", "\"bfloat16\" or \"float32\"", precision);
+  }
   g.model.rope = {.layout = RopeLayout::kGrid3d,
                   .pairing = RopePairing::kHalfSplit,
                   .theta = config.number_or("rope_theta", 500000.0, 1.0, 1e9),
@@ -243,7 +248,7 @@ void read_rope(const JsonReader& config, Geometry& g) {
                   .grid_cols = g.grid[2],
                   .yarn = read_yarn(config, g.model),
                   .multiple_of = config.integer_or("pad_to_multiple_of", 64, 1, 65536),
-                  .rounded = true};
+                  .rounded = precision == "bfloat16"};
 }
 
 Geometry read_geometry(const JsonReader& config, const Checkpoint* weights,

@@ -16,6 +16,10 @@ constexpr std::string_view kDescribing = "of describing";
 constexpr std::string_view kLength = "a grid has its own length";
 constexpr std::string_view kOfTexts = "the reference applies it by ids of the text";
 constexpr std::string_view kCut = "--min-p and --typical cut by flags";
+constexpr std::string_view kTraining = "of training";
+constexpr std::string_view kMemory = "of memory";
+constexpr std::string_view kPlain = "apply_yarn is false";
+constexpr std::string_view kShape = "video_latent_shape says it";
 constexpr std::string_view kFixed = "the family has one such part";
 
 // config.json
@@ -28,7 +32,31 @@ constexpr KnownKey kConfigKeys[] = {
     {"context_dim", kNone, "no layer reads a text"},
     {"caption_dim", kNone, "the prompt is a class"},
     {"num_classes", kNone, "the prompt is a text"},
-    {"class_dropout_prob", kNone, "of training"},
+    {"class_dropout_prob", kNone, kTraining},
+    {"token_dropout_p", kNone, kTraining},
+    {"attn_dropout_p", kNone, kTraining},
+    {"resid_dropout_p", kNone, kTraining},
+    {"ffn_dropout_p", kNone, kTraining},
+    {"drop_path_rate", kNone, kTraining},
+    {"max_batch_size", kNone, kMemory},
+    {"max_seq_len", kNone, kMemory},
+    {"tensor_model_parallel_size", kNone, "weights are whole"},
+    {"fuse_qkv", kNone, "names of tensors decide"},
+    {"tokenizer", kNone, "video_tokenizer says it"},
+    {"ckpt_dir", kNone, "bookkeeping"},
+    {"ckpt_path", kNone, "bookkeeping"},
+    {"original_seq_len", kNone, "of places along one axis"},
+    {"original_latent_shape", kNone, kPlain},
+    {"yarn_scale", kNone, kPlain},
+    {"yarn_beta_fast", kNone, kPlain},
+    {"yarn_beta_slow", kNone, kPlain},
+    {"insert_cross_attn_every_k_layers", kNone, "no layer reads a text"},
+    {"num_video_frames", kNone, kShape},
+    {"video_height", kNone, kShape},
+    {"video_width", kNone, kShape},
+    {"vision_encoder", kNone, kDescribing},
+    {"vision_encoder_in_channels", kNone, kDescribing},
+    {"mm_projector", kNone, kDescribing},
     {"gen_aligner_config.cls", kNone, kFixed},
     {"gen_head_config.cls", kNone, kFixed},
     {"gen_aligner_config.params.projector_type", kIgnored, kFixed, "\"mlp_gelu\""},

@@ -342,6 +342,15 @@ VqSpec published_vq16() {
   return vq;
 }
 
+// The authors' mixin writes their ModelArgs next to a tokenizer of its own folder: nothing else
+// says whether rows of its codebook have length 1.
+bool has_unit_rows(const ModelSource& source, const fs::path& weights) {
+  const fs::path folder = source.folder / "vq", file = folder / "config.json";
+  if ((weights != folder && weights.parent_path() != folder) || !file_exists(file)) return true;
+  const Json args = parse_json(read_file(file, std::size_t{1} << 20), file.string());
+  return JsonReader(args, file.string()).boolean_or("codebook_l2_norm", true);
+}
+
 VqSpec read_vq(const ModelSource& source, const Geometry& g, ModelSpec& spec) {
   spec.vq_weights = find_vq(source.folder, g.text());
   if (spec.vq_weights.empty()) {
@@ -353,6 +362,7 @@ VqSpec read_vq(const ModelSource& source, const Geometry& g, ModelSpec& spec) {
   const Checkpoint checkpoint = Checkpoint::open(spec.vq_weights);
   VqSpec vq = infer_vq_spec(checkpoint, "");
   vq.pixels = PixelRule::kLlamaGenEval;
+  vq.l2_normalize = has_unit_rows(source, spec.vq_weights);
   if (vq.codes != g.codes) {
     refuse(spec.vq_weights.string(), "quantize.embedding.weight",
            std::to_string(g.codes) + " codes, as the transformer has", std::to_string(vq.codes));

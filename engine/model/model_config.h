@@ -29,6 +29,7 @@ struct ModelConfig {
   bool out_bias = false;  // of attention's output
   bool ffn_bias = false;  // of all three matrices
   bool qk_norm = false;  // RMSNorm of each head's query and key, before they turn
+  float qk_norm_eps = 0.0f;  // of that; 0 = norm_eps
   // LayerNorm of each head's query and key with the head's own numbers, before they turn, eps 1e-5.
   bool head_norms = false;
   bool input_norms = true;  // RMSNorm of what attention and the feed-forward part read
@@ -55,6 +56,7 @@ struct ModelConfig {
   std::int64_t rope_numbers() const {
     return (rope.rows() + (windowed.empty() ? 0 : window_rope.rows())) * head_dim;
   }
+  float head_eps() const { return qk_norm_eps > 0 ? qk_norm_eps : norm_eps; }
   std::int64_t q_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
 };

@@ -325,7 +325,7 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   ops::qkv_rope(*backend_, {.qkv = qkv,
                             .q_norm = config_.qk_norm ? weights.q_norm.view() : ConstTensorView{},
                             .k_norm = config_.qk_norm ? weights.k_norm.view() : ConstTensorView{},
-                            .eps = config_.norm_eps,
+                            .eps = config_.head_eps(),
                             .cos = windowed ? chunk.window_cos : chunk.cos,
                             .sin = windowed ? chunk.window_sin : chunk.sin,
                             .pairing = rope_.pairing,
@@ -386,7 +386,7 @@ void Transformer::show_normed(ConstTensorView x, const Tensor& norm, std::int64_
 // Each head of each row by itself, in place.
 void Transformer::norm_heads(TensorView heads, const Tensor& weight) const {
   heads.shape = {heads.shape[0] * heads.shape[1], heads.shape[2]};
-  ops::rms_norm(*backend_, heads, weight.view(), config_.norm_eps, heads);
+  ops::rms_norm(*backend_, heads, weight.view(), config_.head_eps(), heads);
 }
 
 CrossContext Transformer::make_context(ConstTensorView rows, DType storage) const {

@@ -55,6 +55,9 @@ constexpr RuleText kJoined[] = {{R"([-_])", " "}};
 // Characters that are not printed.
 constexpr RuleText kControls[] = {
     {R"([\x00-\x08\x0B\x0E-\x1F\x7F\x{206A}-\x{206F}\x{FEFF}\x{FFF9}-\x{FFFC}]+)", ""}};
+// What html.parser takes for a tag, a comment or an entity. One tag has a rule of its own.
+constexpr RuleText kMarkup[] = {
+    {R"(<(?!person>)[a-z/!?][^\s<>]{0,40}>?|&(?:#(?:x[0-9a-f]+|[0-9]+);?|[a-z][a-z0-9]*;))", ""}};
 constexpr RuleText kLast[] = {
     {R"(\b[a-zA-Z]{1,3}\d{3,15}\b)", ""},
     {R"(\b[a-zA-Z]+\d+[a-zA-Z]+\b)", ""},
@@ -120,6 +123,7 @@ CaptionCleaner::CaptionCleaner() {
   fill(kJoined, joined_);
   fill(kControls, controls_);
   fill(kLast, last_);
+  fill(kMarkup, markup_);
 }
 
 std::string CaptionCleaner::apply(const std::vector<Rule>& rules, std::string text) const {
@@ -137,6 +141,15 @@ std::string CaptionCleaner::once(std::string_view text) const {
   out = normalize_unicode(apply(controls_, std::move(out)), NormalForm::kNfc);
   out = without_ends(apply(last_, std::string(strip_ends(out))));
   return std::string(strip_ends(out));
+}
+
+std::string CaptionCleaner::markup(std::string_view text) const {
+  const std::string plain = lower_case(unquoted(text));
+  RegexScratch scratch(plain.size(), kCaption);
+  std::vector<Span> spans;
+  markup_.front().pattern.cut(plain, scratch, spans);
+  const auto found = std::ranges::find_if(spans, &Span::is_match);
+  return found == spans.end() ? "" : plain.substr(found->begin, found->end - found->begin);
 }
 
 std::string CaptionCleaner::clean(std::string_view text) const { return once(once(text)); }

@@ -20,6 +20,8 @@ class CaptionCleaner {
 
   // `text` is valid UTF-8; both times. Error kGeneral, E_TOK_BUDGET, E_TOK_TEXT_SIZE.
   std::string clean(std::string_view text) const;
+  // The first tag or entity of HTML, which the authors' script takes away or replaces; empty = none.
+  std::string markup(std::string_view text) const;
 
  private:
   struct Rule {
@@ -29,7 +31,7 @@ class CaptionCleaner {
   std::string once(std::string_view text) const;
   std::string apply(const std::vector<Rule>& rules, std::string text) const;
 
-  std::vector<Rule> first_, joined_, controls_, last_;
+  std::vector<Rule> first_, joined_, controls_, last_, markup_;
 };
 
 }  // namespace tessera

@@ -239,6 +239,12 @@ TEST_F(LlamaGenText, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refusal(options_of(folder_), {.prompt = "* @someone"}), "E_PROMPT_EMPTY --prompt");
   EXPECT_EQ(refusal(options_of(folder_), {.prompt = "a b c d e f g h i j k l m n o"}),
             "E_PROMPT_LENGTH --prompt");
+  for (const char* text : {"a <b>red</b> cube", "a%3Cbr/%3Ecube", "cube &amp; dog", "&#39;a&#39;"}) {
+    EXPECT_EQ(refusal(options_of(folder_), {.prompt = text}), "E_PROMPT_MARKUP --prompt") << text;
+  }
+  for (const char* text : {"a <person> on", "a cat & dog", "cat <3 dog", "a < b, b > c"}) {
+    EXPECT_EQ(refusal(options_of(folder_), {.prompt = text}), "") << text;
+  }
   EXPECT_EQ(refusal(options_of(folder_), {.prompt = "a", .negative_prompt = "b"}),
             "E_NEGATIVE_PROMPT --negative-prompt");
   GenerateOptions bundled;  // the bundled model

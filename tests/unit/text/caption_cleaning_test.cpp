@@ -22,6 +22,18 @@ TEST(CaptionCleaning, EqualsTheAuthorsOnRandomTexts) {
   EXPECT_GT(changed, lines / 2);
 }
 
+TEST(CaptionCleaning, MarkupIsFound) {
+  const CaptionCleaner cleaner;
+  EXPECT_EQ(cleaner.markup("a <B class=x> cube"), "<b");
+  EXPECT_EQ(cleaner.markup("a</b>"), "</b>");
+  EXPECT_EQ(cleaner.markup("a <!-- c"), "<!--");
+  EXPECT_EQ(cleaner.markup("salt &amp; pepper"), "&amp;");
+  EXPECT_EQ(cleaner.markup("&#x27;a"), "&#x27;");
+  for (const char* text : {"a <person> & a dog", "1 < 2 > 0", "<3", "r&b", "&#a", "a; b"}) {
+    EXPECT_EQ(cleaner.markup(text), "") << text;
+  }
+}
+
 TEST(CaptionCleaning, ManyMarksAreBounded) {
   const CaptionCleaner cleaner;
   EXPECT_EQ(cleaner.clean(std::string(60'000, '(')), "");
