@@ -224,7 +224,7 @@ void follow_processor(const ModelSource& source, std::int64_t vocab, ModelSpec& 
   const std::int32_t pad = id(generation, "pad_token_id"), begin = id(generation, "bos_token_id");
   const std::int32_t image = id(sub_config(generation, "generation_kwargs"), "boi_token_id");
   if (pad >= 0 && image >= 0) spec.prompt.kept = KeptIds{pad, image, begin};
-  follow_levels(source, kPortProcessors, spec);
+  follow_levels(*source.files, kPortProcessors, spec);
 }
 
 ModelSpec parse_hf(const ModelSource& source) {
