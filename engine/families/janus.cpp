@@ -378,6 +378,8 @@ ModelSpec parse_original(const ModelSource& source) {
   finish_geometry(params, "image_size", vision.image / spec.vq.downsample(), llama.max_positions,
                   spec);
   finish_identity(source, spec);
+  spec.prompt.pad_token =
+      file_reader(source, FolderFile::kProcessor).string_or("pad_tag", spec.prompt.pad_token);
   read_sampling(source, {}, spec);
   spec.names = language_names(llama.model, "language_model.model.");
   spec.names.code_table = "gen_embed.weight";
