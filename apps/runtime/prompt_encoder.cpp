@@ -31,6 +31,7 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
   kept_ = spec.prompt.kept;
   if (!kept_ && !spec.prompt.pad_token.empty()) pad_ = id_of(spec.prompt.pad_token);
   negative_ = spec.prompt.negative_text;
+  kept_out_ = spec.prompt.kept_out;
   begin_image_ = id_of(spec.prompt.begin_image_token);
   if (spec.prompt.of_folder && opened.tokenizer_json.empty()) {
     template_ = read_folder_template(spec.tokenizer.parent_path());
@@ -55,6 +56,20 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
          .expected = "at most " + std::to_string(known) + " tokens, which is what the model embeds",
          .found = std::to_string(text_->vocab_size())});
   }
+  check_first_code(spec);
+}
+
+// Configurations may say how many rows there are and not where the codes begin.
+void PromptEncoder::check_first_code(const ModelSpec& spec) const {
+  const auto found = text_->id_of(spec.prompt.first_code_token);
+  if (!found || *found == spec.model.prompt_vocab) return;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_TOKENIZER_VOCAB",
+               .file = tokenizer_file_,
+               .where = spec.prompt.first_code_token,
+               .expected = "id " + std::to_string(spec.model.prompt_vocab) +
+                           ", as the codes are the model's last rows",
+               .found = "id " + std::to_string(*found)});
 }
 
 std::int32_t PromptEncoder::id_of(const std::string& token) const {
@@ -79,8 +94,10 @@ std::vector<std::int32_t> PromptEncoder::encode_text(const std::string& prompt,
 
 std::vector<std::int32_t> PromptEncoder::framed(std::string_view before, std::string_view text,
                                                 std::string_view after) const {
-  std::vector<std::int32_t> ids = text_->encode(std::string(before).append(text).append(after));
-  if (first_ && (ids.empty() || ids.front() != *first_)) ids.insert(ids.begin(), *first_);
+  // Once more where the text spells it.
+  const std::string whole = std::string(before).append(text).append(after);
+  std::vector<std::int32_t> ids = text_->encode(whole, !first_);
+  if (first_) ids.insert(ids.begin(), *first_);
   return ids;
 }
 
@@ -126,14 +143,24 @@ std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prom
     refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
                    std::to_string(ids.size()) + " tokens", "shorten the text");
   }
-  const auto image = std::find_if(ids.begin(), ids.end(),
-                                  [&](std::int32_t id) { return id >= model_.prompt_vocab; });
-  if (image != ids.end()) {
-    refuse_request("E_PROMPT_TEXT", where, "a text without image tokens",
-                   "token " + std::to_string(*image));
-  }
+  check_spelled(ids, where);
   expects(!ids.empty() && ids.back() == begin_image_, "a prompt ends with the begin-image token");
   return ids;
+}
+
+void PromptEncoder::check_spelled(const std::vector<std::int32_t>& ids, const char* where) const {
+  const auto kept_out = [&](std::int32_t id) {
+    return std::any_of(kept_out_.begin(), kept_out_.end(), [&](const RowRange& range) {
+      return id >= range.first && id < range.first + range.count;
+    });
+  };
+  for (std::int64_t i = 0; i < std::ssize(ids); ++i) {
+    const std::int32_t id = nth(ids, i);
+    const bool of_frame = (first_ && i == 0) || i >= std::ssize(ids) - model_.kept_last;
+    if (id < model_.prompt_vocab && (of_frame || !kept_out(id))) continue;
+    refuse_request("E_PROMPT_TEXT", where, "a text without image tokens",
+                   "token " + std::to_string(id) + ", " + std::string(text_->token(id)));
+  }
 }
 
 std::int32_t PromptEncoder::parse_class(const std::string& prompt) const {

@@ -44,6 +44,9 @@ class PromptEncoder {
   std::vector<std::int32_t> encode_template(const std::string& text, const char* where) const;
   // The ids of the folder's template around it, or of the family's form.
   std::vector<std::int32_t> template_ids(const std::string& prompt) const;
+  // Error E_PROMPT_TEXT where a text spells tokens of images.
+  void check_spelled(const std::vector<std::int32_t>& ids, const char* where) const;
+  void check_first_code(const ModelSpec& spec) const;
   [[noreturn]] void refuse_token(const std::string& token) const;
   std::vector<std::int32_t> framed(std::string_view before, std::string_view text,
                                    std::string_view after) const;
@@ -61,6 +64,7 @@ class PromptEncoder {
   std::string negative_;  // the other branch's text, unless one is given
   std::int32_t pad_ = 0, begin_image_ = 0;
   std::optional<std::int32_t> first_;  // of every prompt
+  std::vector<RowRange> kept_out_;     // what no text may spell
 };
 
 }  // namespace tessera

@@ -369,11 +369,12 @@ def write_corpus(scratch, out, run_folder, in_parts=False):
                 key = hashlib.sha256(text.encode()).hexdigest()[:12]
                 texts[key] = text
                 row["files"][name] = key
-        keys = []
-        for part in parts_of(row["shapes"]) if in_parts else [row["shapes"]]:
-            keys.append(hashlib.sha256(json.dumps(part).encode()).hexdigest()[:12])
-            lists[keys[-1]] = by_layers(part)
-        row["shapes"] = keys if in_parts else keys[0]
+        for field in [name for name in ("shapes", "vq_shapes") if name in row]:
+            keys = []
+            for part in parts_of(row[field]) if in_parts else [row[field]]:
+                keys.append(hashlib.sha256(json.dumps(part).encode()).hexdigest()[:12])
+                lists[keys[-1]] = by_layers(part)
+            row[field] = keys if in_parts else keys[0]
         rows.append(row)
     dump = {"transformers": transformers.__version__, "texts": texts, "shapes": lists, "folders": rows}
     (out / "folders.json").write_text("{\n" + ",\n".join(

@@ -44,6 +44,20 @@ constexpr const char* kTextTokenizer = "text_tokenizer.json";
 
 // --- the vocabulary -----------------------------------------------------------------------------
 
+// The authors' loops count the ends of images. Chameleon's own has a branch of guidance that reads
+// a prompt's image tokens and begins, which without them is the branch without a prompt.
+void keep_out(const JsonReader& map, bool ends_alone, std::int64_t last, ModelSpec& spec) {
+  std::vector<RowRange>& out = spec.prompt.kept_out;
+  const auto add = [&](const char* token) {
+    if (map.has(token)) out.push_back({map.integer(token, 0, last), 1});
+  };
+  add(kBeginImage);
+  add(kEndImage);
+  if (ends_alone) return;
+  out.insert(out.end(), spec.names.head_rows.begin(), spec.names.head_rows.end());
+  add(kBegin);
+}
+
 // `names` is what `map` reads; vocab and codes are settled.
 void fill_vocabulary(const JsonReader& map, const Json& names, bool rows_end, ModelSpec& spec) {
   StreamModelConfig& model = spec.model;
@@ -54,6 +68,7 @@ void fill_vocabulary(const JsonReader& map, const Json& names, bool rows_end, Mo
   model.image_end = true;
   if (rows_end) spec.names.code_rows.push_back({map.integer(kRowEnd, 0, last), 1});
   spec.names.code_rows.push_back({map.integer(kEndImage, 0, last), 1});
+  keep_out(map, rows_end, last, spec);
 }
 
 // --- the image decoder --------------------------------------------------------------------------

@@ -162,11 +162,10 @@ std::string named_token(const ModelSource& source, std::string_view role, std::s
   return fallback;
 }
 
-void follow_levels(const ModelSource& source, std::span<const std::string_view> classes,
-                   ModelSpec& spec) {
-  if (!has_image_processor(*source.files)) return;
+void follow_levels(FolderFiles& files, std::span<const std::string_view> classes, ModelSpec& spec) {
+  if (!has_image_processor(files)) return;
   spec.vq.pixels = PixelRule::kLevels;
-  spec.vq.levels = read_pixel_levels(classes, *source.files);
+  spec.vq.levels = read_pixel_levels(classes, files);
   if (!spec.movq) return;
   spec.movq->frame.pixels = spec.vq.pixels;
   spec.movq->frame.levels = spec.vq.levels;

@@ -25,13 +25,14 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSide = 16384;  // pixels
 constexpr std::int64_t kMaxPrompt = 4096;
-constexpr std::int64_t kImageSide = 720;  // pixels of an image, unless the file says
-constexpr std::int64_t kImageArea = kImageSide * kImageSide;
+constexpr std::int64_t kImageArea = 720 * 720;  // pixels of an image, unless the file says
 constexpr std::string_view kProcessors[] = {"Emu3ImageProcessor"};
+constexpr std::string_view kAuthorProcessors[] = {"Emu3VisionVQImageProcessor"};
 constexpr std::int64_t kMaxGrids = 4096;
 constexpr std::string_view kPortLanguages[] = {"emu3_text_model"};
 constexpr std::string_view kAuthorLanguages[] = {"Emu3"};
 constexpr const char* kVisualToken = "<|visual token ";
+constexpr const char* kFirstVisual = "<|visual token 000000|>";
 constexpr const char* kNegative =
     "lowres, bad anatomy, bad hands, text, error, missing fingers, extra digit, fewer digits, "
     "cropped, worst quality, low quality, normal quality, jpeg artifacts, signature, watermark, "
@@ -77,8 +78,7 @@ std::int64_t visual_number(const std::string& token) {
 std::int64_t first_visual(const JsonReader& config, std::int64_t codes) {
   const JsonReader reader = config.object("vocabulary_map");
   const Json& map = config.raw("vocabulary_map");
-  const std::string zero = std::string(kVisualToken) + "000000|>";
-  const std::int64_t first = reader.integer(zero, 1, kMaxVocab);
+  const std::int64_t first = reader.integer(kFirstVisual, 1, kMaxVocab);
   std::int64_t count = 0;
   for (const auto& [token, id] : map.items()) {
     if (!token.starts_with(kVisualToken)) continue;
@@ -154,16 +154,23 @@ void check_side(const JsonReader& reader, std::string_view key, std::int64_t pix
   reader.fail(key, "images of 1 to 16384 pixels a side", std::to_string(pixels));
 }
 
-void square_grid(const ModelSource& source, const JsonReader& config, ModelSpec& spec) {
+// What is asked for, else a square; `place` = pixels of a code where the file names no area.
+void image_grid(const ModelSource& source, const JsonReader& config, std::int64_t place,
+                ModelSpec& spec) {
   const std::int64_t factor = spec.vq.downsample();
   const std::int64_t area = config.integer_or("image_area", kImageArea, 1, kMaxSide * kMaxSide);
-  double side = std::sqrt(to_double(area));
-  if (source.options.side() > 0) side = to_double(source.options.side());
-  auto grid = std::int64_t{std::llround(side / to_double(factor))};
-  // The processor counts in places of eight pixels, whatever the tokenizer has.
-  if (source.options.side() == 0 && !config.has("image_area")) grid = kImageSide / 8;
-  check_side(config, "image_area", grid * factor);
-  spec.model.grid_rows = spec.model.grid_cols = grid;
+  if (config.has("image_area")) place = factor;
+  // Halves become the even number, as in the reference.
+  const auto codes = [](double pixels, std::int64_t of_one) {
+    return std::int64_t{std::llrint(pixels / to_double(of_one))};
+  };
+  const FamilyOptions& asked = source.options;
+  StreamModelConfig& model = spec.model;
+  model.grid_rows = model.grid_cols = codes(std::sqrt(to_double(area)), place);
+  if (asked.height > 0) model.grid_rows = codes(to_double(asked.height), factor);
+  if (asked.width > 0) model.grid_cols = codes(to_double(asked.width), factor);
+  check_side(config, "image_area", spec.image_height());
+  check_side(config, "image_area", spec.image_width());
 }
 
 void video_grids(const JsonReader& video, ModelSpec& spec) {
@@ -198,12 +205,14 @@ void fill_prompt(const ModelSource& source, ModelSpec& spec) {
   const StreamModelConfig& model = spec.model;
   std::string size = std::to_string(model.grid_rows) + "*" + std::to_string(model.grid_cols);
   if (spec.video) size = std::to_string(model.grids) + "*" + size;
-  const std::string last = named_token(source, "image_wrapper_token", "<|image token|>");
+  const std::string own = named_token(source, "img_token", "<|image token|>");  // of the authors
+  const std::string last = named_token(source, "image_wrapper_token", own);
   const std::string after = named_token(source, "boi_token", "<|image start|>") + size + last;
   const std::string begin = named_token(source, "bos_token", "<|extra_203|>");
   spec.prompt.kind = PromptKind::kText;
   spec.prompt.forms = {{begin, begin, after}, {"", "", after}};
   spec.prompt.begin_image_token = last;
+  spec.prompt.first_code_token = kFirstVisual;
 }
 
 void read_settings(const ModelSource& source, ModelSpec& spec) {
@@ -273,7 +282,7 @@ const PortNames& port_names(const ModelSource& source) {
 void follow_generate(const ModelSource& source, ModelSpec& spec) {
   if (spec.video) return;
   follow_do_sample(source, spec);
-  follow_levels(source, kProcessors, spec);
+  follow_levels(*source.files, kProcessors, spec);
   if (!source.files->has(FolderFile::kGeneration)) return;
   if (!file_reader(source, FolderFile::kGeneration).has("guidance_scale"))
     spec.sampling.guidance = 1;
@@ -297,7 +306,8 @@ ModelSpec parse_port(const ModelSource& source) {
     parts = {video.boolean_or("row_tokens", true), video.boolean_or("grid_tokens", true),
              video.boolean_or("end_tokens", true)};
   } else {
-    square_grid(source, config, spec);
+    // Their processor counts in places of eight pixels, whatever the tokenizer has.
+    image_grid(source, config, 8, spec);
   }
   fill_vocabulary(port_ids(config, language.vocab, spec.vq.codes, parts), spec);
   fit_prompt(text, language.max_positions, spec);
@@ -346,13 +356,17 @@ ModelSpec parse_authors(const ModelSource& source) {
   const LanguageConfig language = parse_language(config, kAuthorLanguages);
   spec.model.transformer = language.model;
   fill_tokenizer(author_tokenizer(source, spec), spec);
-  square_grid(source, config, spec);
+  image_grid(source, config, spec.vq.downsample(), spec);
   fill_vocabulary(author_ids(config, language.vocab, spec.vq.codes), spec);
   fit_prompt(config, language.max_positions, spec);
   fill_identity(source, spec);
   read_settings(source, spec);
   fill_prompt(source, spec);
   list_joint(language, "model.", "lm_head", spec);
+  if (!source.config_only) {
+    FolderFiles files = FolderFiles::read_processor(spec.vq_weights);
+    follow_levels(files, kAuthorProcessors, spec);
+  }
   spec.vq_tensors = movq_tensors(*spec.movq);
   spec.vq_ignored = movq_counters(*spec.movq);
   return spec;

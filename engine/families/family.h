@@ -186,9 +186,8 @@ void follow_do_sample(const ModelSource& source, ModelSpec& spec);
 
 // A token by its role ("boi_token"), as tokenizer_config.json names it; releases differ in where.
 std::string named_token(const ModelSource& source, std::string_view role, std::string fallback);
-// The levels of pixels by the folder's image processor, if it has one.
-void follow_levels(const ModelSource& source, std::span<const std::string_view> classes,
-                   ModelSpec& spec);
+// The levels of pixels by the image processor of these files, if they have one.
+void follow_levels(FolderFiles& files, std::span<const std::string_view> classes, ModelSpec& spec);
 
 // "24x2048": layers x width, for models that are no published size.
 std::string size_label(const ModelConfig& config);

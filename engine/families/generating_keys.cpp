@@ -60,6 +60,8 @@ constexpr KnownKey kConfigKeys[] = {
     {"gen_aligner_config.cls", kNone, kFixed},
     {"gen_head_config.cls", kNone, kFixed},
     {"gen_aligner_config.params.projector_type", kIgnored, kFixed, "\"mlp_gelu\""},
+    {"img_token_id", kNone, "the tokenizer has it by name"},
+    {"boi_token_id", kNone, "the tokenizer has it by name"},
     {"*.eos_token_id", kNone, kLength},
     {"*.max_length", kNone, kLength},
     {"*.min_length", kNone, kLength},

@@ -224,7 +224,7 @@ void follow_processor(const ModelSource& source, std::int64_t vocab, ModelSpec& 
   const std::int32_t pad = id(generation, "pad_token_id"), begin = id(generation, "bos_token_id");
   const std::int32_t image = id(sub_config(generation, "generation_kwargs"), "boi_token_id");
   if (pad >= 0 && image >= 0) spec.prompt.kept = KeptIds{pad, image, begin};
-  follow_levels(source, kPortProcessors, spec);
+  follow_levels(*source.files, kPortProcessors, spec);
 }
 
 ModelSpec parse_hf(const ModelSource& source) {
@@ -378,6 +378,8 @@ ModelSpec parse_original(const ModelSource& source) {
   finish_geometry(params, "image_size", vision.image / spec.vq.downsample(), llama.max_positions,
                   spec);
   finish_identity(source, spec);
+  spec.prompt.pad_token =
+      file_reader(source, FolderFile::kProcessor).string_or("pad_tag", spec.prompt.pad_token);
   read_sampling(source, {}, spec);
   spec.names = language_names(llama.model, "language_model.model.");
   spec.names.code_table = "gen_embed.weight";

@@ -97,6 +97,8 @@ struct PromptTemplate {
   std::string pad_token;          // kText, kPadBetweenEnds: by string
   std::string negative_text;      // kText, kOtherText: of the unconditional branch
   std::string begin_image_token;  // kText: must be the last token of every prompt
+  std::string first_code_token;   // kText: the token of the first code, empty = none
+  std::vector<RowRange> kept_out;  // kText: ids that no text may spell
   std::int64_t classes = 0;       // kClass: ids 0..classes-1
 };
 

@@ -120,17 +120,22 @@ class FolderCorpus {
 
   void write(const Json& row, const std::filesystem::path& folder) const {
     write_texts(row, folder);
-    // One list of shapes, or several that folders share.
-    Json shapes = Json::object();
-    for (const Json& key :
-         row["shapes"].is_array() ? row["shapes"] : Json::array({row["shapes"]})) {
-      shapes.update(json_["shapes"][key.get<std::string>()]);
-    }
-    put_file(folder / "model.safetensors",
-             folder_weights_file(std::to_string(row["salt"].get<int>()), shapes));
+    write_weights(row, row["shapes"], folder / row.value("weights", "model.safetensors"));
+    if (!row.contains("vq_shapes")) return;
+    write_weights(row, row["vq_shapes"], folder / row["vq_weights"].get<std::string>());
   }
 
  private:
+  // One list of shapes, or several that folders share.
+  void write_weights(const Json& row, const Json& keys, const std::filesystem::path& file) const {
+    Json shapes = Json::object();
+    for (const Json& key : keys.is_array() ? keys : Json::array({keys})) {
+      shapes.update(json_["shapes"][key.get<std::string>()]);
+    }
+    std::filesystem::create_directories(file.parent_path());
+    put_file(file, folder_weights_file(std::to_string(row["salt"].get<int>()), shapes));
+  }
+
   std::filesystem::path path_;
   Json json_;
 };

@@ -1,8 +1,10 @@
 // Folders of models that generate, drawn at random from the legal space of the reference's classes
 // (assets/recipes/fixtures_generators.py), in the layouts of transformers 4 and 5: both prompts,
-// the settings that generate() takes from the folder, greedy image tokens and levels of pixels.
+// the settings that generate() takes from the folder, greedy image tokens and levels of pixels. And
+// folders of authors, by their own code (fixtures_authors_janus.py, _emu3.py, _chameleon.py).
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "apps/runtime/generate_task.h"
@@ -13,9 +15,11 @@
 namespace tessera::generators_golden_test {
 namespace {
 
+const std::filesystem::path kGolden =
+    std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden";
+
 const FolderCorpus& corpus() {
-  static const FolderCorpus corpus(std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" /
-                                   "generators");
+  static const FolderCorpus corpus(kGolden / "generators");
   return corpus;
 }
 
@@ -75,8 +79,15 @@ class Folder {
 
   void expect_image() {
     GenerateRequest request{.prompt = row_["prompt"].get<std::string>()};
-    if (family_of(row_) == "emu3") request.negative_prompt = "blurry";
+    if (!row_.contains("negative")) {
+      if (family_of(row_) == "emu3") request.negative_prompt = "blurry";
+    } else if (!row_["negative"].is_null()) {
+      request.negative_prompt = row_["negative"].get<std::string>();
+    }
     request.sampling.set(setting::kTemperature, 0.0);
+    if (row_.contains("guidance") && !row_["guidance"].is_null()) {
+      request.sampling.set(setting::kGuidance, row_["guidance"].get<double>());
+    }
     const PreparedRequest prepared = task_.prepare(request);
     EXPECT_EQ(prepared.item.prompt.ids, row_["ids"].get<std::vector<std::int32_t>>());
     if (prepared.item.dist.guided()) {
@@ -95,7 +106,7 @@ class Folder {
     options.device = "cpu";
     options.threads = 1;
     options.storage = DType::kF32;
-    if (family_of(row) == "emu3") {
+    if (row.value("asked", family_of(row) == "emu3")) {
       options.width = row["size"][1].get<std::int64_t>();
       options.height = row["size"][0].get<std::int64_t>();
     }
@@ -149,6 +160,104 @@ TEST_P(GeneratorsOf, AreWhatTheReferenceMakesOfThem) {
 
 INSTANTIATE_TEST_SUITE_P(Families, GeneratorsOf, ::testing::Values("janus", "emu3"),
                          [](const auto& family) { return std::string(family.param); });
+
+class AuthorsOf : public ::testing::TestWithParam<const char*> {};
+
+// What no option says is the release's own default.
+TEST_P(AuthorsOf, AreWhatTheirCodeMakesOfThem) {
+  int same = 0;
+  for (const FolderCorpus own(kGolden / ("authors_" + std::string(GetParam())));
+       const Json& row : own.folders()) {
+    SCOPED_TRACE(row["name"].get<std::string>());
+    const TempFolder folder;
+    own.write(row, folder.path());
+    try {
+      Folder one(row, folder.path());
+      one.expect_no_warnings();
+      one.expect_image();
+      ++same;
+    } catch (const Error& error) {
+      ADD_FAILURE() << "refused: " << error.what();
+    }
+  }
+  EXPECT_EQ(same, 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Authors, AuthorsOf, ::testing::Values("janus", "emu3", "chameleon"),
+                         [](const auto& family) { return std::string(family.param); });
+
+// The first folder of an authors' corpus.
+class AuthorsFolder {
+ public:
+  explicit AuthorsFolder(const std::string& family)
+      : corpus_(kGolden / ("authors_" + family)), row_(corpus_.folders().front()) {
+    corpus_.write(row_, folder_.path());
+  }
+  void replace(const char* file, std::string_view old, std::string_view by) {
+    std::string text = read_file((folder_ / file).string(), std::size_t{1} << 20);
+    const std::size_t at = text.find(old);
+    ASSERT_NE(at, std::string::npos) << old;
+    put_file(folder_ / file, text.replace(at, old.size(), by));
+  }
+  PreparedRequest prepare(const std::string& prompt, const std::array<std::int64_t, 2>& size = {}) {
+    GenerateOptions options;
+    options.model = folder_.path().string();
+    options.device = "cpu";
+    options.width = size[0];
+    options.height = size[1];
+    return GenerateTask(runtime_, options).prepare({.prompt = prompt});
+  }
+  std::string refusal(const std::string& prompt, const std::array<std::int64_t, 2>& size = {}) {
+    try {
+      prepare(prompt, size);
+    } catch (const Error& error) {
+      return error.info().code;
+    }
+    return "";
+  }
+
+ private:
+  FolderCorpus corpus_;
+  const Json& row_;
+  TempFolder folder_;
+  Runtime runtime_;
+};
+
+TEST(Authors, JanusPadsTheOtherBranchWithTheProcessorsToken) {
+  AuthorsFolder folder("janus");
+  const PreparedRequest before = folder.prepare("a cat");
+  folder.replace("processor_config.json", "{", R"({"pad_tag":"<end_of_image>",)");
+  const PreparedRequest after = folder.prepare("a cat");
+  EXPECT_EQ(before.item.prompt.ids, after.item.prompt.ids);
+  EXPECT_NE(before.item.unconditional.ids, after.item.unconditional.ids);
+  EXPECT_EQ(before.item.unconditional.ids.back(), after.item.unconditional.ids.back());
+  folder.replace("processor_config.json", "<end_of_image>", "<nothing>");
+  EXPECT_EQ(folder.refusal("a cat"), "E_TOKENIZER_TOKEN");
+}
+
+TEST(Authors, TextsThatSpellTokensOfImagesAreRefusedWhereTheirLoopReadsThem) {
+  AuthorsFolder folder("chameleon");
+  EXPECT_EQ(folder.refusal("a </s> cat", {10, 10}), "");
+  for (const char* text : {"<s>a cat", "a <racm3:break>", "<eoss> cat", "a <s>"}) {
+    EXPECT_EQ(folder.refusal(text, {10, 10}), "E_PROMPT_TEXT") << text;
+  }
+}
+
+TEST(Authors, Emu3WritesImagesOfOtherShapes) {
+  AuthorsFolder folder("emu3");
+  EXPECT_EQ(folder.refusal("a cat", {16, 8}), "");
+  EXPECT_EQ(folder.refusal("a cat", {16, 7}), "E_GEOMETRY");
+}
+
+TEST(Authors, Emu3sCodesAreWhereTheTokenizerHasThem) {
+  AuthorsFolder folder("emu3");
+  for (const char* const swap : {"000000|>000009", "000001|>000000", "000009|>000001"}) {
+    const std::string names = swap;
+    folder.replace("tokenizer.json", "<|visual token " + names.substr(0, 8),
+                   "<|visual token " + names.substr(8) + "|>");
+  }
+  EXPECT_EQ(folder.refusal("a cat"), "E_TOKENIZER_VOCAB");
+}
 
 // The first folder of a family, with one key of a file set.
 class Changed {
