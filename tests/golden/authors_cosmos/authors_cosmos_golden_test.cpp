@@ -9,6 +9,7 @@
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "engine/decoding/method_parts.h"
+#include "engine/families/folder_files.h"
 #include "tests/golden/llamagen/text_folder.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/hashed_weights.h"

@@ -7,6 +7,7 @@
 
 #include "apps/runtime/generate_task.h"
 #include "engine/core/io.h"
+#include "engine/families/folder_files.h"
 #include "tests/golden/llamagen/text_folder.h"
 
 namespace tessera::authors_llamagen_golden_test {
