@@ -2,6 +2,7 @@
 
 As fixtures_folders.py: drawn by a seed, saved by save_pretrained of transformers 4 or 5, some keys taken out, read
 back and run by transformers 5: prompt ids, pixels, codes' ids, greedy tokens. Weights are hashes of their names.
+The tree keeps Emu3's first ten and Chameleon's 0, 2, 5, 10, 12 to 16 and 27.
 
   python fixtures_code_images.py save SCRATCH COUNT   # under transformers 4, then under 5
   python fixtures_code_images.py run SCRATCH          # under transformers 5: writes tests/golden/code_images

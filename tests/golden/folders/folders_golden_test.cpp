@@ -149,7 +149,7 @@ TEST(AuthorsFolders, AreWhatTheirCodeMakesOfThem) {
 // Of models that see images as codes (assets/recipes/fixtures_code_images.py).
 TEST(CodeFolders, AreWhatTheReferenceMakesOfThem) {
   const FolderCorpus codes(kGolden / "code_images");
-  for (const char* family : {"emu3", "chameleon"}) EXPECT_EQ(expect_same(codes, family), 14);
+  for (const char* family : {"emu3", "chameleon"}) EXPECT_EQ(expect_same(codes, family), 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FoldersOf,
