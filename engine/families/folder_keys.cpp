@@ -253,6 +253,8 @@ constexpr KnownKey kProcessorKeys[] = {
     {"*.disable_grouping", kNone, "of speed"},
     {"*.default_to_square", kNone, "size says it"},
     {"*.image_seq_length", kNone, "counted"},
+    {"*.ratio", kNone, kGenerating},
+    {"*.image_area", kNone, kGenerating},
     {"*.aspect_ratio_setting", kNone, kUnread},
     {"*.size_divisor", kNone, kNotOfClass},
     {"*.size.min_pixels", kNone, "min_pixels decides"},
