@@ -134,6 +134,8 @@ class Row {
   static Json config_of(const Json& row) {
     Json config = row["keys"];
     config["video_tokenizer"] = row["tokenizer"];
+    // As their class says; files without this key are read by the widths of their heads.
+    if (!config.contains("apply_yarn")) config["apply_yarn"] = false;
     return config;
   }
   StreamModel loaded(const TensorEdit& edit) const {
@@ -192,6 +194,8 @@ TEST(AuthorsCosmos, KeysOfTheirConfigurationAreKnown) {
     const TempFolder root;
     Json config = row["keys"];
     config["video_tokenizer"] = row["tokenizer"];
+    // As their class says; files without this key are read by the widths of their heads.
+    if (!config.contains("apply_yarn")) config["apply_yarn"] = false;
     write_hashed(root / "model.safetensors", parse_family_config(config.dump(), "c").tensors);
     for (const char* key : {"max_batch_size", "max_seq_len", "tensor_model_parallel_size"}) {
       config[key] = 1;
