@@ -77,6 +77,8 @@ def main():
                   "top_k": options.top_k, "top_p": options.top_p, "negative_prompt": ""}
     (options.out / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
     shutil.copy(options.tokenizer / "tokenizer.json", options.out / "tokenizer.json")
+    # The class that follows tokenizer.json; without it, that of Emu3 would.
+    (options.out / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
     if options.card:
         shutil.copy(options.card, options.out / "README.md")
     print(json.dumps({"psnr_fp32": exact, "psnr_bf16_weights": rounded, "vq_dtype": str(vq_dtype),

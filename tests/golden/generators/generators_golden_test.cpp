@@ -8,6 +8,7 @@
 #include <set>
 
 #include "apps/runtime/generate_task.h"
+#include "apps/runtime/tokenizer_account.h"
 #include "engine/families/folder_files.h"
 #include "engine/families/registry.h"
 #include "tests/support/folder_corpus.h"
@@ -333,10 +334,11 @@ TEST(Generators, NameTheKeysThatAreNotKnownOrNotFollowed) {
 
 TEST(Generators, BundledFoldersHaveNoKeyThatIsNotKnownOrNotFollowed) {
   for (const char* name : {"tabletop-janus", "tabletop-draft", "tabletop-video"}) {
-    const ModelSpec spec =
-        load_model_spec(std::filesystem::path(TESSERA_SOURCE_DIR) / "assets" / "models" / name);
+    const auto folder = std::filesystem::path(TESSERA_SOURCE_DIR) / "assets" / "models" / name;
+    const ModelSpec spec = load_model_spec(folder);
     ASSERT_NE(spec.account, nullptr);
-    EXPECT_EQ(spec.account->warnings(), std::vector<std::string>{}) << name;
+    const auto whole = with_notes(spec.account, TextTokenizer::from_folder(folder));
+    EXPECT_EQ(whole->warnings(), std::vector<std::string>{}) << name;
   }
 }
 
