@@ -86,8 +86,9 @@ def draw(number):
         keys["rope_theta"] = one(r, 50, 10000, 1e6)
     if r.random() < 0.4:
         keys["norm_eps"] = one(r, 1e-6, 1e-3, 0.05)
-    if r.random() < 0.5:
-        keys.update(apply_yarn=True, yarn_scale=one(r, 2, 4), yarn_beta_fast=one(r, 4, 8), yarn_beta_slow=one(r, 1, 2),
+    keys["apply_yarn"] = r.random() < 0.5
+    if keys["apply_yarn"]:
+        keys.update(yarn_scale=one(r, 2, 4), yarn_beta_fast=one(r, 4, 8), yarn_beta_slow=one(r, 1, 2),
                     original_latent_shape=one(r, [3, 40, 64], [12, 4, 8]))
     if r.random() < 0.25:
         keys["precision"] = "float32"
