@@ -49,6 +49,8 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/library", {"apps/runtime"}},
     {"apps/library/include", {}},
     {"apps/library/examples", {}},
+    {"apps/serve/http", {"engine/core"}},
+    {"apps/serve", {"apps/serve/http", "apps/library"}},
     {"apps/jobs", {"apps/runtime"}},
     {"apps/lab/scene", {"engine/core"}},
     {"apps/lab/still_life", {"apps/lab/scene"}},
@@ -63,7 +65,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
     {"apps/studio", {"apps/runtime", "video"}},
     {"apps/viewer", {"apps/studio"}},
-    {"apps/cli", {"apps/jobs", "apps/studio", "video"}},
+    {"apps/cli", {"apps/jobs", "apps/serve", "apps/studio", "video"}},
 };
 
 // Headers from outside that only some folders may see.
@@ -72,7 +74,8 @@ struct OutsideRule {
   std::set<std::string> folders;
 };
 const std::vector<OutsideRule> kOutside = {
-    {"tessera/", {"apps/library", "apps/library/include", "apps/library/examples"}},
+    {"tessera/", {"apps/library", "apps/library/include", "apps/library/examples", "apps/serve"}},
+    {"boost/", {"apps/serve/http"}},
     {"opencv2/", {"video/cuts"}},
     {"libav", {"video/codec"}},
     {"libsws", {"video/codec"}},

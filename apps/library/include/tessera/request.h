@@ -39,6 +39,9 @@ struct ImageRequest {
   std::optional<std::string> negative_prompt = {};
   std::uint64_t seed = 0;  // below 2^63
   Settings settings = {};  // SettingPlace::kRequest of Task::kImage
+  // Images to show on the way, evenly over its rows; each costs decoding all of its pixels. It
+  // changes no result.
+  std::int64_t partial_images = 0;
 };
 
 struct [[gnu::visibility("default")]] GeneratedImage {
@@ -49,10 +52,14 @@ struct [[gnu::visibility("default")]] GeneratedImage {
 
   // A PNG file with the record, byte for byte that of `tessera generate`. Error kStorage.
   void save_png(const std::filesystem::path& path) const;
+  // The same bytes.
+  std::string png() const;
 };
 
 struct ImageCallbacks {
   OnProgress on_progress = {};
+  // What there is of it, from number 0; rows to come in one colour. At most partial_images times.
+  std::function<void(std::int64_t number, Image&&)> on_partial = {};
   std::function<void(GeneratedImage&&)> on_image = {};  // whole; not of a request that was stopped
   OnError on_error = {};
 };
