@@ -8,6 +8,7 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/serve/job_keeper.h"
 #include "apps/serve/service.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -22,7 +23,7 @@ constexpr std::size_t kMaxKeyFile = std::size_t{1} << 20;
 
 struct ServeFlags {
   std::vector<std::string> models;
-  std::string host = "127.0.0.1", keys, cors, media_root;
+  std::string host = "127.0.0.1", keys, cors, media_root, jobs;
   std::int64_t port = 8080, slots = 8, queue = 256, body = 64, connections = 512;
   std::optional<double> timeout, drain, memory;
   DeviceFlags device;
@@ -100,6 +101,16 @@ int run_serve(const Session& session, const ServeFlags& flags) {
     warn(session, model.name + ": " + api::Error(model.refusals.begin()->second).what());
   }
   Service service(desk, options);
+  std::unique_ptr<JobKeeper> jobs;
+  if (!flags.jobs.empty()) {
+    jobs = std::make_unique<JobKeeper>(
+        flags.jobs, to_size(flags.slots) * 2,
+        [&](HttpRequest&& request, std::shared_ptr<HttpReply> reply, const std::string& client) {
+          service.answer(std::move(request), std::move(reply), client, "");
+        },
+        [&](const std::string& text) { warn(session, text); });
+    service.set_jobs(jobs.get());
+  }
   HttpLimits limits;
   limits.body_bytes = to_size(flags.body) << 20;
   limits.bodies_bytes = limits.body_bytes * 8;
@@ -123,6 +134,7 @@ int run_serve(const Session& session, const ServeFlags& flags) {
   warn(session, "ending: no new requests, those at work have " +
                     std::to_string(static_cast<int>(patience)) + " s");
   server.drain();
+  if (jobs) jobs->drain();
   if (!desk.drain(patience)) warn(session, "some requests were not finished");
   // Their last bytes are on the way.
   for (int i = 0; i < 40 && server.connections() > 0; ++i) {
@@ -144,6 +156,7 @@ void add_serve(CLI::App& root, Session& session) {
   text_flag(*app, "--keys", flags->keys, "a file with \"name key\" a line: who may ask");
   text_flag(*app, "--cors", flags->cors, "an origin whose pages may ask, or *");
   text_flag(*app, "--media-root", flags->media_root, "a folder whose files image_url may name");
+  text_flag(*app, "--jobs", flags->jobs, "a folder for lists of requests (/v1/jobs)");
   integer_flag(*app, "--slots", flags->slots, 1, 256, "requests that a model writes at once");
   integer_flag(*app, "--queue", flags->queue, 1, 100000, "requests that may wait");
   number_flag(*app, "--memory-budget", flags->memory, 0, 1e6,

@@ -69,6 +69,11 @@ DescribeRequest internal_request(const api::DescribeRequest& request) {
     source.name = file.string();
     source.file = file;
   }
+  for (std::size_t i = 0; i < request.encoded.size(); ++i) {
+    auto& source = out.images.emplace_back();
+    source.name = "encoded image " + std::to_string(i);
+    source.bytes.assign(request.encoded[i].begin(), request.encoded[i].end());
+  }
   return out;
 }
 
@@ -111,7 +116,7 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   for (const api::Image& image : request.images) {
     images.push_back(plan_preprocess(policy, image.width, image.height));
   }
-  for (std::size_t i = 0; i < request.files.size(); ++i) {
+  for (std::size_t i = 0; i < request.files.size() + request.encoded.size(); ++i) {
     images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
   }
   return public_plan(task_.plan(request.question, images), task_.backend());

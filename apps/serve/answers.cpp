@@ -34,13 +34,13 @@ Status status_of(const api::Error& error) {
   }
 }
 
-// The part of a text after its last '/', where that could be a path of this machine.
+// Words that could be paths of this machine end in their last part; the server's own stay.
 std::string without_paths(const std::string& text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find_first_of(" '\",;()", at), text.size());
     std::string_view word(text.data() + at, end - at);
-    if (word.size() > 1 && word.starts_with('/')) {
+    if (word.size() > 1 && word.starts_with('/') && !word.starts_with("/v1/")) {
       const std::size_t cut = word.find_last_of('/');
       word = word.substr(cut + 1);
     }
@@ -53,7 +53,9 @@ std::string without_paths(const std::string& text) {
 
 std::string message_of(const api::Error& error) {
   std::string out;
-  if (!error.where().empty()) out += error.where() + ": ";
+  std::string_view where = error.where();
+  if (where.starts_with("--")) where.remove_prefix(2);  // a flag is a field here
+  if (!where.empty()) out.append(where).append(": ");
   if (!error.expected().empty()) out += "expected " + error.expected();
   if (!error.found().empty()) out += ", found " + error.found();
   if (!error.hint().empty()) out += " (" + error.hint() + ")";
@@ -167,6 +169,13 @@ void Body::without_effect(std::string_view field, const std::vector<std::string_
     if (std::find(silent.begin(), silent.end(), text) != silent.end()) return;
   }
   note(std::string(field) + " is without effect");
+}
+
+void Body::only() const {
+  for (const auto& [field, value] : body_->items()) {
+    if (asked_.find(field) != asked_.end()) continue;
+    refuse_field(escape_for_terminal(field, 64), "a field of this request", "another");
+  }
 }
 
 Body::Settings Body::settings(api::Task task, const std::vector<std::string_view>& not_here) {

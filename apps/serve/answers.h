@@ -45,6 +45,8 @@ class Body {
   // none of `silent`.
   void without_effect(std::string_view field, const std::vector<std::string_view>& silent);
 
+  // Error kUsage (E_FIELD) for a field that was not asked for.
+  void only() const;
   // What is left, by the names of the task's settings with '_' for '-'. Error kUsage (E_FIELD) for
   // others.
   struct Settings {

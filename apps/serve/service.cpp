@@ -104,6 +104,10 @@ std::span<const Service::Route> Service::routes() {
   static constexpr Route kRoutes[] = {
       {"POST", "/v1/images/generations", false, generate_images},
       {"POST", "/v1/images/edits", false, edit_images},
+      {"POST", "/v1/jobs", false, add_job},
+      {"GET", "/v1/jobs", false, list_jobs},
+      {"GET", "/v1/jobs/", false, show_job},
+      {"DELETE", "/v1/jobs/", false, cancel_job},
       {"GET", "/v1/models", false, [](Service& service, Call& call) { service.show_models(call); }},
       {"GET", "/v1/models/", false, [](Service& service, Call& call) { service.show_model(call); }},
       {"GET", "/health", true, [](Service& service, Call& call) { service.show_health(call); }},
@@ -194,12 +198,17 @@ void Service::handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
   if (!options_.cors.empty() && !request.field("origin").empty()) {
     reply = std::make_shared<ReplyToOrigin>(std::move(reply), options_.cors);
   }
+  const std::string owner = caller(request);
+  const std::string client = owner.empty() ? request.peer : "key " + owner;
+  answer(std::move(request), std::move(reply), client, owner);
+}
+
+void Service::answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
+                     const std::string& client, const std::string& owner) {
   bool known_path = false;
   const Route* const route = route_of(request, known_path);
   expects(route != nullptr, "what was let in has a route");
-  const std::string who = caller(request);
-  const std::string client = who.empty() ? request.peer : "key " + who;
-  Call call{std::move(request), std::move(reply), client};
+  Call call{std::move(request), std::move(reply), client, owner};
   try {
     route->run(*this, call);
   } catch (const api::Error& error) {

@@ -27,7 +27,10 @@ struct Call {
   HttpRequest request;
   std::shared_ptr<HttpReply> reply;
   std::string client;  // whose turn it takes in the queue
+  std::string owner;   // whose jobs it sees: the name of its key
 };
+
+class JobKeeper;
 
 class Service {
  public:
@@ -37,6 +40,13 @@ class Service {
   // Whether a request may be read at all: its path, method, key, origin and kind of content.
   std::optional<HttpAnswer> admit(const HttpRequest& head) const;
   void handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply);
+  // The same for a request that takes the turn of `client`.
+  void answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply, const std::string& client,
+              const std::string& owner);
+
+  // Lists of requests are kept by it; borrowed. Before the first request.
+  void set_jobs(JobKeeper* jobs) { jobs_ = jobs; }
+  JobKeeper* jobs() const { return jobs_; }  // null = there are none
 
   Desk& desk() const { return desk_; }
   const ServiceOptions& options() const { return options_; }
@@ -58,6 +68,7 @@ class Service {
   std::string caller(const HttpRequest& request) const;
 
   Desk& desk_;
+  JobKeeper* jobs_ = nullptr;
   ServiceOptions options_;
   std::int64_t started_ = 0;  // seconds since 1970
 };
@@ -65,6 +76,11 @@ class Service {
 // POST /v1/images/generations and /v1/images/edits.
 void generate_images(Service& service, Call& call);
 void edit_images(Service& service, Call& call);
+// POST and GET /v1/jobs; GET /v1/jobs/JOB and /v1/jobs/JOB/results; DELETE /v1/jobs/JOB.
+void add_job(Service& service, Call& call);
+void list_jobs(Service& service, Call& call);
+void show_job(Service& service, Call& call);
+void cancel_job(Service& service, Call& call);
 // POST /v1/chat/completions.
 void complete_chat(Service& service, Call& call);
 

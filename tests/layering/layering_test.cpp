@@ -50,7 +50,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/library/include", {}},
     {"apps/library/examples", {}},
     {"apps/serve/http", {"engine/core"}},
-    {"apps/serve", {"apps/serve/http", "apps/library"}},
+    {"apps/serve", {"apps/serve/http", "apps/library", "apps/jobs"}},
     {"apps/jobs", {"apps/runtime"}},
     {"apps/lab/scene", {"engine/core"}},
     {"apps/lab/still_life", {"apps/lab/scene"}},

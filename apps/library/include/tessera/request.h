@@ -102,7 +102,8 @@ struct DescribeRequest {
   // = the question itself.
   std::optional<std::string> negative_question = {};
   std::vector<Image> images = {};                 // shown first
-  std::vector<std::filesystem::path> files = {};  // PNG, JPEG, WebP, GIF or BMP
+  std::vector<std::filesystem::path> files = {};  // PNG, JPEG, WebP, GIF or BMP; shown next
+  std::vector<std::string> encoded = {};          // bytes of such files; shown last
   // Half of the key of what is sampled; 0 for all gives equal requests equal texts.
   std::uint64_t number = 0;
 };
