@@ -76,7 +76,7 @@ DeskOptions desk_options(const ServeFlags& flags) {
   out.open.deterministic = flags.device.deterministic;
   out.open.tf32 = flags.device.tf32;
   out.open.slots = flags.slots;
-  out.memory = static_cast<std::uint64_t>(flags.memory.value_or(0) * 1024 * 1024 * 1024);
+  out.memory = truncate<std::uint64_t>(flags.memory.value_or(0) * 1024 * 1024 * 1024);
   out.max_waiting = to_size(flags.queue);
   out.seconds = flags.timeout.value_or(kTimeoutSeconds);
   return out;
@@ -132,7 +132,7 @@ int run_serve(const Session& session, const ServeFlags& flags) {
   while (!session.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const double patience = flags.drain.value_or(kDrainSeconds);
   warn(session, "ending: no new requests, those at work have " +
-                    std::to_string(static_cast<int>(patience)) + " s");
+                    std::to_string(truncate<int>(patience)) + " s");
   server.drain();
   if (jobs) jobs->drain();
   if (!desk.drain(patience)) warn(session, "some requests were not finished");

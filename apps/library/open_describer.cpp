@@ -37,6 +37,7 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
     if (!callbacks_.on_description) return;
     callbacks_.on_description({.text = std::move(made.text),
                                .cut_short = made.cut_short,
+                               .stopped_by_text = made.stopped_by_text,
                                .tokens = made.tokens,
                                .passes = made.passes,
                                .prompt_tokens = made.prompt_tokens,
@@ -56,9 +57,17 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
 };
 
 DescribeRequest internal_request(const api::DescribeRequest& request) {
-  DescribeRequest out{.prompt = request.question,
-                      .negative_prompt = request.negative_question,
-                      .number = request.number};
+  if (request.seed) check_seed(*request.seed);
+  DescribeRequest out{
+      .prompt = request.question,
+      .turns = internal_turns(request.turns),
+      .negative_prompt = request.negative_question,
+      .number = request.number,
+      .sampling =
+          read_settings(request.settings, api::Task::kDescribe, api::SettingPlace::kRequest),
+      .max_tokens = request.max_tokens,
+      .seed = request.seed,
+      .stop = request.stop};
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     auto& source = out.images.emplace_back();
     source.name = "image " + std::to_string(i);
@@ -94,6 +103,7 @@ class OpenDescriber final : public OpenTask {
   Ticket submit(const api::DescribeRequest& request, api::DescribeCallbacks callbacks) override {
     std::vector<DescribeRequest> requests;
     requests.push_back(internal_request(request));
+    task_.check(requests.front());
     // Once its weights are there, the lane says what fits.
     if (!planned_) task_.check_memory();
     planned_ = true;
@@ -119,7 +129,7 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   for (std::size_t i = 0; i < request.files.size() + request.encoded.size(); ++i) {
     images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
   }
-  return public_plan(task_.plan(request.question, images), task_.backend());
+  return public_plan(task_.plan({request.question, internal_turns(request.turns)}, images), task_.backend());
 }
 
 PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
@@ -134,9 +144,8 @@ PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
 }
 
 std::vector<GroupRows> describe_settings(api::SettingPlace place) {
-  if (place == api::SettingPlace::kRequest) return {};
-  std::vector<GroupRows> out{with_door(sampling_group(), Door::kCaption)};
-  for (GroupRows& rows : text_decoding_rows()) out.push_back(std::move(rows));
+  if (place == api::SettingPlace::kRequest) return {with_door(sampling_group(), Door::kCaption)};
+  std::vector<GroupRows> out = text_decoding_rows();
   out.push_back({&caption_group(), {&setting::kMaxTokens, &setting::kPruneRate}});
   return out;
 }
@@ -158,8 +167,6 @@ std::unique_ptr<OpenTask> open_describer(Runtime& runtime, const Installation& p
   out.prune = prune_of(options.prune, settings);
   out.seed = options.seed;
   out.helper = place.helper();
-  for (const Setting* row : {&setting::kMaxTokens, &setting::kPruneRate}) settings.clear(*row);
-  out.sampling = settings;
   return std::make_unique<OpenDescriber>(runtime, out);
 }
 

@@ -6,6 +6,7 @@
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/written_text.h"
 #include "engine/core/index.h"
 #include "engine/decoding/loop_settings.h"
 #include "engine/families/describe.h"
@@ -116,20 +117,15 @@ DistributionSettings CompleteLane::dist_of(const CompleteRequest& request) const
                    "none");
   }
   max_tokens_of(request);
+  check_stop_texts(request.stop);
   return out;
 }
 
 std::int64_t CompleteLane::max_tokens_of(const CompleteRequest& request) const {
-  const std::int64_t most = options_.max_tokens;
-  if (request.max_tokens < 0 || request.max_tokens > most) {
-    refuse_request("E_TEXT_LENGTH", "max_tokens of a request",
-                   "at most the model's --max-tokens " + std::to_string(most) + ", or 0 for them",
-                   std::to_string(request.max_tokens));
-  }
-  return request.max_tokens == 0 ? most : request.max_tokens;
+  return settle_max_tokens(request.max_tokens, options_.max_tokens);
 }
 
-std::vector<std::int32_t> CompleteLane::ids_of(const std::string& text, bool chat,
+std::vector<std::int32_t> CompleteLane::ids_of(const ChatQuestion& text, bool chat,
                                                std::int64_t max_tokens) const {
   std::vector<std::int32_t> ids = model_->prompt_ids(text, chat);
   const StreamModelConfig& config = model_->spec().model;
@@ -149,10 +145,11 @@ Stream CompleteLane::stream_of(const CompleteRequest& request) const {
   out.kind = StreamKind::kText;
   out.dist = dist_of(request);
   out.max_tokens = max_tokens_of(request);
-  out.prompt.ids = ids_of(request.prompt, request.chat, out.max_tokens);
+  out.prompt.ids = ids_of({request.prompt, request.turns}, request.chat, out.max_tokens);
   if (out.dist.guided()) {
-    out.unconditional.ids =
-        ids_of(request.negative_prompt.value_or(request.prompt), request.chat, out.max_tokens);
+    out.unconditional.ids = request.negative_prompt
+                                ? ids_of(*request.negative_prompt, request.chat, out.max_tokens)
+                                : out.prompt.ids;
   }
   out.before = out.processed = out.prompt.ids;
   out.stops = model_->stops();

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -27,7 +29,14 @@ Status status_of(const api::Error& error) {
   for (const auto& [code, status] : kByCode) {
     if (error.code() == code) return status;
   }
-  switch (error.kind()) {
+  // One item of a request that cannot be: an image that is none, a prompt that is too long.
+  static constexpr std::string_view kOfItems[] = {"E_PICTURE_", "E_PNG_",   "E_PROMPT_",
+                                                  "E_PRUNE_",   "E_CHAT_", "E_TEXT_LENGTH"};
+  const bool of_item =
+      error.kind() == api::ErrorKind::kGeneral && error.code() != "E_PICTURE_HELPER" &&
+      std::any_of(std::begin(kOfItems), std::end(kOfItems),
+                  [&](std::string_view begin) { return error.code().starts_with(begin); });
+  switch (of_item ? api::ErrorKind::kUsage : error.kind()) {
     case api::ErrorKind::kUsage: return {400, "invalid_request_error"};
     case api::ErrorKind::kMemory: return {503, "server_error"};
     default: return {500, "server_error"};
@@ -92,7 +101,7 @@ HttpAnswer error_answer(const api::Error& error, double retry_seconds) {
   HttpAnswer out = json_answer(error_object(error), status_of(error).code);
   if (out.status == 429 || out.status == 503) {
     const double seconds = std::clamp(std::ceil(retry_seconds), 1.0, 600.0);
-    out.fields.emplace_back("Retry-After", std::to_string(static_cast<int>(seconds)));
+    out.fields.emplace_back("Retry-After", std::to_string(truncate<int>(seconds)));
   }
   if (out.status == 401) out.fields.emplace_back("WWW-Authenticate", "Bearer");
   return out;
@@ -136,7 +145,7 @@ std::optional<std::int64_t> Body::integer(std::string_view field, std::int64_t l
       "an integer from " + std::to_string(low) + " to " + std::to_string(high);
   const bool whole = value->is_number_integer() &&
                      (!value->is_number_unsigned() ||
-                      value->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
+                      value->get<std::uint64_t>() <= narrow<std::uint64_t>(INT64_MAX));
   if (!whole) refuse_field(field, expected, value->is_number() ? value->dump() : value->type_name());
   const auto number = value->get<std::int64_t>();
   if (number < low || number > high) refuse_field(field, expected, std::to_string(number));

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "engine/core/index.h"
+
 namespace tessera {
 
 namespace {
@@ -146,9 +148,9 @@ DeskStats Desk::stats() const {
 
 double Desk::wait_seconds() const {
   const std::lock_guard lock(mutex_);
-  const double each = stats_.done > 0 ? stats_.work_seconds / static_cast<double>(stats_.done) : 1;
-  const auto slots = static_cast<double>(std::max<std::int64_t>(options_.open.slots, 1));
-  return each * static_cast<double>(stats_.waiting) / slots;
+  const double each = stats_.done > 0 ? stats_.work_seconds / to_double(stats_.done) : 1;
+  const auto slots = to_double(std::max<std::int64_t>(options_.open.slots, 1));
+  return each * to_double(stats_.waiting) / slots;
 }
 
 void Desk::work() {
@@ -313,7 +315,7 @@ bool Desk::start(Entry& entry) {
 }
 
 std::size_t Desk::open_lanes() const {
-  return static_cast<std::size_t>(std::count_if(lanes_.begin(), lanes_.end(), [](const auto& at) {
+  return to_size(std::count_if(lanes_.begin(), lanes_.end(), [](const auto& at) {
     return at.second.open.has_value();
   }));
 }
@@ -344,8 +346,8 @@ void Desk::submit(Entry& entry, Lane& lane) {
   const auto on_text = [to](std::string_view more) { to->on_text(more); };
   const auto count_text = [this](std::int64_t tokens, std::int64_t passes) {
     const std::lock_guard lock(mutex_);
-    stats_.text_tokens += static_cast<std::uint64_t>(tokens);
-    stats_.passes += static_cast<std::uint64_t>(passes);
+    stats_.text_tokens += narrow<std::uint64_t>(tokens);
+    stats_.passes += narrow<std::uint64_t>(passes);
   };
   const api::Model model = *lane.open;
   if (options_.memory > 0) {
@@ -381,8 +383,8 @@ void Desk::submit(Entry& entry, Lane& lane) {
                      [this, number, to](api::GeneratedImage&& made) {
                        {
                          const std::lock_guard lock(mutex_);
-                         stats_.image_tokens += static_cast<std::uint64_t>(made.tokens);
-                         stats_.passes += static_cast<std::uint64_t>(made.passes);
+                         stats_.image_tokens += narrow<std::uint64_t>(made.tokens);
+                         stats_.passes += narrow<std::uint64_t>(made.passes);
                        }
                        to->on_image(std::move(made));
                        finish(number, true);

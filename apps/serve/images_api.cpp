@@ -7,13 +7,13 @@
 
 #include "apps/serve/orders.h"
 #include "apps/serve/service.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
 namespace {
 
 constexpr std::int64_t kMaxImages = 10, kMaxPartials = 3;
-constexpr std::int64_t kMaxSeed = (std::int64_t{1} << 53) - 1;  // that all clients keep exact
 
 struct ImageOrder {
   api::ImageRequest request;
@@ -29,7 +29,7 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
  public:
   ImageCall(Desk& desk, ImageOrder order, std::shared_ptr<HttpReply> reply)
       : orders_(desk), order_(std::move(order)), reply_(std::move(reply)) {
-    images_.resize(static_cast<std::size_t>(order_.images));
+    images_.resize(to_size(order_.images));
   }
 
   void start(const std::string& client) {
@@ -66,7 +66,7 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
 
   api::ImageRequest request_of(std::size_t at) const {
     api::ImageRequest out = order_.request;
-    out.seed = (out.seed + at) & static_cast<std::uint64_t>(kMaxSeed);
+    out.seed = (out.seed + at) & narrow<std::uint64_t>(kMaxClientSeed);
     return out;
   }
   void begin() {
@@ -157,7 +157,7 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
 std::uint64_t random_seed() {
   std::random_device device;
   const std::uint64_t high = device();
-  return (high << 32 | device()) & static_cast<std::uint64_t>(kMaxSeed);
+  return (high << 32 | device()) & narrow<std::uint64_t>(kMaxClientSeed);
 }
 
 // "256x256"; none = the model's own size.
@@ -197,7 +197,7 @@ void take_format(Body& body, ImageOrder& order) {
   body.without_effect("moderation", {"auto"});
 }
 
-ImageOrder read_order(const Service& service, Body& body) {
+ImageOrder read_images(const Service& service, Body& body) {
   ImageOrder order;
   const ServedModel& model = service.model_for(body, api::Task::kImage);
   order.model = model.name;
@@ -212,8 +212,8 @@ ImageOrder read_order(const Service& service, Body& body) {
     refuse_field("partial_images", "\"stream\": true with it", "a request without");
   }
   order.request.partial_images = partials.value_or(0);
-  const auto seed = body.integer("seed", 0, kMaxSeed);
-  order.request.seed = seed ? static_cast<std::uint64_t>(*seed) : random_seed();
+  const auto seed = body.integer("seed", 0, kMaxClientSeed);
+  order.request.seed = seed ? narrow<std::uint64_t>(*seed) : random_seed();
   take_size(body, model, order);
   take_format(body, order);
   Body::Settings settings = body.settings(api::Task::kImage, {"width", "height"});
@@ -228,7 +228,7 @@ ImageOrder read_order(const Service& service, Body& body) {
 void generate_images(Service& service, Call& call) {
   Body body(call.request);
   if (const auto user = body.text("user")) call.client += " user " + *user;
-  std::make_shared<ImageCall>(service.desk(), read_order(service, body), call.reply)
+  std::make_shared<ImageCall>(service.desk(), read_images(service, body), call.reply)
       ->start(call.client);
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "apps/serve/service.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -38,20 +39,20 @@ std::string read_below(const std::filesystem::path& root, const std::string& pat
   struct open_how how = {};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  const File file(static_cast<int>(
+  const File file(narrow<int>(
       syscall(SYS_openat2, folder.number(), path.c_str(), &how, sizeof how)));
   struct stat info = {};
   if (!file.open() || fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode) ||
       info.st_size > kMaxFile) {
     refuse_field(field, "a file below the media root, of 256 MiB at most", "none", "", "E_MEDIA");
   }
-  std::string out(static_cast<std::size_t>(info.st_size), '\0');
+  std::string out(to_size(info.st_size), '\0');
   std::size_t at = 0;
   while (at < out.size()) {
     const ssize_t count = read(file.number(), out.data() + at, out.size() - at);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
-    at += static_cast<std::size_t>(count);
+    at += to_size(count);
   }
   out.resize(at);
   return out;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -104,6 +105,7 @@ std::span<const Service::Route> Service::routes() {
   static constexpr Route kRoutes[] = {
       {"POST", "/v1/images/generations", false, generate_images},
       {"POST", "/v1/images/edits", false, edit_images},
+      {"POST", "/v1/chat/completions", false, complete_chat},
       {"POST", "/v1/jobs", false, add_job},
       {"GET", "/v1/jobs", false, list_jobs},
       {"GET", "/v1/jobs/", false, show_job},
@@ -224,17 +226,21 @@ void Service::answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
 const ServedModel& Service::model_for(Body& body, api::Task task) const {
   const std::string name = body.text("model").value_or("");
   const ServedModel* const model = desk_.find(name, task);
-  if (model == nullptr) {
-    std::string names;
-    for (const ServedModel& each : desk_.models()) {
-      if (each.serves(task)) names += (names.empty() ? "" : ", ") + each.name;
-    }
-    throw refusal("E_SERVED_MODEL", "model",
-                  names.empty() ? "a server with a model for it" : "one of " + names,
-                  name.empty() ? "none" : "'" + escape_for_terminal(name, 128) + "'");
-  }
+  if (model == nullptr) refuse_model(name, {&task, 1});
   if (!model->serves(task)) throw api::Error(model->refusals.at(task));
   return *model;
+}
+
+void Service::refuse_model(const std::string& name, std::span<const api::Task> tasks) const {
+  std::string names;
+  for (const ServedModel& each : desk_.models()) {
+    const bool can = std::any_of(tasks.begin(), tasks.end(),
+                                 [&](api::Task task) { return each.serves(task); });
+    if (can) names += (names.empty() ? "" : ", ") + each.name;
+  }
+  throw refusal("E_SERVED_MODEL", "model",
+                names.empty() ? "a server with a model for it" : "one of " + names,
+                name.empty() ? "none" : "'" + escape_for_terminal(name, 128) + "'");
 }
 
 void Service::show_models(Call& call) const {
@@ -296,7 +302,7 @@ void Service::show_metrics(Call& call) const {
     std::snprintf(text, sizeof text, "%.17g", value);
     out.append("tessera_").append(name).append(" ").append(text).append("\n");
   };
-  const auto number = [](auto value) { return static_cast<double>(value); };
+  const auto number = [](auto value) { return to_double(value); };
   add("requests_waiting", "gauge", "Requests in the queue.", number(stats.waiting));
   add("requests_at_work", "gauge", "Requests that are being written.", number(stats.at_work));
   add("requests_total", "counter", "Requests that were taken.", number(stats.taken));

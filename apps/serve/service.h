@@ -53,6 +53,8 @@ class Service {
   // Of a request that names a model or none. Error kUsage (E_SERVED_MODEL), or the error that the
   // model gives for the task.
   const ServedModel& model_for(Body& body, api::Task task) const;
+  // Error kUsage (E_SERVED_MODEL): those that do one of the tasks were expected.
+  [[noreturn]] void refuse_model(const std::string& name, std::span<const api::Task> tasks) const;
 
  private:
   Json model_json(const ServedModel& model) const;
@@ -87,6 +89,9 @@ void complete_chat(Service& service, Call& call);
 // The bytes of a file that "image_url" names: a data URL, or a path below the media root. Error
 // kUsage.
 std::string image_bytes(const Service& service, const std::string& url, const std::string& field);
+
+// Seeds that every client of JSON keeps exact.
+inline constexpr std::int64_t kMaxClientSeed = (std::int64_t{1} << 53) - 1;
 
 std::int64_t unix_seconds();
 // "img-" and 24 random hexadecimal digits.

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "engine/core/error.h"
+#include "engine/core/index.h"
 
 namespace tessera {
 
@@ -39,13 +40,13 @@ constexpr double kLingerSeconds = 2;  // in which a client may read the last ans
 std::string lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c >= 'A' && c <= 'Z') c |= 0x20;
   }
   return out;
 }
 
 std::string_view reason_of(int status) {
-  const auto text = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)));
+  const auto text = http::obsolete_reason(http::int_to_status(narrow<unsigned>(status)));
   return {text.data(), text.size()};
 }
 
@@ -89,7 +90,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
         handler(std::move(then)),
         acceptor(io),
         pause(io),
-        handlers(static_cast<std::size_t>(bounds.handlers)) {}
+        handlers(to_size(bounds.handlers)) {}
 
   void listen(const std::string& address, std::uint16_t port);
   void accept();
@@ -288,7 +289,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   void begin_request() {
     parser_.emplace();
-    parser_->header_limit(static_cast<std::uint32_t>(state_->limits.header_bytes));
+    parser_->header_limit(narrow<std::uint32_t>(state_->limits.header_bytes));
     parser_->body_limit(state_->limits.body_bytes);
     phase_ = Phase::kIdle;
     limit(state_->limits.idle_seconds);
@@ -332,7 +333,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
         return refuse(plain_refusal(503, "too many bytes of other requests at once"));
       }
       if (parser_->is_done()) return work();
-      const double bytes = static_cast<double>(counted_);
+      const double bytes = to_double(counted_);
       limit(state_->limits.body_seconds + bytes / kBodyBytesPerSecond, body_began_);
     }
     read();

@@ -96,8 +96,22 @@ struct VideoCallbacks {
 
 // --- texts about images -------------------------------------------------------------------------
 
+// A text, or the next image of the request.
+struct ChatPart {
+  std::string text = {};
+  bool image = false;
+};
+
+// Of a conversation. Models without a chat template take what their family's form knows.
+struct ChatTurn {
+  std::string role = "user";  // "system" (the first alone), "user" or "assistant"
+  std::vector<ChatPart> parts = {};
+};
+
 struct DescribeRequest {
   std::string question = "Describe the picture.";
+  // In the place of the question: a conversation, with a part for each image, in their order.
+  std::vector<ChatTurn> turns = {};
   // Under guidance (cfg-scale) the text leads away from an answer to this without the images; none
   // = the question itself.
   std::optional<std::string> negative_question = {};
@@ -106,11 +120,16 @@ struct DescribeRequest {
   std::vector<std::string> encoded = {};          // bytes of such files; shown last
   // Half of the key of what is sampled; 0 for all gives equal requests equal texts.
   std::uint64_t number = 0;
+  std::int64_t max_tokens = 0;  // at most the model's setting of that name; 0 = so many
+  std::optional<std::uint64_t> seed = {};  // below 2^63; none = that of the model's options
+  Settings settings = {};  // SettingPlace::kRequest of Task::kDescribe; greedy without them
+  std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
 };
 
 struct Description {
   std::string text = {};
-  bool cut_short = false;  // max-tokens were written
+  bool cut_short = false;        // max-tokens were written
+  bool stopped_by_text = false;  // one of the request's `stop` ended it
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // before and after pruning
   double seconds = 0;
@@ -133,14 +152,17 @@ struct CompleteRequest {
   // Under guidance (cfg-scale), and only there, the text leads away from what continues this.
   std::optional<std::string> negative_prompt = {};
   bool chat = false;            // the prompts are questions, written by the model's chat template
+  std::vector<ChatTurn> turns = {};  // a conversation in the place of the prompt
   std::int64_t max_tokens = 0;  // at most the model's setting of that name; 0 = so many
   std::uint64_t seed = 0;       // below 2^63; of texts that are sampled
   Settings settings = {};       // SettingPlace::kRequest of Task::kComplete; greedy without them
+  std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
 };
 
 struct Completion {
   std::string text = {};
-  bool cut_short = false;  // max_tokens were written
+  bool cut_short = false;        // max_tokens were written
+  bool stopped_by_text = false;  // one of the request's `stop` ended it
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
   double first_seconds = 0, seconds = 0;  // to the first token, to the last one
 };
