@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -68,11 +69,11 @@ struct Desk::Entry {
 Desk::Desk(DeskOptions options) : options_(std::move(options)) {
   runtime_ = std::make_unique<api::Runtime>(options_.runtime);
   for (const std::string& name : options_.models) {
-    ServedModel model{.name = name};
+    ServedModel model{.name = std::filesystem::path(name).filename().string(), .source = name};
     for (const api::Task task : kTasks) {
       try {
         const api::Model opened = runtime_->open({name, task}, options_for(options_.open, {}));
-        model.tasks.emplace(task, runtime_->info(opened));
+        model.name = model.tasks.emplace(task, runtime_->info(opened)).first->second.name;
         runtime_->close(opened);
       } catch (const api::Error& error) {
         model.refusals.emplace(task, api::ErrorFacts{.kind = error.kind(),
@@ -83,6 +84,14 @@ Desk::Desk(DeskOptions options) : options_(std::move(options)) {
                                                      .found = error.found(),
                                                      .hint = error.hint()});
       }
+    }
+    for (const ServedModel& other : models_) {
+      if (other.name != model.name) continue;
+      throw api::Error({.kind = api::ErrorKind::kUsage,
+                        .code = "E_SERVE_NAMES",
+                        .where = "--model",
+                        .expected = "models of different names",
+                        .found = "'" + model.name + "' twice"});
     }
     models_.push_back(std::move(model));
   }
@@ -287,7 +296,7 @@ bool Desk::start(Entry& entry) {
           entry.starting = false;
           return false;
         }
-        lane.open = runtime_->open({lane.model, lane.task},
+        lane.open = runtime_->open({find(lane.model, lane.task)->source, lane.task},
                                    options_for(options_.open, entry.order.open));
         const std::lock_guard lock(mutex_);
         stats_.open.push_back(lane_key(entry.order));

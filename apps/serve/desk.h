@@ -36,7 +36,8 @@ struct DeskOptions {
 
 // What one model can be asked for.
 struct ServedModel {
-  std::string name;
+  std::string name;    // never a path: what clients call it
+  std::string source;  // as `-m` takes it
   std::map<api::Task, api::ModelInfo> tasks = {};
   std::map<api::Task, api::ErrorFacts> refusals = {};  // of the other tasks
   bool serves(api::Task task) const { return tasks.contains(task); }
@@ -83,7 +84,7 @@ struct DeskStats {
 class Desk {
  public:
   // Opens each model once, to see what it can be asked for; one that cannot be opened is served by
-  // its errors. Error of the runtime.
+  // its errors. Error kUsage (E_SERVE_NAMES) for two of one name.
   explicit Desk(DeskOptions options);
   ~Desk();
   Desk(const Desk&) = delete;

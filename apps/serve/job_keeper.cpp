@@ -21,7 +21,7 @@ constexpr const char* kHead = "job.json";
 constexpr const char* kCancelled = "cancelled";
 constexpr std::size_t kMaxAnswer = std::size_t{256} << 20;
 constexpr std::size_t kMaxPageBytes = std::size_t{32} << 20;
-constexpr double kPauseSeconds = 0.5;
+constexpr double kPauseSeconds = 0.1;
 
 std::string item_id(std::size_t index) {
   std::string number = std::to_string(index + 1);
@@ -145,6 +145,8 @@ JobKeeper::~JobKeeper() {
   }
   inbox_->changed.notify_all();
   thread_.join();
+  // Answers that come later know their list; its folder is the next keeper's.
+  for (const auto& [number, job] : jobs_) job->store.reset();
 }
 
 void JobKeeper::open_jobs(const std::function<void(std::string)>& notice) {
