@@ -170,7 +170,13 @@ void add_serve(CLI::App& root, Session& session) {
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);
   app->callback([&session, flags] {
-    session.run = [&session, flags] { return run_serve(session, *flags); };
+    session.run = [&session, flags] {
+      try {
+        return run_serve(session, *flags);
+      } catch (const api::Error& error) {
+        throw internal_error(error);
+      }
+    };
   });
 }
 

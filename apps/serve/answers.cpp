@@ -93,6 +93,17 @@ Json error_object(const api::Error& error) {
             {"code", error.code()}}}};
 }
 
+api::Error served_error(const Error& error) {
+  const ErrorInfo& info = error.info();
+  return api::Error({static_cast<api::ErrorKind>(info.kind), info.code, info.file, info.where,
+                     info.expected, info.found, info.hint});
+}
+
+Error internal_error(const api::Error& error) {
+  return Error({static_cast<ErrorKind>(error.kind()), error.code(), error.file(), error.where(),
+                error.expected(), error.found(), error.hint()});
+}
+
 HttpAnswer json_answer(const Json& body, int status) {
   return {.status = status, .body = body.dump(-1, ' ', false, Json::error_handler_t::replace)};
 }

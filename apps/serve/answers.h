@@ -23,6 +23,9 @@ namespace api = tessera_v0;
 Json error_object(const api::Error& error);
 HttpAnswer error_answer(const api::Error& error, double retry_seconds = 1);
 HttpAnswer json_answer(const Json& body, int status = 200);
+// The same error on either side of the library's border.
+api::Error served_error(const Error& error);
+Error internal_error(const api::Error& error);
 
 // Error kUsage of a request's field.
 [[noreturn]] void refuse_field(std::string_view field, std::string expected, std::string found,

@@ -216,10 +216,7 @@ void Service::answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
   } catch (const api::Error& error) {
     call.reply->send(error_answer(error, desk_.wait_seconds()));
   } catch (const Error& error) {
-    const ErrorInfo& info = error.info();
-    call.reply->send(error_answer(
-        api::Error({static_cast<api::ErrorKind>(info.kind), info.code, "", info.where,
-                    info.expected, info.found, info.hint})));
+    call.reply->send(error_answer(served_error(error)));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "apps/serve/http/server.h"
 
 #include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -99,6 +100,8 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   Gate gate;
   Handler handler;
   asio::io_context io{1};
+  // It goes on without connections, until the server ends.
+  asio::executor_work_guard<asio::io_context::executor_type> goes_on{io.get_executor()};
   tcp::acceptor acceptor;
   asio::steady_timer pause;
   asio::thread_pool handlers;
@@ -175,9 +178,9 @@ class Exchange {
     over = ended_ && unsent_.empty() && last_.empty();
     return out;
   }
-  bool overflowed() const {
+  bool ended() const {
     const std::lock_guard lock(mutex_);
-    return bytes_ > limit();
+    return ended_;
   }
   bool closes() const { return close_ || (!chunks_ && events_); }
   void leave() {
@@ -201,7 +204,6 @@ class Exchange {
     const std::lock_guard lock(mutex_);
     return begun_;
   }
-  std::size_t limit() const { return state_->limits.unsent_bytes; }
   void put(std::string bytes, bool ends, Phase phase);
 
   std::shared_ptr<HttpServer::State> state_;
@@ -212,6 +214,7 @@ class Exchange {
   std::string last_;                // that still grows
   std::size_t bytes_ = 0;
   bool begun_ = false, events_ = false, ended_ = false, posted_ = false, gone_ = false;
+  bool overflowed_ = false;  // its reader left too much
   std::function<void()> call_;
 };
 
@@ -250,7 +253,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // Bytes of the request at work wait to be sent.
   void pump() {
     if (writing_ || !at_work_) return;
-    if (at_work_->overflowed()) return close();
     bool over = false;
     out_ = at_work_->take(over);
     if (out_.empty()) {
@@ -302,7 +304,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
         buffer_.prepare(kReadBytes),
         [self = shared_from_this()](error_code error, std::size_t count) {
           self->reading_ = false;
-          if (error || self->closed_) return self->close();
+          if (self->closed_) return;
+          // A client that ends its half reads what was answered already; else it has gone.
+          const bool answered = self->at_work_ && self->at_work_->ended();
+          if (error == asio::error::eof && answered) return;
+          if (error) return self->close();
           if (self->phase_ == Phase::kLinger) return self->read();  // of no interest any more
           self->buffer_.commit(count);
           self->parse();
@@ -471,7 +477,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
 void Exchange::put(std::string bytes, bool ends, Phase phase) {
   const std::lock_guard lock(mutex_);
-  if (gone_ || ended_) return;
+  if (gone_ || ended_ || overflowed_) return;
   expects(begun_ == (phase == Phase::kEvents), "an answer begins once");
   begun_ = true;
   events_ = events_ || !ends;
@@ -484,10 +490,12 @@ void Exchange::put(std::string bytes, bool ends, Phase phase) {
     at += count;
     if (last_.size() == kPieceBytes) unsent_.push_back(std::exchange(last_, {}));
   }
-  if (posted_) return;
+  overflowed_ = bytes_ > state_->limits.unsent_bytes;
+  if (posted_ && !overflowed_) return;
   posted_ = true;
-  asio::post(state_->io, [connection = connection_] {
-    if (const auto self = connection.lock()) self->pump();
+  asio::post(state_->io, [connection = connection_, closes = overflowed_] {
+    const auto self = connection.lock();
+    if (self) closes ? self->close() : self->pump();
   });
 }
 
@@ -550,6 +558,7 @@ HttpServer::~HttpServer() {
     state->acceptor.close(ignored);
     state->pause.cancel();
     for (const auto& connection : std::set(state->open)) connection->close();
+    state->goes_on.reset();
   });
   state_->thread.join();
   state_->handlers.join();
