@@ -8,6 +8,7 @@
 #include "apps/jobs/store.h"
 #include "apps/runtime/sha256.h"
 #include "apps/serve/service.h"
+#include "engine/core/index.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -23,10 +24,13 @@ constexpr std::size_t kMaxAnswer = std::size_t{256} << 20;
 constexpr std::size_t kMaxPageBytes = std::size_t{32} << 20;
 constexpr double kPauseSeconds = 0.1;
 
-std::string item_id(std::size_t index) {
-  std::string number = std::to_string(index + 1);
-  return "r" + std::string(number.size() < 6 ? 6 - number.size() : 0, '0') + number;
+// With zeros in front, so that names are sorted by number.
+std::string padded(std::int64_t number, std::size_t digits) {
+  const std::string text = std::to_string(number);
+  return std::string(text.size() < digits ? digits - text.size() : 0, '0') + text;
 }
+
+std::string item_id(std::size_t index) { return "r" + padded(to_index(index) + 1, 6); }
 
 [[noreturn]] void refuse_job(const std::string& job) {
   refuse_field("job", "a number of GET /v1/jobs", "'" + escape_for_terminal(job, 64) + "'", "",
@@ -214,10 +218,7 @@ std::shared_ptr<JobKeeper::Job> JobKeeper::open_job(const fs::path& folder) {
 }
 
 Json JobKeeper::add(const std::string& owner, std::vector<KeptRequest> requests) {
-  char moment[32];
-  std::snprintf(moment, sizeof moment, "job-%012lld-",
-                static_cast<long long>(unix_seconds()));
-  const std::string number = random_id(moment);
+  const std::string number = random_id("job-" + padded(unix_seconds(), 12) + "-");
   const fs::path folder = folder_ / number;
   std::string text;
   for (const KeptRequest& request : requests) {
