@@ -9,6 +9,7 @@
 #include "apps/cli/session.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/serve/job_keeper.h"
+#include "apps/serve/page.h"
 #include "apps/serve/service.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -92,6 +93,7 @@ int run_serve(const Session& session, const ServeFlags& flags) {
   options.cors = flags.cors;
   options.media_root = flags.media_root;
   options.loopback = is_loopback(flags.host);
+  options.page = page_text();
   if (!options.loopback && options.keys.empty()) {
     warn(session, "anybody who reaches " + flags.host + " may ask; --keys FILE says who");
   }

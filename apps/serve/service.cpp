@@ -112,6 +112,8 @@ std::span<const Service::Route> Service::routes() {
       {"DELETE", "/v1/jobs/", false, cancel_job},
       {"GET", "/v1/models", false, [](Service& service, Call& call) { service.show_models(call); }},
       {"GET", "/v1/models/", false, [](Service& service, Call& call) { service.show_model(call); }},
+      {"GET", "/v1/settings", false,
+       [](Service& service, Call& call) { service.show_settings(call); }},
       {"GET", "/health", true, [](Service& service, Call& call) { service.show_health(call); }},
       {"GET", "/metrics", false, [](Service& service, Call& call) { service.show_metrics(call); }},
       {"GET", "/", true, [](Service& service, Call& call) { service.show_page(call); }},
@@ -320,13 +322,50 @@ void Service::show_metrics(Call& call) const {
   call.reply->send({.type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(out)});
 }
 
+// Scripts and styles are the page's own alone, whatever a text on it says.
 void Service::show_page(Call& call) const {
-  call.reply->send(
-      {.type = "text/html; charset=utf-8",
-       .body = options_.page,
-       .fields = {{"Content-Security-Policy",
-                   "default-src 'self'; img-src 'self' data: blob:; style-src 'unsafe-inline'; "
-                   "script-src 'unsafe-inline'"}}});
+  constexpr std::string_view kPlace = "NONCE";
+  const std::string nonce = random_id("");
+  std::string text = options_.page;
+  for (std::size_t at = text.find(kPlace); at != std::string::npos; at = text.find(kPlace, at)) {
+    text.replace(at, kPlace.size(), nonce);
+  }
+  const std::string own = "'nonce-" + nonce + "'";
+  call.reply->send({.type = "text/html; charset=utf-8",
+                    .body = std::move(text),
+                    .fields = {{"Content-Security-Policy",
+                                "default-src 'none'; connect-src 'self'; img-src data:; style-src " +
+                                    own + "; script-src " + own +
+                                    "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+                               {"Cache-Control", "no-store"}}});
+}
+
+// Rows of a task's table of settings.
+void Service::show_settings(Call& call) const {
+  constexpr std::string_view kTask = "task=";
+  const std::string_view query = call.request.query;
+  const std::string_view wanted = query.starts_with(kTask) ? query.substr(kTask.size()) : query;
+  for (const api::Task task : {api::Task::kImage, api::Task::kVideo, api::Task::kDescribe,
+                               api::Task::kComplete, api::Task::kAnswer}) {
+    if (task_name(task) != wanted) continue;
+    Json rows = Json::array();
+    for (const api::SettingInfo& row : api::setting_table(task)) {
+      rows.push_back({{"name", row.name},
+                      {"group", row.group},
+                      {"of", row.of},
+                      {"kind", row.kind},
+                      {"low", row.low},
+                      {"high", row.high},
+                      {"zero_is_off", row.zero_is_off},
+                      {"choices", row.choices},
+                      {"unit", row.unit},
+                      {"help", row.help},
+                      {"without", row.without},
+                      {"changes_bytes", row.changes_bytes}});
+    }
+    return call.reply->send(json_answer({{"object", "list"}, {"data", rows}}));
+  }
+  throw refusal("E_FIELD", "task", "image, video, describe, complete or answer", "another");
 }
 
 }  // namespace tessera
