@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxChoices = 8, kMaxTokens = 1 << 20;
+constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20;
 constexpr std::size_t kMaxMessages = 1024, kMaxParts = 256, kMaxStops = 16;
 
 struct ChatOrder {
@@ -204,8 +204,9 @@ void take_part(const Service& service, const Json& part, const std::string& fiel
   const std::string* url = string_of(part, "image_url");
   if (image != part.end() && image->is_object()) {
     url = string_of(*image, "url");
+    static constexpr std::string_view kOwnDetail = "auto";  // the model's
     const std::string* const detail = string_of(*image, "detail");
-    if (detail != nullptr && *detail != "auto") {
+    if (detail != nullptr && *detail != kOwnDetail) {
       order.notes.push_back(field + ".detail is without effect");
     }
   }
@@ -296,8 +297,8 @@ void refuse_others(Body& body) {
 }
 
 void take_limits(Body& body, ChatOrder& order) {
-  const auto most = body.integer("max_completion_tokens", 1, kMaxTokens);
-  const auto older = body.integer("max_tokens", 1, kMaxTokens);
+  const auto most = body.integer("max_completion_tokens", 1, kMaxTextTokens);
+  const auto older = body.integer("max_tokens", 1, kMaxTextTokens);
   if (most && older && *most != *older) {
     refuse_field("max_tokens", "the same as max_completion_tokens", std::to_string(*older));
   }
@@ -352,7 +353,7 @@ ChatOrder read_chat(const Service& service, Body& body) {
   take_limits(body, order);
   refuse_others(body);
   const auto temperature = body.number("temperature", 0, 100);
-  Body::Settings settings = body.settings(order.task, {"max-tokens"});
+  Body::Settings settings = body.settings(order.task);
   order.settings = std::move(settings.request);
   order.open = std::move(settings.open);
   if (temperature) order.settings.push_back({"temp", *temperature});
