@@ -27,6 +27,7 @@ struct ServeFlags {
   std::string host = "127.0.0.1", keys, cors, media_root, jobs;
   std::int64_t port = 8080, slots = 8, queue = 256, body = 64, connections = 512;
   std::optional<double> timeout, drain, memory;
+  std::optional<std::int64_t> max_tokens;
   DeviceFlags device;
 };
 
@@ -78,6 +79,7 @@ DeskOptions desk_options(const ServeFlags& flags) {
   out.open.tf32 = flags.device.tf32;
   out.open.slots = flags.slots;
   out.memory = truncate<std::uint64_t>(flags.memory.value_or(0) * 1024 * 1024 * 1024);
+  if (flags.max_tokens) out.texts.push_back({"max-tokens", *flags.max_tokens});
   out.max_waiting = to_size(flags.queue);
   out.seconds = flags.timeout.value_or(kTimeoutSeconds);
   return out;
@@ -160,6 +162,8 @@ void add_serve(CLI::App& root, Session& session) {
   text_flag(*app, "--media-root", flags->media_root, "a folder whose files image_url may name");
   text_flag(*app, "--jobs", flags->jobs, "a folder for lists of requests (/v1/jobs)");
   integer_flag(*app, "--slots", flags->slots, 1, 256, "requests that a model writes at once");
+  integer_flag(*app, "--max-tokens", flags->max_tokens, 1, 4096,
+               "longest text; a request may ask for fewer; without it 256");
   integer_flag(*app, "--queue", flags->queue, 1, 100000, "requests that may wait");
   number_flag(*app, "--memory-budget", flags->memory, 0, 1e6,
                "GiB that open models may plan for; 0 = what there is");

@@ -24,13 +24,6 @@ struct Overload : Calls... {
 template <typename... Calls>
 Overload(Calls...) -> Overload<Calls...>;
 
-// What a model is opened with for a task: options that the task does not read stay empty.
-api::OpenOptions options_for(const api::OpenOptions& all, const api::Settings& settings) {
-  api::OpenOptions out = all;
-  out.settings = settings;
-  return out;
-}
-
 api::Error unforeseen(const std::exception& error) {
   return api::Error({.code = "E_INTERNAL", .expected = "no failure", .found = error.what()});
 }
@@ -72,7 +65,7 @@ Desk::Desk(DeskOptions options) : options_(std::move(options)) {
     ServedModel model{.name = std::filesystem::path(name).filename().string(), .source = name};
     for (const api::Task task : kTasks) {
       try {
-        const api::Model opened = runtime_->open({name, task}, options_for(options_.open, {}));
+        const api::Model opened = runtime_->open({name, task}, open_options(task, {}));
         model.name = model.tasks.emplace(task, runtime_->info(opened)).first->second.name;
         runtime_->close(opened);
       } catch (const api::Error& error) {
@@ -96,6 +89,15 @@ Desk::Desk(DeskOptions options) : options_(std::move(options)) {
     models_.push_back(std::move(model));
   }
   thread_ = std::thread([this] { work(); });
+}
+
+// The last value of a name counts.
+api::OpenOptions Desk::open_options(api::Task task, const api::Settings& settings) const {
+  api::OpenOptions out = options_.open;
+  const bool texts = task == api::Task::kDescribe || task == api::Task::kComplete;
+  out.settings = texts ? options_.texts : api::Settings{};
+  out.settings.insert(out.settings.end(), settings.begin(), settings.end());
+  return out;
 }
 
 Desk::~Desk() {
@@ -297,7 +299,7 @@ bool Desk::start(Entry& entry) {
           return false;
         }
         lane.open = runtime_->open({find(lane.model, lane.task)->source, lane.task},
-                                   options_for(options_.open, entry.order.open));
+                                   open_options(lane.task, entry.order.open));
         const std::lock_guard lock(mutex_);
         stats_.open.push_back(lane_key(entry.order));
       }

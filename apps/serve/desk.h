@@ -29,6 +29,7 @@ struct DeskOptions {
   api::RuntimeOptions runtime = {};
   std::vector<std::string> models = {};  // as `-m` takes them
   api::OpenOptions open = {};            // of every model; its settings are not read
+  api::Settings texts = {};              // that models of texts are opened with, next to an order's
   std::uint64_t memory = 0;              // bytes that open models may plan for; 0 = what there is
   std::size_t max_waiting = 256;         // orders that wait; more are refused
   double seconds = 0;                    // that an order may take with its wait; 0 = any
@@ -109,6 +110,7 @@ class Desk {
   struct Lane;
   using Clock = std::chrono::steady_clock;
 
+  api::OpenOptions open_options(api::Task task, const api::Settings& settings) const;
   void work();
   bool take_orders();
   void start_orders();
