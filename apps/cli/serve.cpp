@@ -8,6 +8,7 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/serve/page.h"
 #include "apps/serve/service.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
@@ -90,6 +91,7 @@ int run_serve(const Session& session, const ServeFlags& flags) {
   options.keys = read_keys(flags.keys);
   options.cors = flags.cors;
   options.media_root = flags.media_root;
+  options.page = page_text();
   options.loopback = is_loopback(flags.host);
   if (!options.loopback && options.keys.empty()) {
     warn(session, "anybody who reaches " + flags.host + " may ask; --keys FILE says who");

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/serve/page.h"
 #include "engine/core/error.h"
 
 namespace tessera {
@@ -106,6 +107,7 @@ std::span<const Service::Route> Service::routes() {
       {"POST", "/v1/images/edits", false, edit_images},
       {"GET", "/v1/models", false, [](Service& service, Call& call) { service.show_models(call); }},
       {"GET", "/v1/models/", false, [](Service& service, Call& call) { service.show_model(call); }},
+      {"GET", "/v1/settings", false, [](Service& service, Call& call) { service.show_settings(call); }},
       {"GET", "/health", true, [](Service& service, Call& call) { service.show_health(call); }},
       {"GET", "/metrics", false, [](Service& service, Call& call) { service.show_metrics(call); }},
       {"GET", "/", true, [](Service& service, Call& call) { service.show_page(call); }},
@@ -308,13 +310,16 @@ void Service::show_metrics(Call& call) const {
   call.reply->send({.type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(out)});
 }
 
+void Service::show_settings(Call& call) const {
+  call.reply->send(json_answer(settings_json(call.request.query)));
+}
+
 void Service::show_page(Call& call) const {
-  call.reply->send(
-      {.type = "text/html; charset=utf-8",
-       .body = options_.page,
-       .fields = {{"Content-Security-Policy",
-                   "default-src 'self'; img-src 'self' data: blob:; style-src 'unsafe-inline'; "
-                   "script-src 'unsafe-inline'"}}});
+  call.reply->send({.type = "text/html; charset=utf-8",
+                    .body = options_.page,
+                    .fields = {{"Content-Security-Policy", page_policy(options_.page)},
+                               {"Referrer-Policy", "no-referrer"},
+                               {"Cache-Control", "no-cache"}}});
 }
 
 }  // namespace tessera

@@ -50,6 +50,7 @@ class Service {
   void show_model(Call& call) const;
   void show_health(Call& call) const;
   void show_metrics(Call& call) const;
+  void show_settings(Call& call) const;
   void show_page(Call& call) const;
 
   struct Route;
