@@ -84,7 +84,7 @@ class Card {
     if (error === null) {
       const facts = [seconds_text((performance.now() - this.job.begun) / 1000)];
       if (this.usage) facts.push(plural(this.usage.completion_tokens, 'token', 'tokens'));
-      if (this.visual?.tokens) {
+      if (this.visual?.kept_tokens < this.visual?.tokens) {
         facts.push(`${this.visual.kept_tokens} of ${this.visual.tokens} patches kept`);
       }
       if (this.cut_short) facts.push('cut short at the longest length');

@@ -46,7 +46,8 @@ class Tile {
       type: 'button', className: 'picture', disabled: true, on: {click: () => show_viewer(this)},
       'aria-label': `Enlarge: ${request.prompt}`,
     }, this.image, this.progress);
-    const [width, height] = (request.size || models.find((model) => model.id === request.model)?.tasks.image?.size || '1x1').split('x');
+    const own = models.find((model) => model.id === request.model)?.tasks.image?.size;
+    const [width, height] = (request.size || own || '1x1').split('x');
     if (width > 0 && height > 0) this.picture.style.aspectRatio = `${width} / ${height}`;
     this.facts = make('p', {className: 'facts'});
     this.actions = make('div', {className: 'actions'});

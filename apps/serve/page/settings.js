@@ -65,7 +65,8 @@ class SettingsForm {
     control.addEventListener('input', () => this.changed(row.name));
     this.controls.set(row.name, {row, control, wrong});
     const range = [range_text(row), row.unit].filter(Boolean).join(', ');
-    const label = make('label', {htmlFor: id}, row.name, range ? make('span', {className: 'range', textContent: range}) : null);
+    const label = make('label', {htmlFor: id}, row.name,
+                       range ? make('span', {className: 'range', textContent: range}) : null);
     return row.kind === 'switch' ? make('div', {className: 'field switch'}, control, label, hint, wrong) :
                                    make('div', {className: 'field'}, label, control, hint, wrong);
   }

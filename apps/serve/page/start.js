@@ -11,12 +11,15 @@ function show_models(list, hint, task) {
   const before = select.value;
   select.replaceChildren(...fitting.map((model) => make('option', {value: model.id, textContent: model.id})));
   select.disabled = fitting.length === 0;
-  if (fitting.length === 0) select.append(make('option', {value: '', textContent: 'no model of this server does this'}));
+  if (fitting.length === 0) {
+    select.append(make('option', {value: '', textContent: 'no model of this server does this'}));
+  }
   if (fitting.some((model) => model.id === before)) select.value = before;
   const show = () => {
     const model = chosen_model(list);
     const about = model ? [model.title, model.tasks[task].size, model.tasks[task].dtype, model.tasks[task].device] : [];
-    const broken = models.filter((each) => each.error).map((each) => `${each.id} cannot be used: ${each.error.message}`);
+    const broken = models.filter((each) => each.error)
+        .map((each) => `${each.id} cannot be used: ${each.error.message}`);
     set_text(find(hint), [about.filter(Boolean).join(' \u00b7 '), ...broken].filter(Boolean).join('. '));
     find(hint).title = find(hint).textContent;
   };
