@@ -28,7 +28,8 @@
     const back = behind(element);
     const ratio = contrast(over(read(color), back), back);
     ++texts;
-    if (ratio < 4.5) pale.push(`${ratio.toFixed(2)} of "${text.trim().slice(0, 40)}" in ${element.tagName}#${element.id}`);
+    if (ratio >= 4.5) return;
+    pale.push(`${ratio.toFixed(2)} of "${text.trim().slice(0, 40)}" in ${element.tagName}#${element.id}`);
   };
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
@@ -42,6 +43,9 @@
     if (field.placeholder) check(field, getComputedStyle(field, '::placeholder').color, field.placeholder);
     check(field, getComputedStyle(field).color, field.value);
   }
+  // A placeholder is no name: it goes.
+  const nameless = [...document.querySelectorAll('input, textarea, select')]
+      .filter((field) => shown(field) && field.labels.length === 0 && !field.ariaLabel).map((field) => field.id);
   // Edges of what can be changed: 3 to 1.
   for (const field of document.querySelectorAll('input:not([type=checkbox]):enabled, textarea, select:enabled')) {
     if (!shown(field)) continue;
@@ -49,5 +53,5 @@
     const ratio = contrast(over(read(getComputedStyle(field).borderTopColor), back), back);
     if (ratio < 3) pale.push(`${ratio.toFixed(2)} of the edge of ${field.id}`);
   }
-  return {texts, pale};
+  return {texts, pale, nameless};
 })()

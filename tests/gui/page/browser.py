@@ -4,7 +4,6 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -12,10 +11,6 @@ import time
 
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowRight": (39, ""), " ": (32, " ")}
 MODIFIERS = {"Alt": 1, "Control": 2, "Shift": 8}
-
-
-def find_chromium():
-    return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Server:
@@ -44,7 +39,7 @@ class Browser:
         # The browser reads from 3 and writes to 4.
         shell = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
         self.process = subprocess.Popen(
-            ["/bin/bash", "-c", shell, find_chromium(), "--headless=new", "--remote-debugging-pipe", "--no-sandbox",
+            ["/bin/bash", "-c", shell, "chromium", "--headless=new", "--remote-debugging-pipe", "--no-sandbox",
              "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--mute-audio",
              "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
              "--hide-scrollbars", "--force-color-profile=srgb", "--user-data-dir=" + self.folder.name, "about:blank"],

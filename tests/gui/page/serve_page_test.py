@@ -1,4 +1,4 @@
-"""The page of `tessera serve` in a browser: serve_page_test.py PROGRAM. Ends with 77 where Chromium is missing."""
+"""The page of `tessera serve` in a browser: serve_page_test.py PROGRAM."""
 import base64
 import hashlib
 import json
@@ -20,8 +20,9 @@ KEY = "0123456789abcdef"
 DONE = "document.querySelectorAll('.tile[data-state=done]').length"
 # Collected from the beginning: what moved without a press shortly before.
 SHIFTS = """window.shifts = 0;
-new PerformanceObserver((list) => { for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value; })
-    .observe({type: 'layout-shift', buffered: true});"""
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
+}).observe({type: 'layout-shift', buffered: true});"""
 
 
 def post(url, path, body):
@@ -65,7 +66,7 @@ class ServePage(unittest.TestCase):
 
     def setting(self, name, value):
         """Of images; its groups are closed afterwards."""
-        opened = "for (const each of document.querySelectorAll('#image-settings, #image-settings details')) each.open = "
+        opened = "for (const each of document.querySelectorAll('#image-settings, .group')) each.open = "
         self.page.run(opened + "true")
         if self.page.run(f"document.getElementById('image-{name}').tagName") == "SELECT":
             self.page.choose("image-" + name, value)
@@ -158,11 +159,13 @@ class ServePage(unittest.TestCase):
     def test_cancel_reaches_the_server(self):
         page = self.ready()
         before = metric(self.server.url, "requests_cancelled_total")
-        for _ in range(6):
-            self.generate(PROMPT, images=10)
-        page.wait("document.getElementById('queue-text').textContent === '4 at work, 2 wait'")
+        page.choose("images", "10")
+        page.fill("prompt", PROMPT)
+        self.assertEqual(page.run("for (let i = 0; i < 6; ++i) document.getElementById('generate').requestSubmit();"
+                                  "document.getElementById('queue-text').textContent"), "4 at work, 2 wait")
         page.key("Escape")
-        page.wait("document.getElementById('queue-text').textContent.endsWith('1 waits')")
+        page.wait("document.querySelector('.tile .facts').textContent === 'cancelled'")
+        self.assertGreater(page.run("document.querySelectorAll('[data-state=work], [data-state=waiting]').length"), 0)
         page.click("#cancel-all")
         page.wait("document.getElementById('queue-text').textContent === 'Nothing at work'")
         self.assertEqual(page.run("document.querySelectorAll('[data-state=work], [data-state=waiting]').length"), 0)
@@ -211,7 +214,8 @@ class ServePage(unittest.TestCase):
                 self.assertTrue(page.run(f"document.getElementById('{place}').contains({control})"), row["name"])
                 self.assertIn(row["help"], page.run(f"{control}.closest('.field').textContent"))
                 if "choices" in row:
-                    self.assertEqual(page.run(f"[...{control}.options].slice(1).map((each) => each.value)"), row["choices"])
+                    shown = page.run(f"[...{control}.options].slice(1).map((each) => each.value)")
+                    self.assertEqual(shown, row["choices"])
         self.assertIn("0 to 100", page.run("document.querySelector('label[for=image-temp]').textContent"))
 
     # --- texts
@@ -234,7 +238,8 @@ class ServePage(unittest.TestCase):
         parts = asked["messages"][0]["content"]
         self.assertEqual((path, parts[1]["text"]), ("/v1/chat/completions", "Describe the picture."))
         with open(file, "rb") as sent:
-            self.assertEqual(parts[0]["image_url"]["url"], "data:image/png;base64," + base64.b64encode(sent.read()).decode())
+            url = "data:image/png;base64," + base64.b64encode(sent.read()).decode()
+        self.assertEqual(parts[0]["image_url"]["url"], url)
         # A dropped patch is dark, a kept one is clear.
         alphas = page.run("""(() => { const canvas = document.querySelector('.described canvas');
           const at = (column, row) => canvas.getContext('2d').getImageData((column + 0.5) / 12 * canvas.width,
@@ -242,7 +247,7 @@ class ServePage(unittest.TestCase):
           return [at(0, 0), at(11, 11), at(2, 3), at(8, 9)]; })()""")
         self.assertGreater(min(alphas[:2]), 150)
         self.assertEqual(alphas[2:], [0, 0])
-        page.run("[...document.querySelectorAll('.caption button')].find((each) => each.textContent === 'Dropped patches').click()")
+        page.click(".caption button[aria-pressed]")
         self.assertTrue(page.run("document.querySelector('.described canvas').hidden"))
 
     def test_what_is_no_image_is_refused_by_name(self):
@@ -321,7 +326,9 @@ class ServePage(unittest.TestCase):
         self.assertRegex(page.failures()[0], "violates")
         self.browser.events.clear()
         self.assertFalse(page.run("""(() => { const script = document.createElement('script');
-          script.textContent = 'window.entered = true'; document.body.append(script); return Boolean(window.entered); })()"""))
+          script.textContent = 'window.entered = true';
+          document.body.append(script);
+          return Boolean(window.entered); })()"""))
         self.browser.events.clear()
 
     def test_prompts_stay_text(self):
@@ -342,9 +349,9 @@ class ServePage(unittest.TestCase):
         reached = []
         for _ in range(40):
             page.key("Tab")
-            self.assertTrue(page.run("document.activeElement === document.body || document.activeElement.matches(':focus-visible')"))
-            self.assertTrue(page.run("document.activeElement === document.body || "
-                                     "getComputedStyle(document.activeElement).outlineStyle !== 'none'"), page.run(focus))
+            self.assertTrue(page.run("((at) => at === document.body || (at.matches(':focus-visible') && "
+                                     "getComputedStyle(at).outlineStyle !== 'none'))(document.activeElement)"),
+                            page.run(focus))
             reached.append(page.run(focus))
             if reached[-1] == "prompt":
                 page.type(PROMPT)
@@ -381,9 +388,10 @@ class ServePage(unittest.TestCase):
             found = self.page.run(script.read())
         self.assertGreater(found["texts"], 20, where)
         self.assertEqual(found["pale"], [], where)
-        nameless = []
+        nameless = found["nameless"]
         for node in self.page.call("Accessibility.getFullAXTree")["nodes"]:
-            can_focus = any(each["name"] == "focusable" and each["value"]["value"] for each in node.get("properties", []))
+            can_focus = any(each["name"] == "focusable" and each["value"]["value"]
+                            for each in node.get("properties", []))
             role = node.get("role", {}).get("value", "")
             if not node["ignored"] and can_focus and role != "RootWebArea" and not node.get("name", {}).get("value"):
                 nameless.append(role)
@@ -418,13 +426,15 @@ class ServePage(unittest.TestCase):
         page.wait(DONE + " === 4")
         page.run("for (const each of document.querySelectorAll('details')) each.open = true")
         wide = ("[document.documentElement.scrollWidth, ...[...document.querySelectorAll('main *, header *')]"
-                ".filter((each) => each.checkVisibility()).map((each) => Math.ceil(each.getBoundingClientRect().right))]"
+                ".filter((each) => each.checkVisibility())"
+                ".map((each) => Math.ceil(each.getBoundingClientRect().right))]"
                 ".reduce((a, b) => Math.max(a, b))")
         self.assertLessEqual(page.run(wide), 390)
         page.click(".tile .describe-it")
         page.wait("document.querySelector('.caption[data-state=done]')")
         self.assertLessEqual(page.run(wide), 390)
-        small = page.run("[...document.querySelectorAll('button, a.button, select')].filter((each) => each.checkVisibility())"
+        small = page.run("[...document.querySelectorAll('button, a.button, select')]"
+                         ".filter((each) => each.checkVisibility())"
                          ".map((each) => each.getBoundingClientRect().height).reduce((a, b) => Math.min(a, b))")
         self.assertGreaterEqual(small, 33)
 
@@ -441,17 +451,14 @@ class ServePage(unittest.TestCase):
     def test_reduced_motion_stops_what_moves(self):
         page = self.ready(url=self.stand_in.url)
         moving = "document.getAnimations().filter((each) => each.animationName === 'breathe').length"
-        self.generate("slow " + PROMPT)
+        self.generate("slow " + PROMPT, images=8)
         page.wait(moving + " > 0")
         page.media("light", "reduce")
         page.wait(moving + " === 0")
-        self.assertEqual(page.run("document.querySelectorAll('[data-state=work]').length"), 1)
+        self.assertGreater(page.run("document.querySelectorAll('[data-state=work]').length"), 0)
         page.key("Escape")
 
 
 if __name__ == "__main__":
     PROGRAM = sys.argv.pop(1)
-    if not browser.find_chromium():
-        print("skipped: Chromium is not installed (package chromium)")
-        sys.exit(77)
     unittest.main(verbosity=2)

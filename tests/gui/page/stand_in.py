@@ -31,7 +31,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def hand_on(self, body=None):
-        fields = {name: value for name, value in self.headers.items() if name.lower() in ("authorization", "content-type")}
+        fields = {name: value for name, value in self.headers.items()
+                  if name.lower() in ("authorization", "content-type")}
         request = urllib.request.Request(self.server.behind + self.path, data=body, headers=fields, method=self.command)
         try:
             answer = urllib.request.urlopen(request, timeout=60)
@@ -57,7 +58,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/v1/chat/completions":
             return self.chat(asked)
         status, fields, answer = self.hand_on(body)
-        if status != 200 or not asked.get("prompt", "").startswith("slow"):
+        if status != 200 or not asked.get("prompt", "").startswith(self.server.slow):
             return self.answer(status, fields, answer)
         self.stream([block + b"\n\n" for block in answer.split(b"\n\n") if block], self.server.pause)
 
@@ -78,8 +79,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def chat(self, asked):
         part = asked["messages"][0]["content"][0]
         if part["type"] != "image_url" or not part["image_url"]["url"].startswith("data:image/"):
-            error = {"message": "messages[0].content[0]: expected an image, found another", "type": "invalid_request_error",
-                     "param": "messages[0].content[0]", "code": "E_FIELD"}
+            error = {"message": "messages[0].content[0]: expected an image, found another",
+                     "type": "invalid_request_error", "param": "messages[0].content[0]", "code": "E_FIELD"}
             return self.answer(400, [("Content-Type", "application/json")], json.dumps({"error": error}).encode())
         head = {"id": "chatcmpl-0", "object": "chat.completion.chunk", "created": 0, "model": asked.get("model")}
 
@@ -101,11 +102,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class StandIn:
-    def __init__(self, behind, pause=0.25, port=0):
+    def __init__(self, behind, pause=0.25, port=0, slow="slow"):
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
         self.server.behind = behind
         self.server.pause = pause
+        self.server.slow = slow  # the beginning of prompts that are written slowly
         self.server.asked = []
         self.server.gone = 0
         self.server.away = False
