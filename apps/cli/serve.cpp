@@ -94,8 +94,8 @@ int run_serve(const Session& session, const ServeFlags& flags) {
   options.keys = read_keys(flags.keys);
   options.cors = flags.cors;
   options.media_root = flags.media_root;
-  options.loopback = is_loopback(flags.host);
   options.page = page_text();
+  options.loopback = is_loopback(flags.host);
   if (!options.loopback && options.keys.empty()) {
     warn(session, "anybody who reaches " + flags.host + " may ask; --keys FILE says who");
   }

@@ -84,6 +84,16 @@ std::string param_of(const api::Error& error) {
 
 }  // namespace
 
+std::span<const std::pair<std::string_view, api::Task>> task_names() {
+  static constexpr std::pair<std::string_view, api::Task> kNames[] = {
+      {"image", api::Task::kImage},
+      {"video", api::Task::kVideo},
+      {"describe", api::Task::kDescribe},
+      {"complete", api::Task::kComplete},
+      {"answer", api::Task::kAnswer}};
+  return kNames;
+}
+
 Json error_object(const api::Error& error) {
   const std::string param = param_of(error);
   return {{"error",

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,9 @@
 namespace tessera {
 
 namespace api = tessera_v0;
+
+// What clients call the tasks.
+std::span<const std::pair<std::string_view, api::Task>> task_names();
 
 // {"error": {message, type, param, code}} and its status: 400 for what a client can mend, 404, 429
 // and 503 with Retry-After of so many seconds, 500.

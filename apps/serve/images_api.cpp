@@ -108,6 +108,7 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
       begin();
       Json event = event_of("image_generation.completed", at, png, size_);
       event["usage"] = usage_of(made.tokens);
+      event["seconds"] = made.seconds;
       event["record"] = Json::parse(made.record);
       if (!order_.notes.empty()) event["notes"] = order_.notes;
       reply_->event("image_generation.completed", event.dump());
@@ -120,6 +121,7 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
         out["b64_json"] = base64;
       }
       out["seed"] = request_of(at).seed;
+      out["seconds"] = made.seconds;
       out["record"] = Json::parse(made.record);
     }
     if (++done_ < images_.size()) return;

@@ -8,23 +8,13 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/serve/page.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
 
 namespace tessera {
 
 namespace {
-
-std::string_view task_name(api::Task task) {
-  switch (task) {
-    case api::Task::kImage: return "image";
-    case api::Task::kVideo: return "video";
-    case api::Task::kDescribe: return "describe";
-    case api::Task::kComplete: return "complete";
-    case api::Task::kAnswer: return "answer";
-  }
-  return "";
-}
 
 // "host:port" and "[::1]:port" without the port.
 std::string_view host_of(std::string_view authority) {
@@ -251,11 +241,14 @@ void Service::show_models(Call& call) const {
 Json Service::model_json(const ServedModel& model) const {
   Json tasks = Json::object();
   std::string family, title;
-  for (const auto& [task, info] : model.tasks) {
+  for (const auto& [name, task] : task_names()) {
+    const auto at = model.tasks.find(task);
+    if (at == model.tasks.end()) continue;
+    const api::ModelInfo& info = at->second;
     Json about = {{"method", info.method}, {"dtype", info.dtype}, {"device", info.device}};
     if (info.width > 0) about["size"] = std::to_string(info.width) + "x" + std::to_string(info.height);
     if (!info.notes.empty()) about["notes"] = info.notes;
-    tasks[std::string(task_name(task))] = about;
+    tasks[std::string(name)] = about;
     family = info.family;
     title = info.title;
   }
@@ -322,50 +315,16 @@ void Service::show_metrics(Call& call) const {
   call.reply->send({.type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(out)});
 }
 
-// Scripts and styles are the page's own alone, whatever a text on it says.
-void Service::show_page(Call& call) const {
-  constexpr std::string_view kPlace = "NONCE";
-  const std::string nonce = random_id("");
-  std::string text = options_.page;
-  for (std::size_t at = text.find(kPlace); at != std::string::npos; at = text.find(kPlace, at)) {
-    text.replace(at, kPlace.size(), nonce);
-  }
-  const std::string own = "'nonce-" + nonce + "'";
-  call.reply->send({.type = "text/html; charset=utf-8",
-                    .body = std::move(text),
-                    .fields = {{"Content-Security-Policy",
-                                "default-src 'none'; connect-src 'self'; img-src data:; style-src " +
-                                    own + "; script-src " + own +
-                                    "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
-                               {"Cache-Control", "no-store"}}});
+void Service::show_settings(Call& call) const {
+  call.reply->send(json_answer(settings_json(call.request.query)));
 }
 
-// Rows of a task's table of settings.
-void Service::show_settings(Call& call) const {
-  constexpr std::string_view kTask = "task=";
-  const std::string_view query = call.request.query;
-  const std::string_view wanted = query.starts_with(kTask) ? query.substr(kTask.size()) : query;
-  for (const api::Task task : {api::Task::kImage, api::Task::kVideo, api::Task::kDescribe,
-                               api::Task::kComplete, api::Task::kAnswer}) {
-    if (task_name(task) != wanted) continue;
-    Json rows = Json::array();
-    for (const api::SettingInfo& row : api::setting_table(task)) {
-      rows.push_back({{"name", row.name},
-                      {"group", row.group},
-                      {"of", row.of},
-                      {"kind", row.kind},
-                      {"low", row.low},
-                      {"high", row.high},
-                      {"zero_is_off", row.zero_is_off},
-                      {"choices", row.choices},
-                      {"unit", row.unit},
-                      {"help", row.help},
-                      {"without", row.without},
-                      {"changes_bytes", row.changes_bytes}});
-    }
-    return call.reply->send(json_answer({{"object", "list"}, {"data", rows}}));
-  }
-  throw refusal("E_FIELD", "task", "image, video, describe, complete or answer", "another");
+void Service::show_page(Call& call) const {
+  call.reply->send({.type = "text/html; charset=utf-8",
+                    .body = options_.page,
+                    .fields = {{"Content-Security-Policy", page_policy(options_.page)},
+                               {"Referrer-Policy", "no-referrer"},
+                               {"Cache-Control", "no-cache"}}});
 }
 
 }  // namespace tessera

@@ -62,8 +62,8 @@ class Service {
   void show_model(Call& call) const;
   void show_health(Call& call) const;
   void show_metrics(Call& call) const;
-  void show_page(Call& call) const;
   void show_settings(Call& call) const;
+  void show_page(Call& call) const;
 
   struct Route;
   static std::span<const Route> routes();

@@ -1,6 +1,6 @@
 // An HTTP/1.1 server for strangers: bounded headers, bodies, connections and unsent bytes, a
 // deadline for each phase of a connection, and clients that go are noticed while their request is
-// worked on. One thread moves bytes, a few others run handlers. docs/decisions/0034-server.md says
+// worked on. One thread moves bytes, a few others run handlers. docs/decisions/0033-server.md says
 // why it stands on Boost.Beast.
 #pragma once
 
