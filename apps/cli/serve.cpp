@@ -7,6 +7,8 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
+#include "apps/runtime/caption_settings.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/serve/job_keeper.h"
 #include "apps/serve/page.h"
@@ -79,7 +81,7 @@ DeskOptions desk_options(const ServeFlags& flags) {
   out.open.tf32 = flags.device.tf32;
   out.open.slots = flags.slots;
   out.memory = truncate<std::uint64_t>(flags.memory.value_or(0) * 1024 * 1024 * 1024);
-  if (flags.max_tokens) out.texts.push_back({"max-tokens", *flags.max_tokens});
+  if (flags.max_tokens) out.texts.push_back({std::string(setting::kMaxTokens.name), *flags.max_tokens});
   out.max_waiting = to_size(flags.queue);
   out.seconds = flags.timeout.value_or(kTimeoutSeconds);
   return out;
@@ -162,8 +164,7 @@ void add_serve(CLI::App& root, Session& session) {
   text_flag(*app, "--media-root", flags->media_root, "a folder whose files image_url may name");
   text_flag(*app, "--jobs", flags->jobs, "a folder for lists of requests (/v1/jobs)");
   integer_flag(*app, "--slots", flags->slots, 1, 256, "requests that a model writes at once");
-  integer_flag(*app, "--max-tokens", flags->max_tokens, 1, 4096,
-               "longest text; a request may ask for fewer; without it 256");
+  setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
   integer_flag(*app, "--queue", flags->queue, 1, 100000, "requests that may wait");
   number_flag(*app, "--memory-budget", flags->memory, 0, 1e6,
                "GiB that open models may plan for; 0 = what there is");

@@ -15,6 +15,7 @@ namespace {
 constexpr api::Task kTasks[] = {api::Task::kImage, api::Task::kVideo, api::Task::kDescribe,
                                 api::Task::kComplete, api::Task::kAnswer};
 
+constexpr std::chrono::seconds kStepPatience(5);  // for the pass that is at work at the end
 constexpr std::size_t kMaxOpen = 16;  // models, or methods of one, that are open at once
 
 template <typename... Calls>
@@ -148,8 +149,11 @@ void Desk::cancel(std::uint64_t number) {
 bool Desk::drain(double seconds) {
   std::unique_lock lock(mutex_);
   draining_ = true;
-  return drained_.wait_for(lock, std::chrono::duration<double>(seconds),
-                           [&] { return stats_.waiting + stats_.at_work == 0; });
+  const auto none_left = [&] { return stats_.waiting + stats_.at_work == 0; };
+  if (drained_.wait_for(lock, std::chrono::duration<double>(seconds), none_left)) return true;
+  dropping_ = true;
+  drained_.wait_for(lock, kStepPatience, none_left);
+  return false;
 }
 
 DeskStats Desk::stats() const {
@@ -166,14 +170,19 @@ double Desk::wait_seconds() const {
 
 void Desk::work() {
   while (true) {
+    bool drops = false;
     {
       std::unique_lock lock(mutex_);
       if (entries_.empty()) {
         changed_.wait(lock, [&] { return ending_ || !added_.empty(); });
       }
       if (ending_) break;
+      drops = dropping_;
     }
     if (!take_orders()) continue;
+    if (drops) {
+      end_all(desk_error("E_DRAINING", "server", "an answer before the server ends", "none yet"));
+    }
     expire();
     start_orders();
     try {
@@ -233,6 +242,18 @@ void Desk::expire() {
     fail(number, desk_error("E_TIMEOUT", "server",
                             "an answer within " + std::to_string(options_.seconds) + " s",
                             "none yet"));
+  }
+}
+
+void Desk::end_all(const api::Error& error) {
+  std::vector<std::uint64_t> all;
+  for (const auto& [number, entry] : entries_) {
+    if (!entry.over) all.push_back(number);
+  }
+  for (const std::uint64_t number : all) {
+    Entry& entry = entries_.at(number);
+    if (!entry.lane.empty()) runtime_->cancel(entry.ticket);
+    fail(number, error);
   }
 }
 
@@ -318,6 +339,7 @@ bool Desk::start(Entry& entry) {
       }
       fail(number, error);
     } catch (const std::exception& error) {
+      if (!entry.lane.empty()) runtime_->cancel(entry.ticket);  // its listener threw
       fail(number, unforeseen(error));
     }
     if (!lane.open) lanes_.erase(lane_key(entry.order));
@@ -353,21 +375,32 @@ void Desk::submit(Entry& entry, Lane& lane) {
   const std::uint64_t number = entry.number;
   const std::shared_ptr<OrderListener> to = entry.order.listener;
   const auto on_error = [this, number](const api::Error& error) { fail(number, error); };
-  const auto goes_on = [] { return true; };
-  const auto on_text = [to](std::string_view more) { to->on_text(more); };
-  const auto count_text = [this](std::int64_t tokens, std::int64_t passes) {
-    const std::lock_guard lock(mutex_);
-    stats_.text_tokens += narrow<std::uint64_t>(tokens);
-    stats_.passes += narrow<std::uint64_t>(passes);
+  const auto on_progress = [to](const api::Progress& progress) {
+    to->on_progress(progress);
+    return true;
+  };
+  const auto for_text = [&](auto callbacks) {
+    callbacks.on_progress = [] { return true; };
+    callbacks.on_text = [to](std::string_view more) { to->on_text(more); };
+    callbacks.on_error = on_error;
+    return callbacks;
+  };
+  const auto text_is_done = [this, number](std::int64_t tokens, std::int64_t passes) {
+    {
+      const std::lock_guard lock(mutex_);
+      stats_.text_tokens += narrow<std::uint64_t>(tokens);
+      stats_.passes += narrow<std::uint64_t>(passes);
+    }
+    finish(number, true);
   };
   const api::Model model = *lane.open;
   if (options_.memory > 0) {
     const api::MemoryPlan plan =
         std::visit([&](const auto& request) { return runtime_->plan(model, request); },
                    entry.order.request);
-    lane.bytes = std::max(lane.bytes, plan.on_host);
-    std::uint64_t all = 0;
-    for (const auto& [key, other] : lanes_) all += other.open ? other.bytes : 0;
+    const std::uint64_t bytes = std::max(lane.bytes, plan.on_host);
+    std::uint64_t all = bytes;
+    for (const auto& [key, other] : lanes_) all += other.open && &other != &lane ? other.bytes : 0;
     if (all > options_.memory) {
       throw api::Error({.kind = api::ErrorKind::kMemory,
                         .code = "E_SERVE_MEMORY",
@@ -375,17 +408,14 @@ void Desk::submit(Entry& entry, Lane& lane) {
                         .expected = "at most " + std::to_string(options_.memory) + " bytes",
                         .found = std::to_string(all)});
     }
+    lane.bytes = bytes;  // what is refused costs its model nothing
   }
   entry.ticket = std::visit(
       Overload{
           [&](const api::ImageRequest& request) {
             return runtime_->submit(
                 model, request,
-                {.on_progress =
-                     [to](const api::Progress& progress) {
-                       to->on_progress(progress);
-                       return true;
-                     },
+                {.on_progress = on_progress,
                  .on_partial =
                      [to](std::int64_t at, api::Image&& image) {
                        to->on_partial(at, std::move(image));
@@ -405,11 +435,7 @@ void Desk::submit(Entry& entry, Lane& lane) {
           [&](const api::VideoRequest& request) {
             return runtime_->submit(
                 model, request,
-                {.on_progress =
-                     [to](const api::Progress& progress) {
-                       to->on_progress(progress);
-                       return true;
-                     },
+                {.on_progress = on_progress,
                  .on_frame = [to](std::int64_t, const api::Image& frame) { to->on_frame(frame); },
                  .on_video =
                      [this, number, to](const api::GeneratedVideo& made) {
@@ -419,43 +445,34 @@ void Desk::submit(Entry& entry, Lane& lane) {
                  .on_error = on_error});
           },
           [&](const api::DescribeRequest& request) {
-            return runtime_->submit(model, request,
-                                    {.on_progress = goes_on,
-                                     .on_text = on_text,
-                                     .on_description =
-                                         [this, number, to, count_text](api::Description&& made) {
-                                           count_text(made.tokens, made.passes);
-                                           to->on_description(std::move(made));
-                                           finish(number, true);
-                                         },
-                                     .on_error = on_error});
+            auto callbacks = for_text(api::DescribeCallbacks{});
+            callbacks.on_description = [to, text_is_done](api::Description&& made) {
+              const std::int64_t tokens = made.tokens, passes = made.passes;
+              to->on_description(std::move(made));
+              text_is_done(tokens, passes);
+            };
+            return runtime_->submit(model, request, std::move(callbacks));
           },
           [&](const api::CompleteRequest& request) {
-            return runtime_->submit(model, request,
-                                    {.on_progress = goes_on,
-                                     .on_text = on_text,
-                                     .on_completion =
-                                         [this, number, to, count_text](api::Completion&& made) {
-                                           count_text(made.tokens, made.passes);
-                                           to->on_completion(std::move(made));
-                                           finish(number, true);
-                                         },
-                                     .on_error = on_error});
+            auto callbacks = for_text(api::CompleteCallbacks{});
+            callbacks.on_completion = [to, text_is_done](api::Completion&& made) {
+              const std::int64_t tokens = made.tokens, passes = made.passes;
+              to->on_completion(std::move(made));
+              text_is_done(tokens, passes);
+            };
+            return runtime_->submit(model, request, std::move(callbacks));
           },
           [&](const api::AnswerRequest& request) {
-            return runtime_->submit(
-                model, request,
-                {.on_progress = goes_on,
-                 .on_text = on_text,
-                 .on_image =
-                     [to](api::GeneratedImage&& made) { to->on_image(std::move(made)); },
-                 .on_answer =
-                     [this, number, to, count_text](api::Answer&& made) {
-                       count_text(made.tokens, made.passes);
-                       to->on_answer(std::move(made));
-                       finish(number, true);
-                     },
-                 .on_error = on_error});
+            auto callbacks = for_text(api::AnswerCallbacks{});
+            callbacks.on_image = [to](api::GeneratedImage&& made) {
+              to->on_image(std::move(made));
+            };
+            callbacks.on_answer = [to, text_is_done](api::Answer&& made) {
+              const std::int64_t tokens = made.tokens, passes = made.passes;
+              to->on_answer(std::move(made));
+              text_is_done(tokens, passes);
+            };
+            return runtime_->submit(model, request, std::move(callbacks));
           },
       },
       entry.order.request);
@@ -496,7 +513,10 @@ void Desk::finish(std::uint64_t number, bool done) {
 void Desk::fail(std::uint64_t number, const api::Error& error) {
   Entry& entry = entries_.at(number);
   if (entry.over) return;
-  entry.order.listener->on_error(error);
+  try {
+    entry.order.listener->on_error(error);
+  } catch (const std::exception&) {  // there is nobody left to tell
+  }
   finish(number, false);
   const std::lock_guard lock(mutex_);
   ++stats_.failed;
