@@ -35,7 +35,7 @@ TextDraft::TextDraft(const std::string& name, const CompletionModel& target,
 }
 
 void TextDraft::load(Backend& backend, std::optional<DType> storage) {
-  storage_ = storage.value_or(kept_on(backend, model_->stored()));
+  storage_ = storage.value_or(model_->stored());
   loaded_.emplace(model_->load(backend, storage_));
 }
 
@@ -57,7 +57,7 @@ std::size_t TextDraft::bytes(const Backend& backend, const StreamLimits& limits,
 }
 
 std::size_t TextDraft::weight_bytes(const Backend& backend, std::optional<DType> storage) const {
-  const DType own = storage.value_or(kept_on(backend, model_->stored()));
+  const DType own = storage.value_or(model_->stored());
   return text_weight_bytes(model_->spec(), backend, KeptWeights(own, &model_->weights()));
 }
 
@@ -76,8 +76,7 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
                                    .inputs = product_inputs(options_.method),
-                                   .storage = options_.storage.value_or(model_->stored()),
-                                   .fallback = !options_.storage},
+                                   .storage = options_.storage.value_or(model_->stored())},
                                   WrittenSpaces::kText);
   storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");

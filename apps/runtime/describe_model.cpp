@@ -36,8 +36,7 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
                                    .inputs = product_inputs(options_.method),
-                                   .storage = options_.storage.value_or(model_->stored()),
-                                   .fallback = !options_.storage},
+                                   .storage = options_.storage.value_or(model_->stored())},
                                   WrittenSpaces::kText);
   storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
