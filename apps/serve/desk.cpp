@@ -305,6 +305,7 @@ bool Desk::start(Entry& entry) {
       }
       fail(number, error);
     } catch (const std::exception& error) {
+      if (!entry.lane.empty()) runtime_->cancel(entry.ticket);  // its listener threw
       fail(number, unforeseen(error));
     }
     if (!lane.open) lanes_.erase(lane_key(entry.order));
@@ -352,9 +353,9 @@ void Desk::submit(Entry& entry, Lane& lane) {
     const api::MemoryPlan plan =
         std::visit([&](const auto& request) { return runtime_->plan(model, request); },
                    entry.order.request);
-    lane.bytes = std::max(lane.bytes, plan.on_host);
-    std::uint64_t all = 0;
-    for (const auto& [key, other] : lanes_) all += other.open ? other.bytes : 0;
+    const std::uint64_t bytes = std::max(lane.bytes, plan.on_host);
+    std::uint64_t all = bytes;
+    for (const auto& [key, other] : lanes_) all += other.open && &other != &lane ? other.bytes : 0;
     if (all > options_.memory) {
       throw api::Error({.kind = api::ErrorKind::kMemory,
                         .code = "E_SERVE_MEMORY",
@@ -362,6 +363,7 @@ void Desk::submit(Entry& entry, Lane& lane) {
                         .expected = "at most " + std::to_string(options_.memory) + " bytes",
                         .found = std::to_string(all)});
     }
+    lane.bytes = bytes;
   }
   entry.ticket = std::visit(
       Overload{

@@ -5,19 +5,13 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "engine/core/utf8.h"
+
 namespace tessera {
 
 namespace http = boost::beast::http;
 
 struct RequestReader::Parser : http::request_parser<http::string_body> {};
-
-std::string lower_ascii(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 HttpAnswer plain_refusal(int status, std::string text) {
   return {.status = status, .type = "text/plain; charset=utf-8", .body = std::move(text) + "\n"};
@@ -66,7 +60,7 @@ std::size_t RequestReader::refuse(int status, std::string text) {
 bool RequestReader::known_coding() const {
   for (const auto& field : parser_->get()) {
     if (field.name() != http::field::transfer_encoding) continue;
-    if (lower_ascii(field.value()) != "chunked" || !parser_->chunked() || !is_http11()) return false;
+    if (ascii_lower_case(field.value()) != "chunked" || !parser_->chunked() || !is_http11()) return false;
   }
   return true;
 }
@@ -80,7 +74,7 @@ HttpRequest RequestReader::head() const {
   out.path = target.substr(0, mark);
   if (mark != std::string::npos) out.query = target.substr(mark + 1);
   for (const auto& field : message) {
-    out.fields.emplace_back(lower_ascii(field.name_string()), std::string(field.value()));
+    out.fields.emplace_back(ascii_lower_case(field.name_string()), std::string(field.value()));
   }
   return out;
 }

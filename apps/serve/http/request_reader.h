@@ -41,7 +41,6 @@ class RequestReader {
   HttpAnswer refusal_;
 };
 
-std::string lower_ascii(std::string_view text);
 // A line of text.
 HttpAnswer plain_refusal(int status, std::string text);
 

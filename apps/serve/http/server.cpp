@@ -18,6 +18,7 @@
 
 #include "apps/serve/http/request_reader.h"
 #include "engine/core/error.h"
+#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -339,7 +340,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     }
     phase_ = Phase::kBody;
     body_began_ = Clock::now();
-    if (!is_whole() && lower_ascii(request_.field("expect")) == "100-continue") {
+    if (!is_whole() && ascii_lower_case(request_.field("expect")) == "100-continue") {
       static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       writing_ = true;
       asio::async_write(socket_, asio::buffer(kContinue),
