@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -25,6 +26,23 @@ Overload(Calls...) -> Overload<Calls...>;
 api::OpenOptions options_for(const api::OpenOptions& all, const api::Settings& settings) {
   api::OpenOptions out = all;
   out.settings = settings;
+  return out;
+}
+
+// What clients call a model: of a path its last name, since the others are this machine's alone.
+std::string public_name(const std::string& source, const std::vector<ServedModel>& others) {
+  std::error_code ignored;
+  const std::filesystem::path path = std::filesystem::path(source).lexically_normal();
+  std::string name = source;
+  if (path.is_absolute() || std::filesystem::exists(path, ignored)) {
+    name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  }
+  const auto is_taken = [&](const std::string& wanted) {
+    return std::any_of(others.begin(), others.end(),
+                       [&](const ServedModel& other) { return other.name == wanted; });
+  };
+  std::string out = name;
+  for (int number = 2; is_taken(out); ++number) out = name + "-" + std::to_string(number);
   return out;
 }
 
@@ -66,7 +84,7 @@ struct Desk::Entry {
 Desk::Desk(DeskOptions options) : options_(std::move(options)) {
   runtime_ = std::make_unique<api::Runtime>(options_.runtime);
   for (const std::string& name : options_.models) {
-    ServedModel model{.name = name};
+    ServedModel model{.name = public_name(name, models_), .source = name};
     for (const api::Task task : kTasks) {
       try {
         const api::Model opened = runtime_->open({name, task}, options_for(options_.open, {}));
@@ -267,6 +285,13 @@ Desk::Lane& Desk::lane_of(const Entry& entry) {
   return lane;
 }
 
+const std::string& Desk::source_of(const std::string& model) const {
+  for (const ServedModel& each : models_) {
+    if (each.name == model) return each.source;
+  }
+  return model;
+}
+
 // Whether its lane has a slot. What memory did not last for waits until another order is over.
 bool Desk::may_start(const Entry& entry) {
   return entry.tried_at != overs_ && lane_of(entry).at_work < options_.open.slots;
@@ -285,7 +310,7 @@ bool Desk::start(Entry& entry) {
           entry.starting = false;
           return false;
         }
-        lane.open = runtime_->open({lane.model, lane.task},
+        lane.open = runtime_->open({source_of(lane.model), lane.task},
                                    options_for(options_.open, entry.order.open));
         const std::lock_guard lock(mutex_);
         stats_.open.push_back(lane_key(entry.order));

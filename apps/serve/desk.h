@@ -36,7 +36,8 @@ struct DeskOptions {
 
 // What one model can be asked for.
 struct ServedModel {
-  std::string name;
+  std::string name;         // a file or folder's own, with a number after it where others have it
+  std::string source = {};  // as the runtime takes it
   std::map<api::Task, api::ModelInfo> tasks = {};
   std::map<api::Task, api::ErrorFacts> refusals = {};  // of the other tasks
   bool serves(api::Task task) const { return tasks.contains(task); }
@@ -117,6 +118,7 @@ class Desk {
   bool start(Entry& entry);
   std::size_t open_lanes() const;
   Lane& lane_of(const Entry& entry);
+  const std::string& source_of(const std::string& model) const;
   bool close_idle(const Lane* keep);
   void submit(Entry& entry, Lane& lane);
   void finish(std::uint64_t number, bool done);
