@@ -13,6 +13,7 @@ namespace {
 constexpr api::Task kTasks[] = {api::Task::kImage, api::Task::kVideo, api::Task::kDescribe,
                                 api::Task::kComplete, api::Task::kAnswer};
 
+constexpr std::chrono::seconds kStepPatience(5);  // for the step that a desk is at when it is to end
 constexpr std::size_t kMaxOpen = 16;  // models, or methods of one, that are open at once
 
 template <typename... Calls>
@@ -153,8 +154,11 @@ void Desk::cancel(std::uint64_t number) {
 bool Desk::drain(double seconds) {
   std::unique_lock lock(mutex_);
   draining_ = true;
-  return drained_.wait_for(lock, std::chrono::duration<double>(seconds),
-                           [&] { return stats_.waiting + stats_.at_work == 0; });
+  const auto none_left = [&] { return stats_.waiting + stats_.at_work == 0; };
+  if (drained_.wait_for(lock, std::chrono::duration<double>(seconds), none_left)) return true;
+  dropping_ = true;
+  drained_.wait_for(lock, kStepPatience, none_left);
+  return false;
 }
 
 DeskStats Desk::stats() const {
@@ -171,14 +175,19 @@ double Desk::wait_seconds() const {
 
 void Desk::work() {
   while (true) {
+    bool drops = false;
     {
       std::unique_lock lock(mutex_);
       if (entries_.empty()) {
         changed_.wait(lock, [&] { return ending_ || !added_.empty(); });
       }
       if (ending_) break;
+      drops = dropping_;
     }
     if (!take_orders()) continue;
+    if (drops) {
+      end_all(desk_error("E_DRAINING", "server", "an answer before the server ends", "none yet"));
+    }
     expire();
     start_orders();
     try {
@@ -238,6 +247,18 @@ void Desk::expire() {
     fail(number, desk_error("E_TIMEOUT", "server",
                             "an answer within " + std::to_string(options_.seconds) + " s",
                             "none yet"));
+  }
+}
+
+void Desk::end_all(const api::Error& error) {
+  std::vector<std::uint64_t> all;
+  for (const auto& [number, entry] : entries_) {
+    if (!entry.over) all.push_back(number);
+  }
+  for (const std::uint64_t number : all) {
+    Entry& entry = entries_.at(number);
+    if (!entry.lane.empty()) runtime_->cancel(entry.ticket);
+    fail(number, error);
   }
 }
 

@@ -98,7 +98,7 @@ class Desk {
   // No effect on an order that is over.
   void cancel(std::uint64_t number);
   // No new orders (E_DRAINING); waits until those at work and waiting are over, at most so long.
-  // False: some were not; they are dropped.
+  // False: some were not; they fail with that code.
   bool drain(double seconds);
   DeskStats stats() const;
   // Seconds until an order that is added now would begin, roughly.
@@ -125,6 +125,7 @@ class Desk {
   void fail(std::uint64_t number, const api::Error& error);
   void fail_over(const api::Error& error);
   void expire();
+  void end_all(const api::Error& error);
 
   DeskOptions options_;
   std::vector<ServedModel> models_;
@@ -143,7 +144,7 @@ class Desk {
   std::vector<std::uint64_t> cancelled_;
   std::uint64_t last_number_ = 0;  // of added_
   DeskStats stats_;
-  bool draining_ = false, ending_ = false;
+  bool draining_ = false, dropping_ = false, ending_ = false;
   std::thread thread_;
 };
 
