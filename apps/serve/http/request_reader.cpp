@@ -13,6 +13,13 @@ namespace http = boost::beast::http;
 
 struct RequestReader::Parser : http::request_parser<http::string_body> {};
 
+std::string_view HttpRequest::field(std::string_view name) const {
+  for (const auto& [key, value] : fields) {
+    if (key == name) return value;
+  }
+  return {};
+}
+
 HttpAnswer plain_refusal(int status, std::string text) {
   return {.status = status, .type = "text/plain; charset=utf-8", .body = std::move(text) + "\n"};
 }
@@ -28,12 +35,18 @@ std::size_t RequestReader::take(std::string_view bytes) {
   std::size_t taken = 0;
   while (taken < bytes.size() && (state_ == State::kHead || state_ == State::kBody)) {
     const std::string_view rest = bytes.substr(taken);
+    // A body in chunks that is not over has "0\r\n\r\n" to come: Beast ends the program at less.
+    if (state_ == State::kBody && parser_->chunked() && rest.size() < 5) break;
     boost::system::error_code error;
     const std::size_t used = parser_->put(boost::asio::buffer(rest.data(), rest.size()), error);
     taken += used;
     if (error == http::error::header_limit) return refuse(431, "the header is too long");
     if (error == http::error::body_limit) return refuse(413, "the body is too long");
     if (error && error != http::error::need_more) return refuse(400, "no request of HTTP/1.1");
+    // The parser's own limit is for what it did not take yet, and lines come one by one.
+    if (state_ == State::kHead && (head_bytes_ += used) > header_bytes_) {
+      return refuse(431, "the header is too long");
+    }
     if (state_ == State::kHead && parser_->is_header_done()) {
       if (!known_coding()) return refuse(501, "of transfer codings only chunked is known");
       parser_->eager(true);

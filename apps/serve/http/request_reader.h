@@ -35,7 +35,7 @@ class RequestReader {
   std::size_t refuse(int status, std::string text);
   bool known_coding() const;
 
-  std::size_t header_bytes_;
+  std::size_t header_bytes_, head_bytes_ = 0;  // its limit; of it so far
   std::unique_ptr<Parser> parser_;
   State state_ = State::kHead;
   HttpAnswer refusal_;

@@ -60,13 +60,6 @@ std::string whole_answer(const HttpAnswer& answer, bool close, bool head_only) {
 
 }  // namespace
 
-std::string_view HttpRequest::field(std::string_view name) const {
-  for (const auto& [key, value] : fields) {
-    if (key == name) return value;
-  }
-  return {};
-}
-
 class Connection;
 
 struct HttpServer::State : std::enable_shared_from_this<State> {

@@ -200,12 +200,29 @@ TEST(Desk, DrainFinishesWhatWasTaken) {
   Barrier barrier;
   run.stop_at(barrier);
   run.desk->add(run.some("a", 6));
-  EXPECT_FALSE(run.desk->drain(0.05));
-  EXPECT_EQ(run.refused(run.some("b", 1)), "E_DRAINING");
-  barrier.open();
+  std::thread opens([&] {
+    EXPECT_TRUE(comes([&] { return run.refused(run.some("b", 1)) == "E_DRAINING"; }));
+    barrier.open();
+  });
   EXPECT_TRUE(run.desk->drain(60));
-  EXPECT_EQ(run.desk->stats().done, 7u);
-  EXPECT_EQ(run.heard.images.size(), 7u);
+  opens.join();
+  const DeskStats stats = run.desk->stats();
+  EXPECT_GE(stats.done, 7u);
+  EXPECT_EQ(stats.done, stats.taken);
+  EXPECT_EQ(run.heard.images.size(), run.heard.over);
+}
+
+TEST(Desk, DrainEndsWhatTakesTooLong) {
+  DeskRun run(DeskRun::tiny({"test:tiny"}, 1));
+  run.add(run.order("a slow", 0, {.on_progress = [] { sleep_for(0.05); }}));  // 3 s in all
+  run.add(run.order("b waits"));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(run.desk->drain(0.2));
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2);
+  EXPECT_EQ(run.heard.error_of("a slow"), "E_DRAINING");
+  EXPECT_EQ(run.heard.error_of("b waits"), "E_DRAINING");
+  EXPECT_EQ(run.refused(run.some("c", 1)), "E_DRAINING");
+  EXPECT_EQ(run.desk->stats().waiting + run.desk->stats().at_work, 0u);
 }
 
 TEST(Desk, ADeskThatEndsLetsGoOfItsOrders) {

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <fstream>
 
-#include "tests/unit/serve/http_run.h"
+#include "tests/unit/serve_http/http_run.h"
 
 namespace tessera::http_limits_test {
 namespace {
@@ -50,6 +50,12 @@ TEST(HttpLimits, HeadersThatAreTooLongGet431) {
     EXPECT_EQ(got.status, 431) << request.substr(0, 50);
     EXPECT_TRUE(client.ends());
   }
+  RawClient lines = run.client();  // each taken before the next one comes
+  lines.send("GET /echo HTTP/1.1\r\n");
+  for (int i = 0; i < 200 && lines.send("A: aaaaaaaaaa\r\n") && lines.rest(1, 0.002).empty(); ++i) {
+  }
+  lines.send("\r\n");
+  EXPECT_EQ(lines.answer().status, 431);
   // One that just fits.
   const std::string bare = get_request("/echo", "A: \r\n");
   EXPECT_EQ(run.ask(get_request("/echo", "A: " + std::string(1024 - bare.size(), 'a') + "\r\n")).status,

@@ -1,7 +1,7 @@
 // Clients that vanish, servers that end: each request hears of it once, and nothing is left over.
 #include <random>
 
-#include "tests/unit/serve/http_run.h"
+#include "tests/unit/serve_http/http_run.h"
 
 namespace tessera::http_gone_test {
 namespace {
