@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "apps/serve/answers.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -305,7 +306,10 @@ void Desk::leave_line(const Entry& entry) {
 }
 
 std::string lane_key(const Order& order) {
-  std::string key = std::to_string(static_cast<int>(order.task)) + " " + order.model;
+  std::string key = order.model;
+  for (const auto& [name, task] : task_names()) {
+    if (task == order.task) key.append("\n").append(name);
+  }
   for (const api::Setting& setting : order.open) {
     key += '\n' + setting.name + '=' + setting.value.text();
   }

@@ -5,6 +5,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "engine/core/index.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -26,7 +27,7 @@ HttpAnswer plain_refusal(int status, std::string text) {
 
 RequestReader::RequestReader(std::size_t header_bytes, std::size_t body_bytes)
     : header_bytes_(header_bytes), parser_(std::make_unique<Parser>()) {
-  parser_->header_limit(static_cast<std::uint32_t>(header_bytes));
+  parser_->header_limit(narrow<std::uint32_t>(header_bytes));
   parser_->body_limit(body_bytes);
 }
 RequestReader::~RequestReader() = default;
