@@ -132,7 +132,7 @@ std::uint64_t plan_of(const std::string& model, const api::ImageRequest& request
 
 std::set<std::string> open_models(const Desk& desk) {
   std::set<std::string> out;
-  for (const std::string& key : desk.stats().open) out.insert(key.substr(key.find(' ') + 1));
+  for (const std::string& key : desk.stats().open) out.insert(key.substr(0, key.find('\n')));
   return out;
 }
 
