@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "apps/runtime/sha256.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -182,7 +183,10 @@ PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> g
     const Source& source = sources[i];
     const float* from =
         source.image < 0 ? words.data() : nth(images, source.image).visual.rows.data();
-    std::copy_n(from + source.row * to_size(width), width, host.view().f32() + to_index(i) * width);
+    float* const row = host.view().f32() + to_index(i) * width;
+    std::copy_n(from + source.row * to_size(width), width, row);
+    out.keys.push_back(source.image < 0 ? key_of_id(out.text[source.row])
+                                        : sha256_half({row, to_size(width)}));
   }
   out.rows = model.backend().allocate(DType::kF32, host.shape());
   model.backend().upload(host.view(), out.rows.view());

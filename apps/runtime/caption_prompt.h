@@ -10,6 +10,7 @@
 
 #include "apps/runtime/llm_pruning.h"
 #include "apps/runtime/visual_encoder.h"
+#include "engine/decoding/stream.h"
 #include "engine/model/token_model.h"
 
 namespace tessera {
@@ -24,6 +25,7 @@ struct PromptRows {
   Tensor rows;                                      // [T, D] on the model's device
   std::vector<std::array<std::int64_t, 3>> places;  // [T]
   std::int64_t next_place = 0;
+  std::vector<RowKey> keys;        // [T]; see StreamPrompt
   std::vector<std::int32_t> text;  // ids of the prompt without placeholders
   std::vector<VisualBlock> kept;   // of each image, as it enters the language model
   std::vector<std::vector<std::int64_t>> image_rows;  // of each image's tokens that are left

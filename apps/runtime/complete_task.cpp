@@ -66,6 +66,7 @@ class CompleteSubmission final : public Submission {
     completion.tokens = work.text.tokens();
     completion.stopped_by_text = work.text.ended();
     completion.passes = result.passes;
+    completion.reused_tokens = result.reused;
     completion.meters = std::move(result.meters);
     completion.cut_short = !result.stopped && !completion.stopped_by_text;
     if (result.status == StreamStatus::kFailed) {

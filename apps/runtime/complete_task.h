@@ -55,6 +55,7 @@ struct Completion {
   bool cut_short = false;  // max_tokens were written
   bool stopped_by_text = false;  // one of CompleteRequest::stop ended it
   std::int64_t prompt_tokens = 0, tokens = 0, passes = 0;
+  std::int64_t reused_tokens = 0;  // of the prompt, those that another text had cached
   double first_seconds = 0, seconds = 0;  // to the first token, to the last one
   DecodeMeters meters;
 };

@@ -120,6 +120,7 @@ struct Caption {
   bool stopped_by_text = false;  // one of DescribeRequest::stop ended it
   std::int64_t tokens = 0, passes = 0;
   std::int64_t prompt_tokens = 0;                   // rows of the prompt as it entered layer 0
+  std::int64_t reused_tokens = 0;                   // of them, those that another text had cached
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // kept_tokens: after the last cut
   RowSource prune_source = RowSource::kNone;
   std::string draft;                   // name of the model that drafted; empty = none

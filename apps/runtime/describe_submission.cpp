@@ -235,6 +235,7 @@ void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64
                    .rows = std::make_shared<const Tensor>(std::move(rows.rows)),
                    .positions = std::move(rows.places),
                    .next_position = rows.next_place,
+                   .keys = std::move(rows.keys),
                    .cuts = rows.cuts.get()};
   stream.before = std::move(rows.text);
   stream.processed = std::move(work.prompt.ids);
@@ -362,6 +363,7 @@ std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
   caption.tokens = work->text->tokens();
   caption.stopped_by_text = work->text->ended();
   caption.passes = result.passes;
+  caption.reused_tokens = result.reused;
   caption.meters = std::move(result.meters);
   caption.seconds.total = since(work->start);
   caption.seconds.select = work->prompt.select_seconds();

@@ -114,7 +114,8 @@ StreamPrompt prompt_without_images(const CaptionModel& model, const ChatQuestion
   return {.ids = {},
           .rows = std::make_shared<const Tensor>(std::move(rows.rows)),
           .positions = std::move(rows.places),
-          .next_position = rows.next_place};
+          .next_position = rows.next_place,
+          .keys = std::move(rows.keys)};
 }
 
 }  // namespace tessera

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxTransforms = std::size_t{1} << 20;
 
 void add_window(GeneratedVideo& video, const StreamResult& window, std::size_t given) {
   video.facts.tokens += std::ssize(window.tokens) - to_index(given);
-  video.prefilled += window.prefilled;
+  video.prefilled += window.prefilled + window.reused;
   if (video.windows++ == 0) {
     video.meters = window.meters;
   } else {

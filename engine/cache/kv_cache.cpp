@@ -10,14 +10,14 @@ namespace tessera {
 
 namespace {
 
-ConstTensorView row_view(ConstTensorView table, std::int64_t row) {
+ConstTensorView rows_view(ConstTensorView table, std::int64_t first, std::int64_t rows) {
   const std::int64_t elements = table.shape[1] * table.shape[2];
   const std::size_t bytes = to_size(elements) * dtype_size(table.dtype);
-  return {table.dtype, Shape{elements}, table.raw() + to_size(row) * bytes, table.device};
+  return {table.dtype, Shape{rows * elements}, table.raw() + to_size(first) * bytes, table.device};
 }
 
-TensorView row_view(TensorView table, std::int64_t row) {
-  const ConstTensorView view = row_view(ConstTensorView(table), row);
+TensorView rows_view(TensorView table, std::int64_t first, std::int64_t rows) {
+  const ConstTensorView view = rows_view(ConstTensorView(table), first, rows);
   return {view.dtype, view.shape, const_cast<void*>(view.data), view.device};
 }
 
@@ -93,12 +93,13 @@ std::int64_t KvCache::missing(std::int64_t layer, std::int64_t sequence) const {
   return nth(missing_, sequence * shape_.layers + layer);
 }
 
-void KvCache::copy_row(std::int64_t from_sequence, std::int64_t from, std::int64_t to_sequence,
-                       std::int64_t to, std::int64_t layer) {
+void KvCache::copy_rows(std::int64_t from_slot, std::int64_t to_slot, std::int64_t rows,
+                        std::int64_t layer) {
+  if (rows == 0) return;
   for (std::vector<Tensor>* store : {&keys_, &values_}) {
     const TensorView table = nth((*store), layer).view();
-    backend_->copy(row_view(ConstTensorView(table), slot(from_sequence, from)),
-                   row_view(table, slot(to_sequence, to)));
+    backend_->copy(rows_view(ConstTensorView(table), from_slot, rows),
+                   rows_view(table, to_slot, rows));
   }
 }
 
@@ -107,9 +108,7 @@ void KvCache::fork(std::int64_t parent, std::int64_t child) {
   expects(parent != child, "a sequence is not its own child");
   const std::int64_t rows = length(parent);
   for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
-    for (std::int64_t row = 0; row < rows - missing(layer, parent); ++row) {
-      copy_row(parent, row, child, row, layer);
-    }
+    copy_rows(slot(parent, 0), slot(child, 0), rows - missing(layer, parent), layer);
   }
   const auto copy = [&](std::vector<std::int64_t>& of, std::int64_t each, std::int64_t count) {
     std::copy_n(of.begin() + parent * each, count, of.begin() + child * each);
@@ -118,6 +117,17 @@ void KvCache::fork(std::int64_t parent, std::int64_t child) {
   copy(missing_, shape_.layers, shape_.layers);
   copy(cut_at_, 1, 1);
   nth(lengths_, child) = rows;
+}
+
+void KvCache::fork(std::int64_t parent, std::int64_t child, std::int64_t rows) {
+  expects(parent != child, "a sequence is not its own child");
+  expects(rows >= 0 && rows <= length(parent) && nth(cut_at_, parent) == 0,
+          "rows that are there in every layer");
+  truncate(child, 0);
+  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+    copy_rows(slot(parent, 0), slot(child, 0), rows, layer);
+  }
+  append(child, positions(parent).first(to_size(rows)));
 }
 
 void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept,
@@ -133,7 +143,7 @@ void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept,
     if (row != to) {
       for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
         const std::int64_t less = missing(layer, sequence);
-        copy_row(sequence, row - less, sequence, to - less, layer);
+        copy_rows(slot(sequence, row - less), slot(sequence, to - less), 1, layer);
       }
       nth(positions_, slot(sequence, to)) = nth(positions_, slot(sequence, row));
     }
@@ -154,7 +164,7 @@ void KvCache::slide(std::int64_t sequence, std::int64_t first, std::int64_t coun
 
 ConstTensorView KvCache::sequence_view(const Tensor& table, std::int64_t sequence) const {
   check_sequence(sequence);
-  ConstTensorView view = row_view(table.view(), slot(sequence, 0));
+  ConstTensorView view = rows_view(table.view(), slot(sequence, 0), 1);
   view.shape = Shape{shape_.capacity, shape_.kv_heads, table.shape()[2]};
   return view;
 }

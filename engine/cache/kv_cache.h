@@ -54,6 +54,8 @@ class KvCache {
   std::int64_t missing(std::int64_t layer, std::int64_t sequence) const;
   // The child becomes a copy of the parent; costs one copy of the parent's rows.
   void fork(std::int64_t parent, std::int64_t child);
+  // The child becomes the first `rows` rows of a parent that was not cut below them.
+  void fork(std::int64_t parent, std::int64_t child, std::int64_t rows);
   // Keeps the first `shared` rows and those with these indices (ascending, unique, not below
   // `shared`), and moves them together.
   void compact(std::int64_t sequence, std::span<const std::int64_t> kept, std::int64_t shared = 0);
@@ -74,8 +76,9 @@ class KvCache {
   }
 
  private:
-  void copy_row(std::int64_t from_sequence, std::int64_t from, std::int64_t to_sequence,
-                std::int64_t to, std::int64_t layer);
+  // Rows of a layer as they are stored.
+  void copy_rows(std::int64_t from_slot, std::int64_t to_slot, std::int64_t rows,
+                 std::int64_t layer);
   ConstTensorView sequence_view(const Tensor& table, std::int64_t sequence) const;
   void check_sequence(std::int64_t sequence) const;
 

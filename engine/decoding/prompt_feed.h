@@ -18,9 +18,9 @@ class PromptFeed {
  public:
   PromptFeed() = default;
   // Of a stream whose branches are cache sequences from `sequence` on. `slid`: all is cached but
-  // the last given token.
+  // the last given token. `cached`: rows of each branch's prompt that are, never all of them.
   PromptFeed(const Stream& stream, std::int32_t sequence, bool slid,
-             const BlockReading& reading = {});
+             const BlockReading& reading = {}, std::array<std::int64_t, 2> cached = {});
 
   // Of a stream that goes on under another grammar: its last token is fed, read by the table of its
   // own space, to positions after all that is cached.

@@ -23,6 +23,11 @@
 
 namespace tessera {
 
+// What a row of a prompt holds: rows of equal keys are equal, bit for bit.
+using RowKey = std::array<std::uint64_t, 2>;
+// Of a row of the model's prompt table.
+inline RowKey key_of_id(std::int32_t id) { return {narrow<std::uint32_t>(id), ~std::uint64_t{0}}; }
+
 // What one branch of a stream begins with: ids of the model's prompt table, or rows that are
 // embedded already.
 struct StreamPrompt {
@@ -30,6 +35,8 @@ struct StreamPrompt {
   std::shared_ptr<const Tensor> rows = {};  // [T, D] f32 on the model's device, instead of ids
   std::vector<std::array<std::int64_t, 3>> positions = {};  // [T] in the rotary table, of rows
   std::int64_t next_position = 0;  // of the first token, after rows; after ids it is their number
+  // [T] of rows; none: no row of it is shared with another prompt. Ids are their own keys.
+  std::vector<RowKey> keys = {};
   PromptCuts* cuts = nullptr;  // of rows; borrowed until the first token; null = all rows are kept
 
   std::int64_t length() const { return rows != nullptr ? rows->shape()[0] : std::ssize(ids); }
@@ -110,6 +117,7 @@ struct StreamResult {
   bool stopped = false;              // by one of its stops, which is the last token
   std::int64_t passes = 0;     // that verified tokens of it: the one after its prompt, and further
   std::int64_t prefilled = 0;  // rows of all branches before that: prompts and given tokens
+  std::int64_t reused = 0;     // further ones of prompts, which were cached already
   DecodeMeters meters;         // when it is over
   DecodeTrace trace;           // of traced streams, after every pass
   ErrorInfo error;             // kFailed: what was wrong, with the token's position

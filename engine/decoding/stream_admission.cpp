@@ -117,12 +117,18 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
     slot.prompt_rows[b] = own.branch(branch).length();
     slot.first_position[b] = own.branch(branch).first_position();
   }
-  slot.feed = PromptFeed(own, sequence_of(number, 0), slot.slid, model.reading());
+  std::array<std::int64_t, 2> cached = {};
   for (int branch = 0; branch < narrow<int>(limits.branches()); ++branch) {
     const std::int32_t sequence = sequence_of(number, branch);
-    if (!slot.slid) pass.cache().truncate(sequence, 0);
+    if (!slot.slid && branch < own.branches() && shares_prompts(own)) {
+      nth(cached, branch) = prefixes.begin(sequence, own.branch(branch));
+      slot.result.reused += nth(cached, branch);
+    } else if (!slot.slid) {
+      prefixes.forget(sequence);
+    }
     pass.set_context(sequence, own.context);
   }
+  slot.feed = PromptFeed(own, sequence_of(number, 0), slot.slid, model.reading(), cached);
   for (int branch = 0; slot.slid && branch < own.branches(); ++branch) {
     expects(pass.cache().length(sequence_of(number, branch)) + 1 ==
                 own.branch(branch).length() + std::ssize(own.given),
@@ -196,13 +202,52 @@ void StreamLoop::State::switch_parts() {
   }
 }
 
+// The prompt's rows stay for streams that begin alike.
 void StreamLoop::State::free(std::size_t number) {
   std::erase(waiting, number);
+  const bool sound =
+      slots[number].taken() && slots[number].result.status != StreamStatus::kFailed;
   for (int branch = 0; branch < narrow<int>(limits.branches()); ++branch) {
-    pass.cache().truncate(sequence_of(number, branch), 0);
-    pass.set_context(sequence_of(number, branch), nullptr);
+    const std::int32_t sequence = sequence_of(number, branch);
+    if (sound && prefixes.kept(sequence) > 0) {
+      prefixes.end(sequence);
+    } else {
+      prefixes.forget(sequence);
+    }
+    pass.set_context(sequence, nullptr);
   }
   slots[number] = {};
+  slots[number].freed_at = ++frees;
+}
+
+// Whether rows of its prompts may be those of another prompt. What else a row depends on would have
+// to be the same; drafters that read hidden states see each row.
+bool StreamLoop::State::shares_prompts(const Stream& stream) const {
+  return stream.context == nullptr && model.reading().block == 0 &&
+         model.transformer_body() != nullptr && !hidden.wanted();
+}
+
+// The free slot whose prompt goes on in the stream's, for at least half of what it keeps; else the
+// one that was free longest.
+std::size_t StreamLoop::State::slot_for(const Stream& stream) const {
+  std::optional<std::size_t> best;
+  std::int64_t most = 0;
+  for (std::size_t number = 0; number < slots.size(); ++number) {
+    if (slots[number].taken()) continue;
+    std::int64_t shared = 0, all = 0;
+    for (int branch = 0; branch < stream.branches() && shares_prompts(stream); ++branch) {
+      shared += prefixes.shared(sequence_of(number, branch), stream.branch(branch));
+      all += prefixes.kept(sequence_of(number, branch));
+    }
+    if (2 * shared < all) shared = 0;
+    const bool better = !best || shared > most ||
+                        (shared == most && slots[number].freed_at < slots[*best].freed_at);
+    if (!better) continue;
+    best = number;
+    most = shared;
+  }
+  expects(best.has_value(), "there is a free slot");
+  return *best;
 }
 
 }  // namespace tessera

@@ -17,7 +17,7 @@
 namespace tessera {
 
 StreamLoop::State::State(const PassModel& pass_model, const StreamLimits& stream_limits)
-    : model(pass_model), limits(stream_limits), pass(pass_model, stream_limits.pass_limits()) {
+    : model(pass_model), limits(stream_limits), pass(pass_model, stream_limits.pass_limits()), prefixes(pass.cache()) {
   expects(limits.items >= 1 && limits.prompt_rows >= 1 && limits.window >= 1 && limits.budget >= 1,
           "limits of streams are positive");
   slots.resize(to_size(limits.items));
@@ -350,9 +350,7 @@ bool StreamLoop::taken(std::size_t slot) const { return state_->slots[slot].take
 
 std::size_t StreamLoop::add(Stream stream) {
   State& state = *state_;
-  std::size_t number = 0;
-  while (number < state.slots.size() && state.slots[number].taken()) ++number;
-  expects(number < state.slots.size(), "there is a free slot");
+  const std::size_t number = state.slot_for(stream);
   state.begin(number, std::move(stream), /*slid=*/false);
   return number;
 }
@@ -400,7 +398,12 @@ void StreamLoop::step(StreamListener& listener) {
   state.add_prompts();
   if (state.decode_rows == 0 && !state.prompts_in_pass()) return;
   ++state.passes;
-  state.run();
+  try {
+    state.run();
+  } catch (...) {
+    state.prefixes.forget_all();  // what is cached may be half written
+    throw;
+  }
   for (LoopSpace& space : state.spaces) space.read_logits(state.slots, state.pass);
   const double scored = monotonic_seconds();
   state.verify();

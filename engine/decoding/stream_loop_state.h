@@ -9,6 +9,7 @@
 #include "engine/decoding/hidden_signal.h"
 #include "engine/decoding/loop_space.h"
 #include "engine/decoding/model_pass.h"
+#include "engine/decoding/prompt_prefixes.h"
 #include "engine/decoding/stream_loop.h"
 #include "engine/decoding/stream_slot.h"
 
@@ -28,6 +29,8 @@ struct StreamLoop::State {
   void switch_part(std::size_t number);
   void switch_parts();
   void free(std::size_t number);
+  bool shares_prompts(const Stream& stream) const;
+  std::size_t slot_for(const Stream& stream) const;
   void draft();
   void add_rows(std::size_t number, int branch, std::size_t most);
   void add_windows();
@@ -63,6 +66,7 @@ struct StreamLoop::State {
   StreamLimits limits;
   WindowController* controller = nullptr;
   ModelPass pass;
+  PromptPrefixes prefixes;
   std::vector<LoopSpace> spaces;  // the model's own is the first one
   Tensor last_row;                // [1, D] of a prompt with cuts; empty until there is one
   std::vector<StreamSlot> slots;
@@ -72,7 +76,7 @@ struct StreamLoop::State {
   PassLine line;
   std::vector<std::int64_t> kept;
   HiddenSignal hidden;
-  std::int64_t passes = 0;
+  std::int64_t passes = 0, frees = 0;
   std::int64_t decode_rows = 0, prompt_rows = 0;  // of the pass at hand
   std::int64_t written = 0;                       // tokens that it committed
   bool cut_one = false;                           // a prompt with cuts goes through in it

@@ -27,6 +27,7 @@ struct StreamSlot {
   DecodeMeters earlier;
   std::optional<std::size_t> next;
   std::vector<std::int32_t> ends;  // ids that end the part
+  std::int64_t freed_at = 0;       // when it was given up, for slots that are free
   bool slid = false;               // what it began with was cached but for the last given token
   // Of the pass at hand.
   bool in_pass = false;         // it has logits in it

@@ -55,7 +55,8 @@ class StreamPool {
     return {.ids = {},
             .rows = std::make_shared<Tensor>(embedded(model_, asked)),
             .positions = places_in_line(asked.size()),
-            .next_position = static_cast<std::int64_t>(asked.size())};
+            .next_position = static_cast<std::int64_t>(asked.size()),
+            .keys = keys_of(asked)};
   }
 
   Stream image(int number) const {
@@ -89,6 +90,7 @@ class StreamPool {
       Tensor rows = model_.backend().allocate(DType::kF32, broken.shape());
       model_.backend().upload(broken.view(), rows.view());
       out.prompt.rows = std::make_shared<Tensor>(std::move(rows));
+      out.prompt.keys.assign(out.prompt.keys.size(), {21, 0});
     }
     return out;
   }
@@ -149,6 +151,7 @@ class ScheduleRun {
   }
   const std::vector<StreamResult>& truth() const { return truth_; }
   std::int64_t drops() const { return drops_; }
+  std::int64_t reused() const { return reused_; }  // rows of prompts
 
   // Streams that came out otherwise than alone. `stale`: drafters do not hear of new streams.
   std::size_t wrong(std::uint32_t seed, bool stale = false) {
@@ -180,6 +183,7 @@ class ScheduleRun {
       loop.step(heard);
     }
     EXPECT_TRUE(heard.at_work.empty()) << "a stream that never ended";
+    reused_ += heard.reused;
     return heard.wrong;
   }
 
@@ -194,6 +198,7 @@ class ScheduleRun {
     bool passes_vary;
     std::map<std::size_t, Work> at_work = {};  // by slot
     std::size_t wrong = 0;
+    std::int64_t reused = 0;
 
     Heard(const std::vector<StreamResult>& of, bool vary) : truth(of), passes_vary(vary) {}
 
@@ -218,11 +223,12 @@ class ScheduleRun {
       if (result.status != StreamStatus::kStopped) {
         same = same && result.tokens.size() == want.tokens.size() && result.status == want.status &&
                result.stopped == want.stopped && result.error.where == want.error.where &&
-               result.prefilled == want.prefilled &&
+               result.prefilled + result.reused == want.prefilled &&
                (passes_vary || result.passes == want.passes) &&
                (passes_vary || result.meters.transforms == want.meters.transforms) &&
                result.trace.marks.size() == want.trace.marks.size();
       }
+      reused += result.reused;
       wrong += same ? 0 : 1;
     }
   };
@@ -245,7 +251,7 @@ class ScheduleRun {
   ScheduledMethod way_;
   OwnedParts<float, KeyedRandom> owned_;
   std::vector<StreamResult> truth_;
-  std::int64_t drops_ = 0;
+  std::int64_t drops_ = 0, reused_ = 0;
 };
 
 }  // namespace tessera

@@ -23,6 +23,7 @@ TEST(Schedules, EachStreamWritesWhatItWritesAlone) {
       ASSERT_EQ(run.wrong(seed), 0u) << ways[way].name << ", schedule " << seed;
     }
     drops += run.drops();
+    EXPECT_GT(run.reused(), 300) << ways[way].name << ": prompts that came before";
     if (way == 0) plain = run.truth();
     for (std::size_t i = 0; ways[way].equality && i < pool.size(); ++i) {
       EXPECT_EQ(run.truth()[i].tokens, plain[i].tokens) << ways[way].name << " " << i;

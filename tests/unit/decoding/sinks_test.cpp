@@ -58,7 +58,7 @@ struct SlidingVideo {
       EXPECT_EQ(tokens.size(), grammar.length());
       EXPECT_TRUE(std::equal(item.given.begin(), item.given.end(), tokens.begin()));
       out.tokens.insert(out.tokens.end(), tokens.begin(), tokens.end());
-      out.prefilled.push_back(ended.result.prefilled);
+      out.prefilled.push_back(ended.result.prefilled + ended.result.reused);
       item.given.assign(tokens.begin() + static_cast<std::ptrdiff_t>(first),
                         tokens.begin() + static_cast<std::ptrdiff_t>(end));
     }

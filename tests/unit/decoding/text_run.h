@@ -40,6 +40,12 @@ inline std::vector<Question> questions(const StreamModel& model, int count) {
   return out;
 }
 
+inline std::vector<RowKey> keys_of(const Tokens& ids) {
+  std::vector<RowKey> out;
+  for (const std::int32_t id : ids) out.push_back(key_of_id(id));
+  return out;
+}
+
 inline Stream item_of(const StreamModel& model, const Question& q) {
   Stream item{.prompt = {.ids = {},
                          .rows = std::make_shared<Tensor>(embedded(model, q.prompt)),
