@@ -27,7 +27,7 @@ constexpr std::size_t kMaxKeyFile = std::size_t{1} << 20;
 struct ServeFlags {
   std::vector<std::string> models;
   std::string host = "127.0.0.1", keys, cors, media_root, jobs;
-  std::int64_t port = 8080, slots = 8, queue = 256, body = 64, connections = 512;
+  std::int64_t port = 8080, slots = 8, queue = 256, body = 64, connections = 512, image_cache = 256;
   std::optional<double> timeout, drain, memory;
   std::optional<std::int64_t> max_tokens;
   DeviceFlags device;
@@ -80,6 +80,7 @@ DeskOptions desk_options(const ServeFlags& flags) {
   out.open.deterministic = flags.device.deterministic;
   out.open.tf32 = flags.device.tf32;
   out.open.slots = flags.slots;
+  out.open.image_cache = narrow<std::uint64_t>(flags.image_cache) << 20;
   out.memory = truncate<std::uint64_t>(flags.memory.value_or(0) * 1024 * 1024 * 1024);
   if (flags.max_tokens) out.texts.push_back({std::string(setting::kMaxTokens.name), *flags.max_tokens});
   out.max_waiting = to_size(flags.queue);
@@ -168,6 +169,8 @@ void add_serve(CLI::App& root, Session& session) {
   integer_flag(*app, "--queue", flags->queue, 1, 100000, "requests that may wait");
   number_flag(*app, "--memory-budget", flags->memory, 0, 1e6,
                "GiB that open models may plan for; 0 = what there is");
+  integer_flag(*app, "--image-cache", flags->image_cache, 0, 1 << 20,
+               "MiB of encoded images that each captioner keeps for when they come again");
   number_flag(*app, "--timeout", flags->timeout, 0, 1e6,
                "seconds of a request, waiting included; 0 = any; without it 600");
   number_flag(*app, "--drain", flags->drain, 0, 1e6,

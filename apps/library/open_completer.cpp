@@ -34,6 +34,7 @@ class CompleteForwarder final : public Forwarder, public CompleteListener {
                               .tokens = made.tokens,
                               .passes = made.passes,
                               .prompt_tokens = made.prompt_tokens,
+                              .reused_tokens = made.reused_tokens,
                               .first_seconds = made.first_seconds,
                               .seconds = made.seconds});
   }

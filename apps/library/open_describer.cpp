@@ -41,6 +41,8 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
                                .tokens = made.tokens,
                                .passes = made.passes,
                                .prompt_tokens = made.prompt_tokens,
+                               .reused_tokens = made.reused_tokens,
+                               .known_images = made.known_images,
                                .visual_tokens = made.visual_tokens,
                                .kept_tokens = made.kept_tokens,
                                .seconds = made.seconds.total,
@@ -166,6 +168,7 @@ std::unique_ptr<OpenTask> open_describer(Runtime& runtime, const Installation& p
   out.draft.model = place.model(decoding.draft);
   out.prune = prune_of(options.prune, settings);
   out.seed = options.seed;
+  out.image_cache = options.image_cache;
   out.helper = place.helper();
   return std::make_unique<OpenDescriber>(runtime, out);
 }
@@ -175,7 +178,7 @@ std::unique_ptr<OpenTask> open_describer(Runtime& runtime, const Installation& p
 constinit const TaskRow kDescribeTask{
     .task = api::Task::kDescribe,
     .does = "describes images",
-    .reads = {.seed = true, .prune = true, .chat_template = true, .mmproj = true},
+    .reads = {.seed = true, .prune = true, .chat_template = true, .mmproj = true, .image_cache = true},
     .settings = describe_settings,
     .open = open_describer};
 

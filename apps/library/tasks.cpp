@@ -37,6 +37,8 @@ void check_options(const TaskRow& task, const api::OpenOptions& options) {
   refuse_unread(task.reads.prune, "prune", options.prune);
   refuse_unread(task.reads.text_encoder, "text_encoder", options.text_encoder.string());
   refuse_unread(task.reads.chat_template, "chat_template", options.chat_template.string());
+  refuse_unread(task.reads.image_cache, "image_cache",
+                options.image_cache == 0 ? "" : std::to_string(options.image_cache));
   refuse_unread(task.reads.mmproj, "mmproj", options.mmproj.string());
 }
 

@@ -17,6 +17,7 @@ namespace tessera {
 // Members of OpenOptions that not every task reads.
 struct ReadOptions {
   bool seed = false, prune = false, text_encoder = false, chat_template = false, mmproj = false;
+  bool image_cache = false;
 };
 
 struct TaskRow {

@@ -19,7 +19,7 @@ struct CaptionMemoryPlan {
   std::size_t tower = 0;     // weights of image encoder and projector
   std::size_t texts = 0;     // cache and buffers of all texts at once
   std::size_t encoding = 0;  // of one image
-  std::size_t images = 0;    // prepared ahead of their turn
+  std::size_t images = 0;    // prepared ahead of their turn; rows kept for when one comes again
   std::size_t drafts = 0;    // a draft model, with its cache and buffers
   std::size_t process = 0;   // program, libraries, tokenizer: an allowance
   // On a device with memory of its own: arguments on their way, and the vendor's libraries.

@@ -164,7 +164,9 @@ struct CompleteTask::State {
   State(Runtime& owner, const CompleteOptions& options)
       : runtime(owner),
         model(owner, options),
-        lane(model, owner, {.slots = options.batch_size, .all_slots = options.all_slots}) {
+        lane(model, owner, {.slots = options.batch_size,
+                             .all_slots = options.all_slots,
+                             .prompts_go_on = options.all_slots}) {
     runtime.attach(lane);
   }
   ~State() { runtime.detach(lane); }
@@ -193,6 +195,7 @@ CaptionMemoryPlan CompleteTask::plan(const CompleteRequest& request) const {
   const CompleteLane& own = state_->model;
   LoopNeeds needs = own.needs_of(own.stream_of(request));
   needs.slots = own.options().batch_size;
+  if (own.options().all_slots) needs.prompt_rows = with_room_to_go_on(needs.prompt_rows);
   return own.plan(needs);
 }
 

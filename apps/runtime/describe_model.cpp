@@ -24,7 +24,8 @@ ModelReference reference_of(const DescribeOptions& options) {
 
 }  // namespace
 
-DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : options_(given) {
+DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given)
+    : options_(given), encoded_images_(given.image_cache) {
   const ModelReference reference = reference_of(options_);
   name_ = reference.shown_name;
   notes_ = reference.notes;
@@ -106,6 +107,7 @@ KeptWeights DescribeModel::kept() const { return KeptWeights(storage_, &model_->
 CaptionMemoryPlan DescribeModel::plan(const LoopNeeds& needs, const PreprocessPlan& image) const {
   const StreamLimits limits = this->limits(needs);
   CaptionMemoryPlan out = plan_captioning(model_->spec(), backend(), kept(), limits, image);
+  out.images += options_.image_cache;
   if (draft_) {
     out.drafts = draft_->weight_bytes(backend(), options_.storage) +
                  draft_->bytes(backend(), limits, draft_room(needs));

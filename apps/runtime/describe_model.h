@@ -10,6 +10,7 @@
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/describe_options.h"
+#include "apps/runtime/encoded_images.h"
 #include "apps/runtime/image_prompt.h"
 #include "apps/runtime/lane.h"
 #include "apps/runtime/runtime.h"
@@ -55,6 +56,9 @@ class DescribeModel final : public LaneModel {
   // A pruner of this choice. Error kUsage when the model cannot serve it.
   std::shared_ptr<const DescribePruning> pruning(const PruneChoice& choice) const;
 
+  // Of the lane's thread.
+  EncodedImages& encoded_images() { return encoded_images_; }
+
   // Whether an image was encoded since the last pass: the next one waits for the next pass, so that
   // texts at work wait for no more.
   bool encoded_in_pass() const { return encoded_in_pass_; }
@@ -88,6 +92,7 @@ class DescribeModel final : public LaneModel {
   std::unique_ptr<CaptionDraft> draft_;
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
   std::optional<WindowController> controller_;
+  EncodedImages encoded_images_;
   bool loaded_ = false, encoded_in_pass_ = false;
   std::int64_t readers_ = 0;
 };

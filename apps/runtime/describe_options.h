@@ -52,6 +52,7 @@ struct DescribeOptions {
   DraftChoice draft;       // for methods of the drafter "model"
   SettingValues sampling;  // greedy without guidance unless given
   std::uint64_t seed = 0;
+  std::size_t image_cache = 0;   // bytes of rows of images, for when those come again
   std::filesystem::path helper;  // the process that reads images; empty = next to the program
 };
 
@@ -122,6 +123,7 @@ struct Caption {
   std::int64_t prompt_tokens = 0;                   // rows of the prompt as it entered layer 0
   std::int64_t reused_tokens = 0;                   // of them, those that another text had cached
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // kept_tokens: after the last cut
+  std::int64_t known_images = 0;                    // whose rows were there from an earlier text
   RowSource prune_source = RowSource::kNone;
   std::string draft;                   // name of the model that drafted; empty = none
   std::int64_t draft_kept_tokens = 0;  // visual tokens after the last cut of its own prompt

@@ -140,7 +140,11 @@ void DescribeSubmission::arrive(Wait wait) {
 
 // Whether the encoder may run for it next to others: it will be needed, and nobody watches.
 bool DescribeSubmission::goes_together(const Arrival& arrival) const {
-  if (arrival.prepared.error || arrival.prepared.images.empty()) return false;
+  const auto& images = arrival.prepared.images;
+  const auto is_known = [&](const PreprocessedImage& image) {
+    return model_.encoded_images().find(image) != nullptr;
+  };
+  if (arrival.prepared.error || std::all_of(images.begin(), images.end(), is_known)) return false;
   try {
     std::vector<PreprocessPlan> plans;
     for (const PreprocessedImage& image : arrival.prepared.images) {
@@ -212,9 +216,10 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
   work->prompt = make_image_prompt(
       model_.model(), question_of(request), prepared.images,
       pruning_->of(seed_of(request), arrival.number), model_.max_tokens_of(request.max_tokens),
-      arrival.seen);
+      arrival.seen, nullptr, &model_.encoded_images());
   const PromptRows& rows = work->prompt.rows;
   caption.visual_tokens = work->prompt.visual_tokens;
+  caption.known_images = work->prompt.known_images;
   caption.seconds.select = work->prompt.select_seconds();
   caption.prompt_tokens = rows.rows.shape()[0];
   caption.kept = rows.kept;

@@ -15,7 +15,8 @@ struct DescribeTask::State {
         lane(model, owner,
              {.slots = options.batch_size,
               .prompt_rows = options.prompt_rows,
-              .all_slots = options.all_slots}),
+              .all_slots = options.all_slots,
+              .prompts_go_on = options.all_slots}),
         slots(options.batch_size),
         pruning(model.pruning(options.prune)) {
     runtime.attach(lane);
@@ -57,7 +58,9 @@ CaptionMemoryPlan DescribeTask::plan(const ChatQuestion& prompt,
     return a.views < b.views;
   };
   return own.plan(
-      {.slots = own.options().batch_size, .prompt_rows = rows, .guided = own.dist().guided()},
+      {.slots = own.options().batch_size,
+       .prompt_rows = own.options().all_slots ? with_room_to_go_on(rows) : rows,
+       .guided = own.dist().guided()},
       images.empty() ? usual : *std::max_element(images.begin(), images.end(), fewer_views));
 }
 
@@ -80,7 +83,10 @@ void DescribeTask::set_texts_at_once(std::int64_t texts) {
   state_->slots = texts;
 }
 
-void DescribeTask::release() { state_->lane.release(); }
+void DescribeTask::release() {
+  state_->lane.release();
+  state_->model.encoded_images().clear();
+}
 
 Ticket DescribeTask::submit(DescribeSource source, std::int64_t slots, DescribeListener& listener) {
   if (state_->lane.idle()) {

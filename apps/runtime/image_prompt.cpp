@@ -66,7 +66,7 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& que
                                   std::span<const PreprocessedImage> images,
                                   const PromptPruning& pruning, std::int64_t max_tokens,
                                   std::span<EncodedTiles> seen,
-                                  std::vector<VisualRows>* whole_rows) {
+                                  std::vector<VisualRows>* whole_rows, EncodedImages* kept) {
   expects(seen.empty() || seen.size() == images.size(), "all images were seen, or none");
   ImagePrompt out;
   std::vector<PreprocessPlan> plans;
@@ -83,10 +83,19 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& que
                                          pruning.budget, pruning.seed, pruning.item));
       one.session = out.sessions.back().get();
     }
-    std::optional<EncodedTiles> encoded;
-    if (!seen.empty()) encoded = std::move(seen[visual.size() - 1]);
-    one.visual = model.images().encode(image, model.spec().three_axes(), one.session,
-                                         std::move(encoded));
+    const bool keeps = kept != nullptr && kept->keeps() &&
+                       (one.session == nullptr || !VisualEncoder::watched(*one.session));
+    const VisualRows* const known = keeps ? kept->find(image) : nullptr;
+    if (known != nullptr) {
+      one.visual = *known;
+      ++out.known_images;
+    } else {
+      std::optional<EncodedTiles> encoded;
+      if (!seen.empty()) encoded = std::move(seen[visual.size() - 1]);
+      one.visual = model.images().encode(image, model.spec().three_axes(), one.session,
+                                           std::move(encoded));
+      if (keeps) kept->add(image, one.visual);
+    }
     out.visual_tokens += one.visual.total;
     out.whole.push_back(std::move(one.visual.whole));
     if (whole_rows != nullptr) whole_rows->push_back(one.visual);

@@ -11,6 +11,7 @@
 
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/caption_prompt.h"
+#include "apps/runtime/encoded_images.h"
 #include "engine/decoding/stream.h"
 
 namespace tessera {
@@ -27,6 +28,7 @@ struct ImagePrompt {
   std::vector<VisualBlock> whole;                       // of each image, before any pruning
   PromptRows rows;
   std::int64_t visual_tokens = 0;  // before any pruning
+  std::int64_t known_images = 0;   // whose rows were kept
   std::vector<std::int32_t> ids;   // of the prompt before any pruning, placeholders included
 
   // What is left of each image by now: in front of the model, and after it once it ran.
@@ -46,7 +48,8 @@ PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views);
 void check_pruning(const CaptionModel& model, const PromptPruning& pruning);
 
 // For a loaded model. `whole_rows`, if given, receives a copy of the images' rows as they go into
-// the prompt. `seen`: what VisualEncoder::look() gave for these images, or nothing. Error
+// the prompt. `seen`: what VisualEncoder::look() gave for these images, or nothing.
+// `kept`: where rows of images are taken from and go to. Error
 // kGeneral for images that this model, method or prompt cannot take:
 // E_PICTURE_TOKENS, E_PRUNE_PICTURE, and E_PROMPT_LENGTH if the rows do not fit its positions
 // next to `max_tokens` of text; kModel as CaptionModel::prompt_ids().
@@ -54,7 +57,8 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& que
                                   std::span<const PreprocessedImage> images,
                                   const PromptPruning& pruning, std::int64_t max_tokens,
                                   std::span<EncodedTiles> seen = {},
-                                  std::vector<VisualRows>* whole_rows = nullptr);
+                                  std::vector<VisualRows>* whole_rows = nullptr,
+                                  EncodedImages* kept = nullptr);
 
 // The question alone as a branch of a stream: nothing is pruned, and it borrows nothing. Errors as
 // make_image_prompt().

@@ -53,10 +53,10 @@ StreamTimes sum_of(StreamTimes sum, const StreamTimes& more) {
   return sum;
 }
 
-// A quarter more than is needed where it grows again, so that prompts of rising lengths do not each
-// make a loop of their own.
+// More than is needed where it grows again, so that prompts of rising lengths do not each make a
+// loop of their own.
 std::int64_t grown(std::int64_t had, std::int64_t needed) {
-  return had == 0 || had >= needed ? std::max(had, needed) : needed + needed / 4;
+  return had == 0 || had >= needed ? std::max(had, needed) : with_room_to_go_on(needed);
 }
 
 }  // namespace
@@ -260,6 +260,9 @@ bool StreamLane::fit_loop() {
   if (options_.all_slots) needs.slots = slots_;
   needs.prompt_rows = std::max(grown(loop_ == nullptr ? 0 : room_.prompt_rows, exact.prompt_rows),
                                options_.prompt_rows);
+  if (options_.prompts_go_on && loop_ == nullptr) {
+    needs.prompt_rows = std::max(needs.prompt_rows, with_room_to_go_on(exact.prompt_rows));
+  }
   needs.draft_prompt_rows =
       grown(loop_ == nullptr ? 0 : room_.draft_prompt_rows, exact.draft_prompt_rows);
   model_.load();

@@ -79,7 +79,13 @@ struct LaneOptions {
   // A loop has all slots that memory lasts for, also where fewer streams are known of: for lanes
   // whose submissions come one by one, as a loop at work keeps its slots until it is idle.
   bool all_slots = false;
+  // Prompts come again with more after them, as those of conversations: a loop has room for such
+  // from the start, since a new loop has nothing of them cached.
+  bool prompts_go_on = false;
 };
+
+// A quarter more rows than a prompt has.
+inline std::int64_t with_room_to_go_on(std::int64_t rows) { return rows + rows / 4; }
 
 enum class Room : std::uint8_t {
   kYes,

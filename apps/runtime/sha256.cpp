@@ -44,9 +44,15 @@ std::string sha256_hex(std::string_view data) {
 }
 
 std::array<std::uint64_t, 2> sha256_half(std::span<const float> values) {
+  return sha256_half({&values, 1});
+}
+
+std::array<std::uint64_t, 2> sha256_half(std::span<const std::span<const float>> lists) {
   struct sha256_ctx context;
   sha256_init(&context);
-  add(context, {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+  for (const std::span<const float> values : lists) {
+    add(context, {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+  }
   std::array<std::uint64_t, 2> out;
   std::memcpy(out.data(), bytes_of(context).data(), sizeof out);
   return out;

@@ -121,6 +121,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     if (over_) return;
     const char* const reason = made.cut_short ? "length" : "stop";
     prompt_tokens_ = std::max(prompt_tokens_, made.prompt_tokens);
+    reused_tokens_ = std::max(reused_tokens_, made.reused_tokens);
     tokens_ += made.tokens;
     passes_ += made.passes;
     if (!visual.is_null()) visual_ = visual;
@@ -151,6 +152,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   }
   void add_facts(Json& body) const {
     body["usage"] = {{"prompt_tokens", prompt_tokens_},
+                     {"prompt_tokens_details", {{"cached_tokens", reused_tokens_}}},
                      {"completion_tokens", tokens_},
                      {"total_tokens", prompt_tokens_ + tokens_}};
     body["passes"] = passes_;
@@ -174,7 +176,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   std::vector<Json> choices_;
   std::string id_ = random_id("chatcmpl-");
   std::int64_t created_ = unix_seconds();
-  std::int64_t prompt_tokens_ = 0, tokens_ = 0, passes_ = 0;
+  std::int64_t prompt_tokens_ = 0, reused_tokens_ = 0, tokens_ = 0, passes_ = 0;
   Json visual_ = nullptr;
   std::size_t done_ = 0;
   bool begun_ = false, over_ = false;

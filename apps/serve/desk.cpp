@@ -116,6 +116,7 @@ api::OpenOptions Desk::open_options(api::Task task, const api::Settings& setting
   api::OpenOptions out = options_.open;
   const bool texts = task == api::Task::kDescribe || task == api::Task::kComplete;
   out.settings = texts ? options_.texts : api::Settings{};
+  if (task != api::Task::kDescribe) out.image_cache = 0;
   out.settings.insert(out.settings.end(), settings.begin(), settings.end());
   return out;
 }
@@ -407,13 +408,15 @@ void Desk::submit(Entry& entry, Lane& lane) {
     callbacks.on_error = on_error;
     return callbacks;
   };
-  const auto text_is_done = [this, number](std::int64_t tokens, std::int64_t passes) {
-    {
-      const std::lock_guard lock(mutex_);
-      stats_.text_tokens += narrow<std::uint64_t>(tokens);
-      stats_.passes += narrow<std::uint64_t>(passes);
-    }
-    finish(number, true);
+  const auto count_text = [this](const auto& made) {
+    const std::lock_guard lock(mutex_);
+    stats_.text_tokens += narrow<std::uint64_t>(made.tokens);
+    stats_.passes += narrow<std::uint64_t>(made.passes);
+  };
+  const auto count_prompt = [this](const auto& made) {
+    const std::lock_guard lock(mutex_);
+    stats_.prompt_tokens += narrow<std::uint64_t>(made.prompt_tokens);
+    stats_.reused_tokens += narrow<std::uint64_t>(made.reused_tokens);
   };
   const api::Model model = *lane.open;
   if (options_.memory > 0) {
@@ -468,19 +471,25 @@ void Desk::submit(Entry& entry, Lane& lane) {
           },
           [&](const api::DescribeRequest& request) {
             auto callbacks = for_text(api::DescribeCallbacks{});
-            callbacks.on_description = [to, text_is_done](api::Description&& made) {
-              const std::int64_t tokens = made.tokens, passes = made.passes;
+            callbacks.on_description = [this, number, to, count_text, count_prompt](api::Description&& made) {
+              count_text(made);
+              count_prompt(made);
+              {
+                const std::lock_guard lock(mutex_);
+                stats_.known_images += narrow<std::uint64_t>(made.known_images);
+              }
               to->on_description(std::move(made));
-              text_is_done(tokens, passes);
+              finish(number, true);
             };
             return runtime_->submit(model, request, std::move(callbacks));
           },
           [&](const api::CompleteRequest& request) {
             auto callbacks = for_text(api::CompleteCallbacks{});
-            callbacks.on_completion = [to, text_is_done](api::Completion&& made) {
-              const std::int64_t tokens = made.tokens, passes = made.passes;
+            callbacks.on_completion = [this, number, to, count_text, count_prompt](api::Completion&& made) {
+              count_text(made);
+              count_prompt(made);
               to->on_completion(std::move(made));
-              text_is_done(tokens, passes);
+              finish(number, true);
             };
             return runtime_->submit(model, request, std::move(callbacks));
           },
@@ -489,10 +498,10 @@ void Desk::submit(Entry& entry, Lane& lane) {
             callbacks.on_image = [to](api::GeneratedImage&& made) {
               to->on_image(std::move(made));
             };
-            callbacks.on_answer = [to, text_is_done](api::Answer&& made) {
-              const std::int64_t tokens = made.tokens, passes = made.passes;
+            callbacks.on_answer = [this, number, to, count_text](api::Answer&& made) {
+              count_text(made);
               to->on_answer(std::move(made));
-              text_is_done(tokens, passes);
+              finish(number, true);
             };
             return runtime_->submit(model, request, std::move(callbacks));
           },

@@ -28,7 +28,7 @@ namespace api = tessera_v0;
 struct DeskOptions {
   api::RuntimeOptions runtime = {};
   std::vector<std::string> models = {};  // as `-m` takes them
-  api::OpenOptions open = {};            // of every model; its settings are not read
+  api::OpenOptions open = {};            // of every model that reads them; its settings are not read
   api::Settings texts = {};              // that models of texts are opened with, next to an order's
   std::uint64_t memory = 0;              // bytes that open models may plan for; 0 = what there is
   std::size_t max_waiting = 256;         // orders that wait; more are refused
@@ -78,6 +78,8 @@ struct DeskStats {
   std::size_t waiting = 0, at_work = 0;
   std::uint64_t taken = 0, done = 0, failed = 0, cancelled = 0, refused = 0;
   std::uint64_t image_tokens = 0, text_tokens = 0, passes = 0;
+  std::uint64_t prompt_tokens = 0, reused_tokens = 0;  // of texts; those that were read already
+  std::uint64_t known_images = 0;                      // of texts: that were encoded already
   double work_seconds = 0;  // of orders that are done, from their begin
   std::vector<std::string> open;  // models that are open, a name for each task and method
 };

@@ -306,6 +306,12 @@ void Service::show_metrics(Call& call) const {
       number(stats.refused));
   add("image_tokens_total", "counter", "Tokens of images.", number(stats.image_tokens));
   add("text_tokens_total", "counter", "Tokens of texts.", number(stats.text_tokens));
+  add("prompt_tokens_total", "counter", "Tokens of the prompts of texts.",
+      number(stats.prompt_tokens));
+  add("prompt_tokens_reused_total", "counter", "Of them, those that an earlier text had read.",
+      number(stats.reused_tokens));
+  add("images_reused_total", "counter", "Images of texts that were encoded already.",
+      number(stats.known_images));
   add("passes_total", "counter", "Passes of the models of requests that are done.",
       number(stats.passes));
   add("work_seconds_total", "counter", "Seconds of requests, from their begin.",

@@ -29,6 +29,7 @@ struct VideoPlan {
   std::vector<std::int64_t> numbers;   // of each frame in its file, from 0
   double length = 0;                   // seconds of the video
   std::vector<std::int32_t> time_ids;  // of each view, for models with an axis of time
+  bool operator==(const VideoPlan&) const = default;
 };
 
 struct PreprocessPlan {
@@ -56,6 +57,7 @@ struct PreprocessPlan {
   // Of a video; none = an image. packed_rows and packed_cols are of a frame then, 0 where the
   // tokens of a frame stay as many as the encoder gives.
   std::optional<VideoPlan> video;
+  bool operator==(const PreprocessPlan&) const = default;
 };
 
 // Error kGeneral, E_PICTURE_ASPECT, for an image thinner than the policy allows.

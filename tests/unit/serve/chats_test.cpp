@@ -107,6 +107,43 @@ TEST_F(Chats, AreAnsweredAsTheLibraryDescribes) {
   EXPECT_EQ(events.back().second, "[DONE]");
 }
 
+// The second question about an image: what was read and encoded once is not again, and shows in
+// nothing but the usage.
+TEST_F(Chats, WhatWasReadIsNotReadAgain) {
+  ServiceRun own({}, [] {
+    DeskOptions out = options();
+    out.open.image_cache = 1 << 20;
+    return out;
+  }());
+  const auto ask_own = [&](const Json& messages) {
+    const Seen seen = own.ask(ServiceRun::request(
+        "POST", kChats, Json({{"model", kName}, {"messages", messages}}).dump()));
+    EXPECT_EQ(seen.status, 200) << seen.body.substr(0, 500);
+    return seen.json();
+  };
+  const std::string url = data_url();
+  const Json first = ask_own(about(url));
+  EXPECT_EQ(first["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(own.desk.stats().known_images, 0u);
+  Json later = about(url);
+  later.push_back({{"role", "assistant"}, {"content", "A cube."}});
+  later.push_back({{"role", "user"}, {"content", "Describe the picture."}});
+  Json second = ask_own(later);
+  // All but the last row of the first prompt, at least.
+  EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() + 1,
+            first["usage"]["prompt_tokens"].get<int>());
+  EXPECT_EQ(own.desk.stats().known_images, 1u);
+  EXPECT_GT(own.desk.stats().reused_tokens, 100u);
+  // A server that remembers nothing says the same.
+  ServiceRun fresh({}, options());
+  const Json plain = fresh.ask(ServiceRun::request(
+      "POST", kChats, Json({{"model", kName}, {"messages", later}}).dump())).json();
+  EXPECT_EQ(plain["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(second["choices"], plain["choices"]);
+  const std::string metrics = own.get("/metrics").body;
+  EXPECT_NE(metrics.find("\ntessera_images_reused_total 1\n"), std::string::npos);
+}
+
 TEST_F(Chats, FieldsAreHonouredOrRefused) {
   static const std::string kUrl = data_url();
   const auto refused = [&](Json more) {

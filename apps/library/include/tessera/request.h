@@ -131,6 +131,8 @@ struct Description {
   bool cut_short = false;        // max-tokens were written
   bool stopped_by_text = false;  // one of the request's `stop` ended it
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
+  // Of the prompt's tokens, those that an earlier text had read; images of OpenOptions::image_cache.
+  std::int64_t reused_tokens = 0, known_images = 0;
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // before and after pruning
   double seconds = 0;
   std::vector<std::string> notes = {};
@@ -164,6 +166,7 @@ struct Completion {
   bool cut_short = false;        // max_tokens were written
   bool stopped_by_text = false;  // one of the request's `stop` ended it
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
+  std::int64_t reused_tokens = 0;  // of the prompt's, those that an earlier text had read
   double first_seconds = 0, seconds = 0;  // to the first token, to the last one
 };
 

@@ -53,6 +53,8 @@ struct OpenOptions {
   std::filesystem::path chat_template = {};  // Jinja, of texts; empty = the model's own
   // The .gguf file of a captioner's image encoder; empty = found with the model.
   std::filesystem::path mmproj = {};
+  // Bytes that a captioner may keep of encoded images, for when one comes again.
+  std::uint64_t image_cache = 0;
 };
 
 // A model of a runtime. A value; close() ends it.
