@@ -26,7 +26,7 @@ JANUS = {"do_normalize": True, "do_rescale": True, "do_resize": True, "image_mea
          "image_processor_type": "JanusImageProcessor", "image_std": [0.5, 0.5, 0.5], "min_size": 14, "resample": 3,
          "rescale_factor": 1 / 255, "size": {"height": 384, "width": 384}}
 SPECIAL = {"llava": {32000: "<image>", 32001: "<pad>"},
-           "janus": {100000: "<|begin▁of▁sentence|>", 100001: "<|end▁of▁sentence|>", 100015: "<|▁pad▁|>",
+           "janus": {100000: "<｜begin▁of▁sentence｜>", 100001: "<｜end▁of▁sentence｜>", 100015: "<｜▁pad▁｜>",
                      100016: "<begin_of_image>", 100592: "<end_of_image>", 100593: "<begin_of_image_old>",
                      100594: "<image_placeholder>", 100595: "<|User|>", 100596: "<|Assistant|>"}}
 

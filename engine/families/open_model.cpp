@@ -22,6 +22,7 @@ class CheckpointSource : public TensorSource {
   ConstTensorView get_stored(const std::string& name) override {
     return checkpoint_->find_stored(name);
   }
+  DType stored_type(const std::string& name) override { return checkpoint_->stored_type(name); }
   void done(const std::string& name) override { checkpoint_->release(name); }
   void done_part(const std::string& name, std::size_t begin, std::size_t end) override {
     checkpoint_->release(name, begin, end);

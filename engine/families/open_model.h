@@ -20,6 +20,8 @@ class TensorSource {
   virtual ConstTensorView get(const std::string& name) = 0;
   // The same as its file has it, where that is a type that weights are kept as (storage.h).
   virtual ConstTensorView get_stored(const std::string& name) { return get(name); }
+  // The type of get_stored(); nothing is read.
+  virtual DType stored_type(const std::string& name) { return get(name).dtype; }
   virtual void done(const std::string& name) = 0;
   // Bytes [begin, end) of the view will not be read again: a table larger than the rest of the
   // model need not stand in memory twice.

@@ -50,9 +50,10 @@ void WeightLoader::refuse(const std::string& name, const NonFinite& bad) const {
                .found = std::to_string(bad.count) + " NaN or infinite"});
 }
 
-// A matrix or table as it is to be packed.
-ConstTensorView WeightLoader::fetch(const std::string& name) {
-  return storage_ == DType::kFile ? source_.get_stored(name) : source_.get(name);
+// A matrix or table that will be kept as `storage`: as its file has it where that is the type.
+ConstTensorView WeightLoader::fetch(const std::string& name, DType storage) {
+  const bool own = storage == DType::kFile || source_.stored_type(name) == storage;
+  return own ? source_.get_stored(name) : source_.get(name);
 }
 
 // Fetches and scans one tensor of numbers.
@@ -140,15 +141,15 @@ Tensor WeightLoader::uploaded(ConstTensorView numbers) {
 }
 
 Tensor WeightLoader::table(const std::string& name, const std::vector<RowRange>& rows) {
-  const ConstTensorView view = fetch(name);
   const bool own = storage_ == DType::kFile;
+  const ConstTensorView view = fetch(name, own ? storage_ : beside(storage_));
   return converted(name, view, own ? kept_as(view.dtype, storage_) : beside(storage_), rows);
 }
 
 LinearWeight WeightLoader::packed(const std::vector<std::string>& names, DType storage) {
   std::vector<ConstTensorView> views;
   for (const std::string& name : names) {
-    views.push_back(fetch(name));
+    views.push_back(fetch(name, storage));
     check(name, views.back(), 0, storage);
   }
   LinearWeight packed = backend_.pack_linear(views, storage);
@@ -159,7 +160,7 @@ LinearWeight WeightLoader::packed(const std::vector<std::string>& names, DType s
 // Rows of a matrix, packed one range after the other.
 LinearWeight WeightLoader::packed_rows(const std::string& name, const std::vector<RowRange>& rows,
                                        DType storage) {
-  const ConstTensorView whole = fetch(name);
+  const ConstTensorView whole = fetch(name, storage);
   const std::int64_t width = whole.shape[1];
   std::vector<ConstTensorView> views;
   for (const RowRange& range : rows) {

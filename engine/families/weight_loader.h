@@ -39,7 +39,7 @@ class WeightLoader {
 
  private:
   [[noreturn]] void refuse(const std::string& name, const NonFinite& bad) const;
-  ConstTensorView fetch(const std::string& name);
+  ConstTensorView fetch(const std::string& name, DType storage);
   ConstTensorView get(const std::string& name);
   void check(const std::string& name, const ConstTensorView& part, std::int64_t first,
              DType storage) const;
