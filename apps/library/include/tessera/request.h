@@ -4,6 +4,7 @@
 // model or end the runtime.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -49,6 +50,7 @@ struct [[gnu::visibility("default")]] GeneratedImage {
 
   // A PNG file with the record, byte for byte that of `tessera generate`. Error kStorage.
   void save_png(const std::filesystem::path& path) const;
+  std::string png() const;  // the bytes of that file
 };
 
 struct ImageCallbacks {
@@ -82,7 +84,7 @@ struct GeneratedVideo {
 struct VideoCallbacks {
   OnProgress on_progress = {};
   // Frames in order, from index 0, as soon as they are there.
-  std::function<void(std::int64_t index, const Image& frame)> on_frame = {};
+  std::function<void(std::int64_t index, Image&& frame)> on_frame = {};
   std::function<void(const GeneratedVideo&)> on_video = {};  // also of one that was stopped
   OnError on_error = {};
 };
@@ -95,7 +97,8 @@ struct DescribeRequest {
   // = the question itself.
   std::optional<std::string> negative_question = {};
   std::vector<Image> images = {};                 // shown first
-  std::vector<std::filesystem::path> files = {};  // PNG, JPEG, WebP, GIF or BMP
+  std::vector<std::filesystem::path> files = {};  // PNG, JPEG, WebP, GIF or BMP; shown next
+  std::vector<std::vector<std::uint8_t>> encoded = {};  // bytes of such files; shown last
   // Half of the key of what is sampled; 0 for all gives equal requests equal texts.
   std::uint64_t number = 0;
 };
@@ -115,6 +118,15 @@ struct DescribeCallbacks {
   std::function<void(Description&&)> on_description = {};  // not of a request that was stopped
   std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
   OnError on_error = {};
+};
+
+// Of many requests that are submitted as one; `index` is a request's place among them.
+struct DescribeAllCallbacks {
+  std::function<bool()> on_progress = {};  // after each pass; false stops all that are left
+  std::function<void(std::size_t index, std::string_view)> on_text = {};
+  std::function<void(std::size_t index, Description&&)> on_description = {};
+  std::function<void(std::string_view)> on_notice = {};
+  std::function<void(std::size_t index, const Error&)> on_error = {};  // the others go on
 };
 
 // --- texts --------------------------------------------------------------------------------------

@@ -1,0 +1,31 @@
+// What is submitted: one function a task. Each gives the request's state and its ticket.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "values.h"
+
+namespace tessera_python {
+
+using CorePointer = std::shared_ptr<Core>;
+
+Request submit_image(const CorePointer& core, std::uint64_t model, const std::string& prompt,
+                     const std::optional<std::string>& negative, std::uint64_t seed,
+                     const py::list& settings, bool progress);
+Request submit_video(const CorePointer& core, std::uint64_t model, const std::string& prompt,
+                     const std::optional<std::string>& negative, std::uint64_t seed,
+                     const py::list& first_frames, const std::string& text_features, bool endless,
+                     const py::list& settings, bool progress);
+// `requests`: tuples (question, negative question or None, arrays, paths, encoded files, number).
+Request submit_describe(const CorePointer& core, std::uint64_t model, const py::list& requests,
+                        bool pieces, bool progress);
+Request submit_complete(const CorePointer& core, std::uint64_t model, const std::string& prompt,
+                        const std::optional<std::string>& negative, bool chat,
+                        std::int64_t max_tokens, std::uint64_t seed, const py::list& settings,
+                        bool pieces, bool progress);
+Request submit_answer(const CorePointer& core, std::uint64_t model, const std::string& prompt,
+                      std::uint64_t seed, const py::list& settings, bool progress);
+
+}  // namespace tessera_python
