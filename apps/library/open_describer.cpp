@@ -36,10 +36,8 @@ api::DescribeAllCallbacks callbacks_of_one(api::DescribeCallbacks one) {
     out.on_text = [to = std::move(one.on_text)](std::size_t, std::string_view more) { to(more); };
   }
   if (one.on_description) {
-    out.on_description = [to = std::move(one.on_description)](std::size_t,
-                                                              api::Description&& made) {
-      to(std::move(made));
-    };
+    out.on_description = [to = std::move(one.on_description)](
+                             std::size_t, api::Description&& made) { to(std::move(made)); };
   }
   if (one.on_error) {
     out.on_error = [to = std::move(one.on_error)](std::size_t, const api::Error& why) { to(why); };
@@ -74,7 +72,8 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
       }
       return report_error(listener, made.error);
     }
-    if (callbacks_.on_description) callbacks_.on_description(place, description_of(std::move(made)));
+    if (callbacks_.on_description)
+      callbacks_.on_description(place, description_of(std::move(made)));
   }
   void on_over(bool) override { end(); }
 
@@ -96,8 +95,8 @@ DescribeRequest internal_request(api::DescribeRequest&& request, std::size_t pla
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     auto& source = out.images.emplace_back();
     source.name = "image " + std::to_string(i);
-    source.image = std::make_shared<const Image>(
-        internal_image(std::move(request.images[i]), source.name));
+    source.image =
+        std::make_shared<const Image>(internal_image(std::move(request.images[i]), source.name));
   }
   for (const std::filesystem::path& file : request.files) {
     auto& source = out.images.emplace_back();

@@ -135,8 +135,7 @@ Ticket Runtime::submit(Model model, const DescribeRequest& request, DescribeCall
 Ticket Runtime::submit(Model model, std::vector<DescribeRequest> requests,
                        DescribeAllCallbacks callbacks) {
   return guarded([&] {
-    return Ticket{
-        state_->find(model).submit(std::move(requests), std::move(callbacks)).number};
+    return Ticket{state_->find(model).submit(std::move(requests), std::move(callbacks)).number};
   });
 }
 Ticket Runtime::submit(Model model, const CompleteRequest& request, CompleteCallbacks callbacks) {

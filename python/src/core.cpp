@@ -1,4 +1,4 @@
-#include "core.h"
+#include "python/src/core.h"
 
 #include <algorithm>
 
@@ -26,9 +26,7 @@ Core::~Core() {
   if (::getpid() != process_) static_cast<void>(runtime_.release());
 }
 
-bool Core::owned() const {
-  return std::this_thread::get_id() == thread_ && ::getpid() == process_;
-}
+bool Core::owned() const { return std::this_thread::get_id() == thread_ && ::getpid() == process_; }
 
 tessera::Runtime& Core::runtime() {
   if (!owned()) {
@@ -37,7 +35,8 @@ tessera::Runtime& Core::runtime() {
            forked ? "a child of fork()" : "another thread",
            forked ? "make a runtime in each process" : "tessera.aio has a thread of its own");
   }
-  if (runtime_ == nullptr) refuse("E_RUNTIME_CLOSED", "runtime", "a runtime that is open", "a closed one");
+  if (runtime_ == nullptr)
+    refuse("E_RUNTIME_CLOSED", "runtime", "a runtime that is open", "a closed one");
   return *runtime_;
 }
 

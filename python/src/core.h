@@ -34,9 +34,9 @@ struct Frame {
   tessera::Image image;
 };
 
-using Payload =
-    std::variant<Text, Notice, Failure, Frame, tessera::Progress, tessera::Error, tessera::GeneratedImage,
-                 tessera::GeneratedVideo, tessera::Description, tessera::Completion, tessera::Answer>;
+using Payload = std::variant<Text, Notice, Failure, Frame, tessera::Progress, tessera::Error,
+                             tessera::GeneratedImage, tessera::GeneratedVideo, tessera::Description,
+                             tessera::Completion, tessera::Answer>;
 
 struct Event {
   std::size_t place = 0;  // among the requests of one submission
@@ -61,7 +61,8 @@ class Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  // Error kUsage: E_RUNTIME_THREAD for a thread that does not own it, E_RUNTIME_CLOSED after close().
+  // Error kUsage: E_RUNTIME_THREAD for a thread that does not own it, E_RUNTIME_CLOSED after
+  // close().
   tessera::Runtime& runtime();
   bool open() const { return runtime_ != nullptr; }
   void close();

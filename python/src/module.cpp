@@ -2,7 +2,7 @@
 // programs use.
 #include <pybind11/stl.h>
 
-#include "requests.h"
+#include "python/src/requests.h"
 
 namespace tessera_python {
 
@@ -56,13 +56,13 @@ py::dict info_of(Core& core, std::uint64_t model) {
 py::list setting_rows(const std::string& task) {
   py::list out;
   for (const tessera::SettingInfo& row : tessera::setting_table(task_of(task))) {
-    out.append(py::dict(
-        "flag"_a = row.name, "group"_a = row.group, "of"_a = row.of, "kind"_a = row.kind,
-        "low"_a = row.low, "high"_a = row.high, "zero_is_off"_a = row.zero_is_off,
-        "choices"_a = py::tuple(strings(row.choices)), "unit"_a = row.unit, "help"_a = row.help,
-        "without"_a = row.without,
-        "place"_a = row.place == tessera::SettingPlace::kOpen ? "open" : "request",
-        "changes_bytes"_a = row.changes_bytes));
+    out.append(py::dict("flag"_a = row.name, "group"_a = row.group, "of"_a = row.of,
+                        "kind"_a = row.kind, "low"_a = row.low, "high"_a = row.high,
+                        "zero_is_off"_a = row.zero_is_off,
+                        "choices"_a = py::tuple(strings(row.choices)), "unit"_a = row.unit,
+                        "help"_a = row.help, "without"_a = row.without,
+                        "place"_a = row.place == tessera::SettingPlace::kOpen ? "open" : "request",
+                        "changes_bytes"_a = row.changes_bytes));
   }
   return out;
 }
@@ -108,8 +108,7 @@ void add_runtime(py::module_& module) {
       .def("submit_answer", &submit_answer);
   py::class_<Request>(module, "Request")
       .def("take", [](const Request& request) { return take(*request.state()); })
-      .def_property_readonly(
-          "over", [](const Request& request) { return request.state()->over; })
+      .def_property_readonly("over", [](const Request& request) { return request.state()->over; })
       .def("stop", &Request::stop)
       .def("cancel", &Request::cancel);
 }

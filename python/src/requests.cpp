@@ -1,4 +1,4 @@
-#include "requests.h"
+#include "python/src/requests.h"
 
 namespace tessera_python {
 
@@ -122,10 +122,9 @@ Request submit_describe(const CorePointer& core, std::uint64_t model, const py::
   const State state = new_state(progress);
   tessera::DescribeAllCallbacks callbacks{
       .on_progress = goes_on(state),
-      .on_description =
-          [state](std::size_t place, tessera::Description&& made) {
-            push(*state, place, std::move(made));
-          },
+      .on_description = [state](
+                            std::size_t place,
+                            tessera::Description&& made) { push(*state, place, std::move(made)); },
       .on_notice = on_notice(state),
       .on_error = [state](std::size_t place,
                           const tessera::Error& error) { push(*state, place, error); }};

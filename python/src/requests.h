@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "values.h"
+#include "python/src/values.h"
 
 namespace tessera_python {
 

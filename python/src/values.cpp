@@ -1,4 +1,4 @@
-#include "values.h"
+#include "python/src/values.h"
 
 #include <cstring>
 
@@ -10,11 +10,16 @@ constexpr const char* kTasks[] = {"image", "video", "describe", "complete", "ans
 
 const char* kind_name(tessera::ErrorKind kind) {
   switch (kind) {
-    case tessera::ErrorKind::kUsage: return "usage";
-    case tessera::ErrorKind::kModel: return "model";
-    case tessera::ErrorKind::kMemory: return "memory";
-    case tessera::ErrorKind::kStorage: return "storage";
-    case tessera::ErrorKind::kGeneral: break;
+    case tessera::ErrorKind::kUsage:
+      return "usage";
+    case tessera::ErrorKind::kModel:
+      return "model";
+    case tessera::ErrorKind::kMemory:
+      return "memory";
+    case tessera::ErrorKind::kStorage:
+      return "storage";
+    case tessera::ErrorKind::kGeneral:
+      break;
   }
   return "general";
 }
@@ -128,8 +133,8 @@ py::array view_of(tessera::Image& image, const py::handle& owner) {
 
 // Broken characters of a model become U+FFFD, as in the program's JSON.
 py::str text_of(const std::string& utf8) {
-  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-      utf8.data(), static_cast<Py_ssize_t>(utf8.size()), "replace"));
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(utf8.data(), static_cast<Py_ssize_t>(utf8.size()), "replace"));
 }
 
 tessera::Settings settings_of(const py::list& given) {

@@ -4,7 +4,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
-#include "core.h"
+#include "python/src/core.h"
 
 namespace tessera_python {
 

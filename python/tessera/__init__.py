@@ -1,7 +1,7 @@
 """Tessera: images, videos and texts by autoregressive models.
 
-    import tessera
-    tessera.Runtime().generate("a red cube", seed=7).save("cube.png")
+import tessera
+tessera.Runtime().generate("a red cube", seed=7).save("cube.png")
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from . import _core
 from ._error import Error
+from ._model import Model
 from ._results import (
     Answer,
     Completion,
@@ -22,7 +23,8 @@ from ._results import (
     Video,
     png_path,
 )
-from ._runtime import Model, Results, Runtime, Stream
+from ._runtime import Runtime
+from ._streams import Results, Stream
 
 __version__: str = _core.version()
 

@@ -9,7 +9,7 @@ import warnings
 from collections import deque
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Callable, Generic, Iterator, List, Optional, TypeVar, Union
+from typing import Any, Callable, Generator, Generic, Iterator, List, Optional, TypeVar, Union
 
 from . import _core
 from ._error import Error, usage
@@ -86,7 +86,7 @@ class Job(Generic[T]):
     def cancel(self) -> None:
         """Ends its requests; nothing more comes out."""
         source, self._source = self._source, None
-        if hasattr(source, "close"):
+        if isinstance(source, Generator):
             source.close()
         for request, _ in self._at_work:
             request.cancel()
@@ -177,7 +177,7 @@ def stopped() -> Error:
 def result_of(item: Item, kind: str, value: dict[str, Any]) -> Video | Description | Completion | Answer:
     if kind == "description":
         return Description(index=item.index, **value)
-    place = {"prompt": item.prompt, "seed": item.seed, "index": item.index}
+    place: dict[str, Any] = {"prompt": item.prompt, "seed": item.seed, "index": item.index}
     if kind == "completion":
         return Completion(**value, **place)
     if kind == "video":

@@ -8,12 +8,13 @@ async with tessera.aio.Runtime() as runtime:
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import queue
 import threading
 from typing import Any, AsyncIterator, Callable, Generic, Iterable, TypeVar
 
-from . import _runtime as sync
+from . import _model, _runtime
 from ._arguments import Image, Seed, listed
 from ._error import Error, usage
 from ._jobs import Job, Tail
@@ -78,14 +79,15 @@ class _Worker:
         self._running: list[_Running] = []
         self._prefix = prefix
         self._closing = False
-        self.runtime: sync.Runtime | None = None
+        self.runtime: _runtime.Runtime | None = None
         self._thread = threading.Thread(target=self._work, name="tessera", daemon=True)
         self._thread.start()
+        atexit.register(self._exit)  # a thread in the library must not outlive the interpreter
 
     def post(self, call: Callable[[], None] | None) -> None:
         self._calls.put(call)
 
-    def call(self, function: Callable[[sync.Runtime], T]) -> asyncio.Future[T]:
+    def call(self, function: Callable[[_runtime.Runtime], T]) -> asyncio.Future[T]:
         """The result of a function that runs in the thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -96,33 +98,40 @@ class _Worker:
 
         def work() -> None:
             try:
+                if self._closing:
+                    raise closed()
                 made = function(self._open())
             except BaseException as error:
                 loop.call_soon_threadsafe(settle, future.set_exception, error)
             else:
                 loop.call_soon_threadsafe(settle, future.set_result, made)
 
-        if not self._thread.is_alive():
+        if self._closing:
             raise closed()
         self.post(work)
         return future
 
-    def _open(self) -> sync.Runtime:
+    def _open(self) -> _runtime.Runtime:
         if self.runtime is None:
-            self.runtime = sync.Runtime(self._prefix)
+            self.runtime = _runtime.Runtime(self._prefix)
         return self.runtime
 
     def add(self, running: _Running) -> None:
         running.advance(running.job.fill)
         self._running.append(running)
 
-    def close(self, _: sync.Runtime) -> None:
+    def close(self, _: _runtime.Runtime | None = None) -> None:
         self._closing = True
+        atexit.unregister(self._exit)
         for running in self._running:
             running.end(closed())
         self._running.clear()
         if self.runtime is not None:
             self.runtime.close()
+
+    def _exit(self) -> None:
+        self.post(self.close)
+        self._thread.join()
 
     def _work(self) -> None:
         while not self._closing:
@@ -132,7 +141,8 @@ class _Worker:
             for running in busy:
                 running.advance(running.job.fill)
             requests = [request for running in busy for request in running.job.requests]
-            if requests and not self._closing:
+            left = any(running.ended for running in self._running)  # a step ends what was cancelled
+            if (requests or left) and not self._closing:
                 try:
                     self._open()._core.run(requests, TICK)
                 except Error as error:  # of no request
@@ -142,6 +152,7 @@ class _Worker:
                 running.advance(running.job.collect)
                 running.advance(running.deliver)
             self._running = [running for running in self._running if not running.ended]
+        self._take_calls(wait=False)  # they hear that it is closed
 
     def _take_calls(self, wait: bool) -> None:
         try:
@@ -203,7 +214,7 @@ class Results(Generic[T]):
     async def _begin(self) -> _Running:
         loop = asyncio.get_running_loop()
 
-        def begin(_: sync.Runtime) -> _Running:
+        def begin(_: _runtime.Runtime) -> _Running:
             running = _Running(self._make(), loop)
             self._running = running  # so that a cancelled wait finds it
             self._worker.add(running)
@@ -233,7 +244,7 @@ class Results(Generic[T]):
 class Model:
     """``tessera.Model`` with methods to await. Arguments are the same."""
 
-    def __init__(self, worker: _Worker, model: sync.Model) -> None:
+    def __init__(self, worker: _Worker, model: _model.Model) -> None:
         self._worker = worker
         self._model = model
 
@@ -264,7 +275,8 @@ class Model:
         **settings: Any,
     ) -> Any:
         return await self._in_order(
-            lambda: self._model._image_job(listed(prompt), negative_prompt, seed, settings, errors=errors), prompt
+            lambda: self._model._image_job(listed(prompt), negative_prompt, seed, settings, errors=errors),
+            prompt,
         )
 
     def images(
@@ -311,7 +323,14 @@ class Model:
     ) -> Results[Pixels]:
         return self._results(
             lambda: self._model._video_job(
-                [prompt], negative_prompt, seed, first_frames, text_features, endless, settings, pieces="frame"
+                [prompt],
+                negative_prompt,
+                seed,
+                first_frames,
+                text_features,
+                endless,
+                settings,
+                pieces="frame",
             )
         )
 
@@ -325,7 +344,9 @@ class Model:
         errors: str = "raise",
     ) -> Any:
         return await self._in_order(
-            lambda: self._model._describe_job(listed(images), question, negative_question, number, errors=errors),
+            lambda: self._model._describe_job(
+                listed(images), question, negative_question, number, errors=errors
+            ),
             images,
         )
 

@@ -140,8 +140,8 @@ bool is_guide(const Page& page) {
          (page.name().starts_with("docs/") && !page.name().starts_with("docs/decisions/"));
 }
 
-// Whether an example that a test runs comes early: a command, a diff that tests/adding applies, or
-// a program that the tests of the installed library build.
+// Whether an example that a test runs comes early: a command, a diff that tests/adding applies, a
+// program that the tests of the installed library build, or one that those of the Python package run.
 bool begins_with_an_example(const Page& page) {
   constexpr int kEarly = 40;
   for (const Command& command : page.commands()) {
@@ -149,7 +149,9 @@ bool begins_with_an_example(const Page& page) {
   }
   for (const Line& line : page.lines()) {
     if (line.number > 2 * kEarly || line.kind != LineKind::kFence) continue;
-    if (line.text == "```diff" || line.text == "```cpp") return true;
+    for (const char* fence : {"```diff", "```cpp", "```python"}) {
+      if (line.text == fence) return true;
+    }
   }
   return false;
 }
