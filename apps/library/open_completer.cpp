@@ -50,7 +50,8 @@ CompleteRequest internal_request(const api::CompleteRequest& request) {
           .max_tokens = request.max_tokens,
           .sampling =
               read_settings(request.settings, api::Task::kComplete, api::SettingPlace::kRequest),
-          .seed = request.seed};
+          .seed = request.seed,
+          .number = request.number};
 }
 
 class OpenCompleter final : public OpenTask {

@@ -140,13 +140,14 @@ Request submit_describe(const CorePointer& core, std::uint64_t model, const py::
 
 Request submit_complete(const CorePointer& core, std::uint64_t model, const std::string& prompt,
                         const std::optional<std::string>& negative, bool chat,
-                        std::int64_t max_tokens, std::uint64_t seed, const py::list& settings,
-                        bool pieces, bool progress) {
+                        std::int64_t max_tokens, std::uint64_t seed, std::uint64_t number,
+                        const py::list& settings, bool pieces, bool progress) {
   const tessera::CompleteRequest request{.prompt = prompt,
                                          .negative_prompt = negative,
                                          .chat = chat,
                                          .max_tokens = max_tokens,
                                          .seed = seed,
+                                         .number = number,
                                          .settings = settings_of(settings)};
   const State state = new_state(progress);
   tessera::CompleteCallbacks callbacks{

@@ -23,8 +23,8 @@ Request submit_describe(const CorePointer& core, std::uint64_t model, const py::
                         bool pieces, bool progress);
 Request submit_complete(const CorePointer& core, std::uint64_t model, const std::string& prompt,
                         const std::optional<std::string>& negative, bool chat,
-                        std::int64_t max_tokens, std::uint64_t seed, const py::list& settings,
-                        bool pieces, bool progress);
+                        std::int64_t max_tokens, std::uint64_t seed, std::uint64_t number,
+                        const py::list& settings, bool pieces, bool progress);
 Request submit_answer(const CorePointer& core, std::uint64_t model, const std::string& prompt,
                       std::uint64_t seed, const py::list& settings, bool progress);
 

@@ -68,6 +68,7 @@ class Core:
         chat: bool,
         max_tokens: int,
         seed: int,
+        number: int,
         settings: Pairs,
         pieces: bool,
         progress: bool,

@@ -130,6 +130,7 @@ class Model:
                 chat,
                 max_tokens,
                 item.seed,
+                item.index,
                 given,
                 pieces,
                 progress,
@@ -457,7 +458,8 @@ class Model:
         errors: str = "raise",
         **settings: Any,
     ) -> Any:
-        """What follows a text; with ``chat``, the answer to it. All of a list have the same seed."""
+        """What follows a text; with ``chat``, the answer to it. All of a list have
+        the same seed; what is sampled goes by the place too, as with the command."""
         job = self._complete_job(
             listed(prompt), negative_prompt, chat, max_tokens, seed, settings,
             on_progress=on_progress, errors=errors,

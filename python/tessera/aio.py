@@ -84,6 +84,10 @@ class _Worker:
         self._thread.start()
         atexit.register(self._exit)  # a thread in the library must not outlive the interpreter
 
+    @property
+    def closed(self) -> bool:
+        return self._closing
+
     def post(self, call: Callable[[], None] | None) -> None:
         self._calls.put(call)
 
@@ -403,7 +407,8 @@ class Runtime:
         return Model(self._worker, model)
 
     async def close(self) -> None:
-        await self._worker.call(self._worker.close)
+        if not self._worker.closed:
+            await self._worker.call(self._worker.close)
 
     async def __aenter__(self) -> Runtime:
         return self

@@ -131,7 +131,7 @@ class Asyncio(Case):
                     images = model.images(itertools.repeat(PROMPTS[0]))
                     await images.__anext__()
                     held = []
-                    for _ in range(3):
+                    while len(held) < 2 or held[-1] < 3 or held[-2] < held[-1] < 20:
                         await asyncio.sleep(1)
                         held.append(images._running.results.qsize())
                     taken = [await images.__anext__() for _ in range(10)]
@@ -139,8 +139,7 @@ class Asyncio(Case):
                 return held, [image.index for image in taken]
 
         held, indexes = asyncio.run(main())
-        self.assertEqual(held[1], held[2])
-        self.assertLess(held[2], 8)
+        self.assertLess(held[-1], 8)
         self.assertEqual(indexes, list(range(1, 11)), "it goes on")
 
 

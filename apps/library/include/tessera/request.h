@@ -138,7 +138,8 @@ struct CompleteRequest {
   std::optional<std::string> negative_prompt = {};
   bool chat = false;            // the prompts are questions, written by the model's chat template
   std::int64_t max_tokens = 0;  // at most the model's setting of that name; 0 = so many
-  std::uint64_t seed = 0;       // below 2^63; of texts that are sampled
+  std::uint64_t seed = 0;       // below 2^63; half of the key of what is sampled
+  std::uint64_t number = 0;     // the other half; of the command, a prompt's place
   Settings settings = {};       // SettingPlace::kRequest of Task::kComplete; greedy without them
 };
 
