@@ -17,6 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
+# The package that is installed, not its sources next to this file.
+sys.path = [folder for folder in sys.path if Path(folder or ".").resolve() != Path(__file__).resolve().parent]
+
 WORK = """
 import json, sys
 import tessera

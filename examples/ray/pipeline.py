@@ -11,6 +11,7 @@ import argparse
 import io
 import os
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -57,15 +58,23 @@ def write(path: Path, rows: Rows) -> None:
 
 
 class Worker:
-    """One runtime and one model. Ray gives each actor its device and its cores."""
+    """One runtime and one model. Ray gives each actor its device and its cores, and calls it from threads
+    of its choice: the runtime has a thread of its own."""
 
     def __init__(self, task: str, output: str, model: str, slots: int, threads: int) -> None:
         self.task, self.output = task, Path(output)
-        self.runtime = tessera.Runtime()
-        opened_for = "describe" if task == "captions" else "image"
-        self.model = self.runtime.open(model, opened_for, slots=slots, threads=threads)
+        self.thread = ThreadPoolExecutor(max_workers=1)
+        self.thread.submit(self.open, model, slots, threads).result()
 
     def __call__(self, row: Dict[str, Any]) -> Dict[str, Any]:
+        return self.thread.submit(self.work, row).result()
+
+    def open(self, model: str, slots: int, threads: int) -> None:
+        self.runtime = tessera.Runtime()
+        opened_for = "describe" if self.task == "captions" else "image"
+        self.model = self.runtime.open(model, opened_for, slots=slots, threads=threads)
+
+    def work(self, row: Dict[str, Any]) -> Dict[str, Any]:
         path = Path(row["path"])
         rows = read(path)
         failed = self.caption(rows, path) if self.task == "captions" else self.draw(rows)
@@ -116,7 +125,7 @@ def main() -> int:
     done = ray.data.from_items(left, override_num_blocks=len(left)).map(
         Worker,
         fn_constructor_args=arguments,
-        concurrency=given.actors,
+        compute=ray.data.ActorPoolStrategy(size=given.actors),
         num_gpus=given.gpus or None,
         num_cpus=given.threads,
     )

@@ -41,6 +41,10 @@ class Tail:
 Submit = Callable[[_core.Core, List[Item]], _core.Request]
 
 
+# Errors that say nothing of an input: they are raised whatever `errors` is.
+OF_ALL = ("E_RUNTIME", "E_MODEL_CLOSED", "E_SETTING", "E_TASK")
+
+
 class Job(Generic[T]):
     """``source`` gives items, or the error that one could not be made of. ``group`` of them are
     submitted as one; ``window`` requests are in the queue at most. With ``pieces``, texts and
@@ -102,6 +106,8 @@ class Job(Generic[T]):
             try:
                 self._at_work.append((self._submit(self.core, items), items))
             except Error as error:
+                if error.code.startswith(OF_ALL):
+                    raise
                 self._fail_rest(items, error)
 
     def _next_items(self, source: Iterator[Union[Item, Error]]) -> list[Item]:

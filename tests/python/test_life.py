@@ -227,6 +227,13 @@ class Errors(Case):
             runtime.generate("a red cube").save(self.folder / "none" / "a.png")
         self.assertEqual(caught.exception.kind, "storage")
 
+    def test_what_is_wrong_with_all_is_raised_where_errors_are_returned(self):
+        model = self.runtime.open()
+        self.refused("E_SETTING_NAME", model.generate, ["a"], top_kk=3, errors="return")
+        self.refused("E_TASK", model.describe, ["x.png"], errors="return")
+        model.close()
+        self.refused("E_MODEL_CLOSED", model.generate, ["a"], errors="return")
+
     def refused_kind(self, kind, call, *args):
         with self.assertRaises(tessera.Error) as caught:
             call(*args)
