@@ -15,6 +15,7 @@ void add_video(CLI::App& root, Session& session);
 void add_batch(CLI::App& root, Session& session);
 void add_caption(CLI::App& root, Session& session);
 void add_complete(CLI::App& root, Session& session);
+void add_serve(CLI::App& root, Session& session);
 void add_models(CLI::App& root, Session& session);
 void add_inspect(CLI::App& root, Session& session);
 void add_metadata(CLI::App& root, Session& session);

@@ -46,13 +46,18 @@ void Image::save_png(const std::filesystem::path& path) const {
   tessera::guarded([&] { tessera::save_png(path, tessera::internal_image(*this, path.string())); });
 }
 
-void GeneratedImage::save_png(const std::filesystem::path& path) const {
-  tessera::guarded(
-      [&] { tessera::write_file_atomic(path, tessera::encode_with_record(*this, path.string())); });
+std::string Image::png() const {
+  return tessera::guarded(
+      [&] { return tessera::encode_png(tessera::internal_image(*this, "image"), {}, {}); });
 }
 
 std::string GeneratedImage::png() const {
   return tessera::guarded([&] { return tessera::encode_with_record(*this, "image"); });
+}
+
+void GeneratedImage::save_png(const std::filesystem::path& path) const {
+  tessera::guarded(
+      [&] { tessera::write_file_atomic(path, tessera::encode_with_record(*this, path.string())); });
 }
 
 }  // namespace tessera_v0

@@ -30,6 +30,7 @@ class CompleteForwarder final : public Forwarder, public CompleteListener {
     if (!callbacks_.on_completion) return;
     callbacks_.on_completion({.text = std::move(made.text),
                               .cut_short = made.cut_short,
+                              .stopped_by_text = made.stopped_by_text,
                               .tokens = made.tokens,
                               .passes = made.passes,
                               .prompt_tokens = made.prompt_tokens,
@@ -47,11 +48,13 @@ CompleteRequest internal_request(const api::CompleteRequest& request) {
   return {.prompt = request.prompt,
           .negative_prompt = request.negative_prompt,
           .chat = request.chat,
+          .turns = internal_turns(request.turns),
           .max_tokens = request.max_tokens,
           .sampling =
               read_settings(request.settings, api::Task::kComplete, api::SettingPlace::kRequest),
           .seed = request.seed,
-          .number = request.number};
+          .number = request.number,
+          .stop = request.stop};
 }
 
 class OpenCompleter final : public OpenTask {

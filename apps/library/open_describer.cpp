@@ -19,6 +19,7 @@ constexpr std::int64_t kUsualWidth = 640, kUsualHeight = 480;
 api::Description description_of(Caption&& made) {
   return {.text = std::move(made.text),
           .cut_short = made.cut_short,
+          .stopped_by_text = made.stopped_by_text,
           .tokens = made.tokens,
           .passes = made.passes,
           .prompt_tokens = made.prompt_tokens,
@@ -87,11 +88,20 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
   std::function<void()> stop_;
 };
 
+// `request`: its images are taken.
 DescribeRequest internal_request(api::DescribeRequest&& request, std::size_t place) {
-  DescribeRequest out{.id = std::to_string(place),
-                      .prompt = std::move(request.question),
-                      .negative_prompt = std::move(request.negative_question),
-                      .number = request.number};
+  if (request.seed) check_seed(*request.seed);
+  DescribeRequest out{
+      .id = std::to_string(place),
+      .prompt = std::move(request.question),
+      .turns = internal_turns(request.turns),
+      .negative_prompt = std::move(request.negative_question),
+      .number = request.number,
+      .sampling =
+          read_settings(request.settings, api::Task::kDescribe, api::SettingPlace::kRequest),
+      .max_tokens = request.max_tokens,
+      .seed = request.seed,
+      .stop = std::move(request.stop)};
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     auto& source = out.images.emplace_back();
     source.name = "image " + std::to_string(i);
@@ -106,7 +116,7 @@ DescribeRequest internal_request(api::DescribeRequest&& request, std::size_t pla
   for (std::size_t i = 0; i < request.encoded.size(); ++i) {
     auto& source = out.images.emplace_back();
     source.name = "encoded image " + std::to_string(i);
-    source.bytes = std::move(request.encoded[i]);
+    source.bytes.assign(request.encoded[i].begin(), request.encoded[i].end());
   }
   return out;
 }
@@ -134,6 +144,7 @@ class OpenDescriber final : public OpenTask {
     std::vector<DescribeRequest> requests;
     for (api::DescribeRequest& request : given) {
       requests.push_back(internal_request(std::move(request), requests.size()));
+      task_.check(requests.back());
     }
     // Once its weights are there, the lane says what fits.
     if (!planned_) task_.check_memory();
@@ -160,7 +171,7 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   for (std::size_t i = 0; i < request.files.size() + request.encoded.size(); ++i) {
     images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
   }
-  return public_plan(task_.plan(request.question, images), task_.backend());
+  return public_plan(task_.plan({request.question, internal_turns(request.turns)}, images), task_.backend());
 }
 
 PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
@@ -175,9 +186,8 @@ PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
 }
 
 std::vector<GroupRows> describe_settings(api::SettingPlace place) {
-  if (place == api::SettingPlace::kRequest) return {};
-  std::vector<GroupRows> out{with_door(sampling_group(), Door::kCaption)};
-  for (GroupRows& rows : text_decoding_rows()) out.push_back(std::move(rows));
+  if (place == api::SettingPlace::kRequest) return {with_door(sampling_group(), Door::kCaption)};
+  std::vector<GroupRows> out = text_decoding_rows();
   out.push_back({&caption_group(), {&setting::kMaxTokens, &setting::kPruneRate}});
   return out;
 }
@@ -199,8 +209,6 @@ std::unique_ptr<OpenTask> open_describer(Runtime& runtime, const Installation& p
   out.prune = prune_of(options.prune, settings);
   out.seed = options.seed;
   out.helper = place.helper();
-  for (const Setting* row : {&setting::kMaxTokens, &setting::kPruneRate}) settings.clear(*row);
-  out.sampling = settings;
   return std::make_unique<OpenDescriber>(runtime, out);
 }
 

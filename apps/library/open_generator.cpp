@@ -17,7 +17,9 @@ namespace {
 
 class ImageForwarder final : public Forwarder, public GenerateListener {
  public:
-  explicit ImageForwarder(api::ImageCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
+  // `interval`: grid rows between two partial images; 0 = none.
+  ImageForwarder(api::ImageCallbacks callbacks, std::int64_t interval)
+      : callbacks_(std::move(callbacks)), interval_(callbacks_.on_partial ? interval : 0) {}
 
   Flow on_progress(const GenerateProgress& progress) override {
     if (silent() || !callbacks_.on_progress) return Flow::kContinue;
@@ -26,6 +28,13 @@ class ImageForwarder final : public Forwarder, public GenerateListener {
                                                  .passes = progress.passes,
                                                  .seconds = progress.seconds});
     return goes_on ? Flow::kContinue : Flow::kStop;
+  }
+
+  std::int64_t preview_rows() const override { return interval_; }
+  void on_preview(const GenerateProgress&, const std::vector<Image>& images) override {
+    for (const Image& image : images) {
+      if (!silent()) callbacks_.on_partial(partials_++, public_image(Image(image)));
+    }
   }
 
   void on_image(GeneratedImage&& made) override {
@@ -43,6 +52,7 @@ class ImageForwarder final : public Forwarder, public GenerateListener {
 
  private:
   api::ImageCallbacks callbacks_;
+  std::int64_t interval_, partials_ = 0;
 };
 
 class VideoForwarder final : public Forwarder, public VideoListener {
@@ -129,13 +139,21 @@ class OpenImages final : public OpenGenerator<GenerateTask> {
     std::vector<PreparedRequest> prepared;
     prepared.push_back(prepare(request));
     check_first([&] { return task().plan(prepared); });
-    return keep(std::make_unique<ImageForwarder>(std::move(callbacks)),
+    // The last of equal parts is the whole image.
+    const std::int64_t parts = request.partial_images + 1, rows = task().spec().model.grid_rows;
+    const std::int64_t interval = parts > 1 ? (rows + parts - 1) / parts : 0;
+    return keep(std::make_unique<ImageForwarder>(std::move(callbacks), interval),
                 [&](GenerateListener& to) { return task().submit(std::move(prepared), to); });
   }
 
  private:
   PreparedRequest prepare(const api::ImageRequest& request) const {
     check_seed(request.seed);
+    constexpr std::int64_t kMaxPartials = 64;
+    if (request.partial_images < 0 || request.partial_images > kMaxPartials) {
+      refuse_setting("partial_images", "an integer from 0 to " + std::to_string(kMaxPartials),
+                     std::to_string(request.partial_images));
+    }
     return task().prepare(
         {request.prompt, request.negative_prompt,
          read_settings(request.settings, api::Task::kImage, api::SettingPlace::kRequest),

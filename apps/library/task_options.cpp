@@ -1,5 +1,6 @@
 #include "apps/library/task_options.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "apps/library/open_task.h"
@@ -148,6 +149,27 @@ TextDecoding take_text_decoding(SettingValues& settings, std::int64_t max_tokens
 std::vector<GroupRows> text_decoding_rows() {
   const std::span<const Setting* const> rows = text_method_rows();
   return {{&text_decode_group(), {rows.begin(), rows.end()}}};
+}
+
+std::vector<ChatTurn> internal_turns(const std::vector<api::ChatTurn>& turns) {
+  static constexpr std::pair<std::string_view, ChatRole> kRoles[] = {
+      {"system", ChatRole::kSystem},
+      {"user", ChatRole::kUser},
+      {"assistant", ChatRole::kAssistant}};
+  std::vector<ChatTurn> out;
+  for (const api::ChatTurn& turn : turns) {
+    const auto role = std::find_if(std::begin(kRoles), std::end(kRoles),
+                                   [&](const auto& known) { return known.first == turn.role; });
+    if (role == std::end(kRoles)) {
+      refuse_request("E_CHAT_ROLE", "turns", "system, user or assistant", "'" + turn.role + "'");
+    }
+    ChatTurn& made = out.emplace_back();
+    made.role = role->second;
+    for (const api::ChatPart& part : turn.parts) {
+      made.parts.push_back(part.image ? ChatPart::image() : ChatPart{false, part.text});
+    }
+  }
+  return out;
 }
 
 void report_error(const api::OnError& listener, const ErrorInfo& error) {

@@ -7,6 +7,7 @@
 #include "apps/library/installation.h"
 #include "apps/library/named_settings.h"
 #include "apps/runtime/caption_memory.h"
+#include "apps/runtime/chat_question.h"
 #include "apps/runtime/generate_request.h"
 #include "apps/runtime/memory.h"
 #include "engine/families/folder_files.h"
@@ -61,6 +62,9 @@ struct TextDecoding {
 TextDecoding take_text_decoding(SettingValues& settings, std::int64_t max_tokens);
 // The rows that it takes, for Task tables.
 std::vector<GroupRows> text_decoding_rows();
+
+// Error kUsage (E_CHAT_ROLE) for a role that there is not.
+std::vector<ChatTurn> internal_turns(const std::vector<api::ChatTurn>& turns);
 
 // To whom a request belongs, or thrown where nobody listens.
 void report_error(const api::OnError& listener, const ErrorInfo& error);

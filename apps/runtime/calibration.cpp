@@ -130,17 +130,12 @@ std::string read_text(const fs::path& source) {
   return read_file(source, kMaxSource, ErrorKind::kUsage);
 }
 
-// How the model's weights are kept while it runs.
-DType kept_by(const Backend& backend, DType stored) {
-  return backend.keeps(stored) ? stored : DType::kF32;
-}
-
 InputSquares of_texts(const fs::path& path, const fs::path& source,
                       const std::function<bool()>& keep_going) {
   const auto model = CompletionModel::open(path);
   const std::vector<std::int32_t> ids = model->prompt_ids(read_text(source), false);
   const auto backend = make_cpu_backend({});
-  const StreamModel loaded = model->load(*backend, kept_by(*backend, model->stored()));
+  const StreamModel loaded = model->load(*backend, model->stored());
   const std::int64_t length =
       std::min({kPieceLength, std::ssize(ids), model->spec().model.max_positions});
   const std::int64_t count = std::clamp<std::int64_t>(std::ssize(ids) / length, 1, kPieces);
@@ -198,8 +193,7 @@ InputSquares of_images(const fs::path& path, const fs::path& source,
   }
   OpenedModel opened = open_model(path.string());
   const auto backend = make_cpu_backend({});
-  const StreamModel model =
-      load_stream_model(opened, *backend, kept_by(*backend, stored_dtype(opened)));
+  const StreamModel model = load_stream_model(opened, *backend, stored_dtype(opened));
   InputObserver observer(opened.spec.model.transformer.layers);
   for (std::size_t i = 0; i < prompts.size() && keep_going(); ++i) {
     const std::vector<std::int32_t>& codes = listener->codes[i];
@@ -222,7 +216,7 @@ InputSquares of_captions(const fs::path& path, const fs::path& source,
   if (files.empty()) refuse_source(source, "a folder of images", "no file in it");
   const auto model = CaptionModel::open(path);
   const auto backend = make_cpu_backend({});
-  model->load(*backend, kept_by(*backend, model->stored()));
+  model->load(*backend, model->stored());
   const TokenModel& text = model->text();
   const std::vector<std::int32_t>& stops = model->describe().stops;
   std::vector<float> logits(to_size(text.logit_ids()));
@@ -253,8 +247,8 @@ InputSquares of_captions(const fs::path& path, const fs::path& source,
 InputSquares measure_inputs(const fs::path& path, const fs::path& source,
                             const std::function<bool()>& keep_going) {
   if (is_text_model(path)) return of_texts(path, source, keep_going);
-  const ModelSpec spec = open_model(path.string(), {.use = ModelUse::kAll}).spec;
-  if (is_folder(source) && spec.describe) return of_captions(path, source, keep_going);
+  const ModelSpec spec = open_usable(path.string()).model.spec;
+  if (is_folder(source) && describes_images(path)) return of_captions(path, source, keep_going);
   const bool images = spec.model.codes > 0 && spec.model.grids == 1 && !spec.blocks &&
                       spec.model.prompt != PromptKind::kFrames && !spec.context;
   if (images) return of_images(path, source, keep_going);

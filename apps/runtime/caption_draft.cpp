@@ -58,7 +58,7 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
 }
 
 void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
-  storage_ = storage.value_or(kept_on(backend, model_->stored()));
+  storage_ = storage.value_or(model_->stored());
   model_->load(backend, storage_);
 }
 
@@ -154,7 +154,7 @@ std::size_t CaptionDraft::bytes(const Backend& backend, const StreamLimits& limi
 std::size_t CaptionDraft::weight_bytes(const Backend& backend,
                                        std::optional<DType> storage) const {
   if (opened_ == nullptr) return 0;
-  const DType own = storage.value_or(kept_on(backend, opened_->stored()));
+  const DType own = storage.value_or(opened_->stored());
   const KeptWeights kept(own, &opened_->weights());
   return text_weight_bytes(opened_->spec(), backend, kept) +
          tower_weight_bytes(opened_->spec(), backend, kept);

@@ -18,8 +18,8 @@ namespace tessera {
 
 // What is asked about the images of a text.
 struct DescribeQuestion {
-  std::string prompt;
-  std::optional<std::string> without_images;  // of the second branch, under guidance
+  ChatQuestion prompt;
+  std::optional<ChatQuestion> without_images;  // of the second branch, under guidance
 };
 
 // What a drafter has room for.

@@ -89,44 +89,78 @@ fs::path the_projector(const fs::path& model, const fs::path& given) {
 
 }  // namespace
 
-std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
+namespace {
+
+void check_visual(const PreprocessPlan& plan) {
+  constexpr std::int64_t kMaxPrompt = std::int64_t{1} << 15, kMaxTiles = 64;
+  if (plan.tokens >= 1 && plan.tokens < kMaxPrompt && plan.tiles.rows <= kMaxTiles &&
+      plan.tiles.cols <= kMaxTiles) {
+    return;
+  }
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_PICTURE_TOKENS",
+               .where = plan.video ? "clip" : "picture",
+               .expected = "1 to 32767 visual tokens in at most 64 x 64 tiles",
+               .found = std::to_string(plan.tokens),
+               .hint = plan.video ? "show fewer frames: --video-frames" : ""});
+}
+
+// Its parts of a turn, and the layout of each.
+void add_visual(const ChatForm& form, const PreprocessPlan& plan, std::int64_t class_tokens,
+                std::vector<ChatPart>& parts, std::vector<ImageLayout>& layouts) {
+  if (plan.video) return add_video(form, plan, class_tokens, parts, layouts);
+  parts.push_back(ChatPart::image());
+  const bool tiled = plan.base == BaseView::kLast;  // each tile in a frame of its own
+  ImageLayout& layout = layouts.emplace_back();
+  if (tiled) {
+    layout.tokens = plan.view_rows * plan.view_cols;
+    layout.rows = narrow<int>(plan.tiles.rows);
+    layout.columns = narrow<int>(plan.tiles.cols);
+  } else {
+    layout.tokens = plan.tokens + class_tokens;
+    layout.grid_rows = plan.view_rows;
+    layout.grid_columns = plan.view_cols;
+  }
+}
+
+// The turns of a question: its images first, or each at its part.
+std::vector<ChatTurn> turns_of(const ChatQuestion& question) {
+  if (!question.turns.empty()) return question.turns;
+  return {{ChatRole::kUser, {{false, question.text}}}};
+}
+
+}  // namespace
+
+std::vector<std::int32_t> CaptionModel::prompt_ids(const ChatQuestion& question,
                                                    std::span<const PreprocessPlan> images) const {
-  ChatTurn turn;
   std::vector<ImageLayout> layouts;
   const std::int64_t class_tokens = describe().tower.vit.class_token_feature ? 1 : 0;
   std::int64_t wanted = 0;
   for (const PreprocessPlan& plan : images) {
     wanted += plan.tokens + class_tokens * (plan.video ? plan.views : 1);
-    constexpr std::int64_t kMaxPrompt = std::int64_t{1} << 15, kMaxTiles = 64;
-    if (plan.tokens < 1 || plan.tokens >= kMaxPrompt || plan.tiles.rows > kMaxTiles ||
-        plan.tiles.cols > kMaxTiles) {
-      throw Error({.kind = ErrorKind::kGeneral,
-                   .code = "E_PICTURE_TOKENS",
-                   .where = plan.video ? "clip" : "picture",
-                   .expected = "1 to 32767 visual tokens in at most 64 x 64 tiles",
-                   .found = std::to_string(plan.tokens),
-                   .hint = plan.video ? "show fewer frames: --video-frames" : ""});
-    }
-    if (plan.video) {
-      add_video(chat_->form(), plan, class_tokens, turn.parts, layouts);
-      continue;
-    }
-    turn.parts.push_back(ChatPart::image());
-    const bool tiled = plan.base == BaseView::kLast;  // each tile in a frame of its own
-    ImageLayout& layout = layouts.emplace_back();
-    if (tiled) {
-      layout.tokens = plan.view_rows * plan.view_cols;
-      layout.rows = narrow<int>(plan.tiles.rows);
-      layout.columns = narrow<int>(plan.tiles.cols);
-    } else {
-      layout.tokens = plan.tokens + class_tokens;
-      layout.grid_rows = plan.view_rows;
-      layout.grid_columns = plan.view_cols;
-    }
+    check_visual(plan);
   }
-  turn.parts.push_back({false, question});
+  std::vector<ChatTurn> turns = turns_of(question);
+  std::size_t next = 0;
+  for (ChatTurn& turn : turns) {
+    std::vector<ChatPart> parts;
+    const auto add_next = [&] {
+      add_visual(chat_->form(), images[next++], class_tokens, parts, layouts);
+    };
+    while (question.turns.empty() && next < images.size()) add_next();
+    for (ChatPart& part : turn.parts) {
+      if (!part.is_image) {
+        parts.push_back(std::move(part));
+      } else if (!images.empty()) {
+        expects(next < images.size(), "an image for each part");
+        add_next();
+      }
+    }
+    turn.parts = std::move(parts);
+  }
+  expects(next == images.size(), "a part for each image");
   const bool token = describe().image_id < spec().model.vocab;
-  const Prompt prompt = chat_->expanded({turn}, std::move(layouts));
+  const Prompt prompt = chat_->expanded(turns, std::move(layouts));
   const auto ids =
       token ? encode_prompt(*tokenizer_, prompt)
             : encode_around_images(*tokenizer_, prompt, chat_->form().image, describe().image_id);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/runtime/chat_prompter.h"
+#include "apps/runtime/chat_question.h"
 #include "apps/runtime/visual_encoder.h"
 #include "engine/families/open_model.h"
 #include "tokenizers/text/chat_template.h"
@@ -50,8 +51,8 @@ class CaptionModel {
   // Ids of a question about images or videos of these plans: a placeholder id for every visual
   // token, describe().image_id or, where videos have one of their own, describe().video_id. Error
   // kModel when the tokenizer and the model do not fit; kGeneral (E_PICTURE_TOKENS) for an image
-  // of more tokens than any prompt has.
-  std::vector<std::int32_t> prompt_ids(const std::string& question,
+  // of more tokens than any prompt has; kUsage for turns that its form does not know.
+  std::vector<std::int32_t> prompt_ids(const ChatQuestion& question,
                                        std::span<const PreprocessPlan> images) const;
 
  private:

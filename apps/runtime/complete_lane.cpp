@@ -6,6 +6,7 @@
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/written_text.h"
 #include "engine/core/index.h"
 #include "engine/decoding/loop_settings.h"
 #include "engine/families/describe.h"
@@ -34,7 +35,7 @@ TextDraft::TextDraft(const std::string& name, const CompletionModel& target,
 }
 
 void TextDraft::load(Backend& backend, std::optional<DType> storage) {
-  storage_ = storage.value_or(kept_on(backend, model_->stored()));
+  storage_ = storage.value_or(model_->stored());
   loaded_.emplace(model_->load(backend, storage_));
 }
 
@@ -56,7 +57,7 @@ std::size_t TextDraft::bytes(const Backend& backend, const StreamLimits& limits,
 }
 
 std::size_t TextDraft::weight_bytes(const Backend& backend, std::optional<DType> storage) const {
-  const DType own = storage.value_or(kept_on(backend, model_->stored()));
+  const DType own = storage.value_or(model_->stored());
   return text_weight_bytes(model_->spec(), backend, KeptWeights(own, &model_->weights()));
 }
 
@@ -75,8 +76,7 @@ CompleteLane::CompleteLane(Runtime& runtime, const CompleteOptions& given) : opt
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
                                    .inputs = product_inputs(options_.method),
-                                   .storage = options_.storage.value_or(model_->stored()),
-                                   .fallback = !options_.storage},
+                                   .storage = options_.storage.value_or(model_->stored())},
                                   WrittenSpaces::kText);
   storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
@@ -116,20 +116,15 @@ DistributionSettings CompleteLane::dist_of(const CompleteRequest& request) const
                    "none");
   }
   max_tokens_of(request);
+  check_stop_texts(request.stop);
   return out;
 }
 
 std::int64_t CompleteLane::max_tokens_of(const CompleteRequest& request) const {
-  const std::int64_t most = options_.max_tokens;
-  if (request.max_tokens < 0 || request.max_tokens > most) {
-    refuse_request("E_TEXT_LENGTH", "max_tokens of a request",
-                   "at most the model's --max-tokens " + std::to_string(most) + ", or 0 for them",
-                   std::to_string(request.max_tokens));
-  }
-  return request.max_tokens == 0 ? most : request.max_tokens;
+  return settle_max_tokens(request.max_tokens, options_.max_tokens);
 }
 
-std::vector<std::int32_t> CompleteLane::ids_of(const std::string& text, bool chat,
+std::vector<std::int32_t> CompleteLane::ids_of(const ChatQuestion& text, bool chat,
                                                std::int64_t max_tokens) const {
   std::vector<std::int32_t> ids = model_->prompt_ids(text, chat);
   const StreamModelConfig& config = model_->spec().model;
@@ -149,10 +144,11 @@ Stream CompleteLane::stream_of(const CompleteRequest& request) const {
   out.kind = StreamKind::kText;
   out.dist = dist_of(request);
   out.max_tokens = max_tokens_of(request);
-  out.prompt.ids = ids_of(request.prompt, request.chat, out.max_tokens);
+  out.prompt.ids = ids_of({request.prompt, request.turns}, request.chat, out.max_tokens);
   if (out.dist.guided()) {
-    out.unconditional.ids =
-        ids_of(request.negative_prompt.value_or(request.prompt), request.chat, out.max_tokens);
+    out.unconditional.ids = request.negative_prompt
+                                ? ids_of(*request.negative_prompt, request.chat, out.max_tokens)
+                                : out.prompt.ids;
   }
   out.before = out.processed = out.prompt.ids;
   out.stops = model_->stops();

@@ -82,7 +82,7 @@ class CompleteLane final : public LaneModel {
   ErrorInfo no_room(const LoopNeeds& needs) const override;
 
  private:
-  std::vector<std::int32_t> ids_of(const std::string& text, bool chat,
+  std::vector<std::int32_t> ids_of(const ChatQuestion& text, bool chat,
                                    std::int64_t max_tokens) const;
   std::int64_t max_tokens_of(const CompleteRequest& request) const;
 

@@ -6,7 +6,7 @@
 
 #include "apps/runtime/clock.h"
 #include "apps/runtime/complete_lane.h"
-#include "apps/runtime/text_stream.h"
+#include "apps/runtime/written_text.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -45,6 +45,7 @@ class CompleteSubmission final : public Submission {
     return std::nullopt;
   }
 
+  bool drops(std::size_t number) const override { return at_work_.at(number).text.ended(); }
   Flow on_pass(const SubmissionPass& /*pass*/) override {
     return stop_asked() ? Flow::kStop : Flow::kContinue;
   }
@@ -62,10 +63,11 @@ class CompleteSubmission final : public Submission {
     Completion& completion = work.completion;
     completion.text = work.text.whole();
     completion.seconds = since(work.start);
-    completion.tokens = std::ssize(result.tokens);
+    completion.tokens = work.text.tokens();
+    completion.stopped_by_text = work.text.ended();
     completion.passes = result.passes;
     completion.meters = std::move(result.meters);
-    completion.cut_short = !result.stopped;
+    completion.cut_short = !result.stopped && !completion.stopped_by_text;
     if (result.status == StreamStatus::kFailed) {
       fail(std::move(completion), result.error);
     } else {
@@ -73,7 +75,11 @@ class CompleteSubmission final : public Submission {
     }
     return std::nullopt;
   }
-  void on_stopped(std::size_t number, StreamResult&& /*result*/) override {
+  void on_stopped(std::size_t number, StreamResult&& result) override {
+    if (at_work_.at(number).text.ended()) {
+      on_done(number, std::move(result));
+      return;
+    }
     stopped_ = true;
     at_work_.erase(number);
   }
@@ -93,7 +99,7 @@ class CompleteSubmission final : public Submission {
  private:
   struct Work {
     Completion completion;
-    TextStream text;
+    WrittenText text;
     Clock::time_point start;
   };
 
@@ -120,7 +126,10 @@ class CompleteSubmission final : public Submission {
         lane_.draft()->set_stream(slot, item);
       };
     }
-    Work work{{}, TextStream(lane_.model().tokenizer()), Clock::now()};
+    Work work{{},
+              WrittenText(lane_.model().tokenizer(), requests_[number].stop,
+                          WrittenText::Ends::kAsWritten),
+              Clock::now()};
     work.completion.number = number;
     work.completion.prompt_tokens = stream.prompt.length();
     at_work_.emplace(number, std::move(work));

@@ -40,10 +40,12 @@ struct CompleteRequest {
   std::string prompt;
   std::optional<std::string> negative_prompt = {};  // the second branch, under guidance alone
   bool chat = false;                                // prompts are questions of a conversation
+  std::vector<ChatTurn> turns = {};                 // a conversation in the place of the prompt
   std::int64_t max_tokens = 0;  // at most CompleteOptions::max_tokens; 0 = so many
   SettingValues sampling = {};  // greedy without guidance unless given
   std::uint64_t seed = 0;       // half of the key of what is sampled
   std::optional<std::uint64_t> number = {};  // the other half; none = its place
+  std::vector<std::string> stop = {};  // the text ends before the first of them
 };
 
 struct Completion {
@@ -52,6 +54,7 @@ struct Completion {
   ErrorInfo error;
   std::string text;
   bool cut_short = false;  // max_tokens were written
+  bool stopped_by_text = false;  // one of CompleteRequest::stop ended it
   std::int64_t prompt_tokens = 0, tokens = 0, passes = 0;
   double first_seconds = 0, seconds = 0;  // to the first token, to the last one
   DecodeMeters meters;

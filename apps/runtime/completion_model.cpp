@@ -68,7 +68,7 @@ StreamModel CompletionModel::load(Backend& backend, DType storage) const {
   return out;
 }
 
-std::vector<std::int32_t> CompletionModel::prompt_ids(const std::string& text, bool chat) const {
+std::vector<std::int32_t> CompletionModel::prompt_ids(const ChatQuestion& asked, bool chat) const {
   const auto refuse = [&](ErrorKind kind, const char* code, std::string expected,
                           std::string found) {
     throw Error({.kind = kind,
@@ -79,16 +79,21 @@ std::vector<std::int32_t> CompletionModel::prompt_ids(const std::string& text, b
                  .found = std::move(found)});
   };
   std::vector<std::int32_t> ids;
-  if (chat) {
+  if (chat || !asked.turns.empty()) {
     if (!template_) {
       refuse(ErrorKind::kUsage, "E_CHAT_TEMPLATE", "a chat template of the model, for --chat",
              "none; --chat-template FILE gives one");
     }
-    const std::vector<ChatTurn> turns = {{ChatRole::kUser, {{false, text}}}};
+    std::vector<ChatTurn> turns = asked.turns;
+    if (turns.empty()) turns = {{ChatRole::kUser, {{false, asked.text}}}};
+    if (asked.image_parts() > 0) {
+      refuse(ErrorKind::kUsage, "E_CHAT_IMAGES", "a conversation of texts, as it reads no images",
+             std::to_string(asked.image_parts()) + " images");
+    }
     // The template has written the beginning.
     ids = encode_segments(*tokenizer_, chat_prompt(*template_, turns, true, *special_, {}));
   } else {
-    ids = tokenizer_->encode(text, true, SpecialText::kPlain);
+    ids = tokenizer_->encode(asked.text, true, SpecialText::kPlain);
   }
   if (ids.empty()) {
     refuse(ErrorKind::kUsage, "E_TEXT_PROMPT", "a prompt of a token or more", "none");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/runtime/chat_question.h"
 #include "engine/families/text_model.h"
 #include "tokenizers/template/folder_template.h"
 #include "tokenizers/template/template_prompt.h"
@@ -38,7 +39,7 @@ class CompletionModel {
   // the first turn of a conversation, by the model's template. Error kUsage: E_TEXT_PROMPT for no
   // ids, E_CHAT_TEMPLATE without a template; kModel (E_TEXT_VOCABULARY) for an id that the model
   // lacks.
-  std::vector<std::int32_t> prompt_ids(const std::string& text, bool chat) const;
+  std::vector<std::int32_t> prompt_ids(const ChatQuestion& text, bool chat) const;
 
  private:
   CompletionModel() = default;

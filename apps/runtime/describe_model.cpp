@@ -36,8 +36,7 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                                    .cuda = options_.cuda,
                                    .threads = options_.threads,
                                    .inputs = product_inputs(options_.method),
-                                   .storage = options_.storage.value_or(model_->stored()),
-                                   .fallback = !options_.storage},
+                                   .storage = options_.storage.value_or(model_->stored())},
                                   WrittenSpaces::kText);
   storage_ = share_->model().storage();
   expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
@@ -61,15 +60,26 @@ DescribeModel::DescribeModel(Runtime& runtime, const DescribeOptions& given) : o
                    std::to_string(options_.max_tokens));
   }
   pruning(options_.prune);
-  check_processors(settle_dist({}, options_.sampling), model_->spec().model.vocab);
-  dist_ = settle_dist({.guidance = 1, .temperature = 0}, model_->describe().sampling);
-  if (options_.sampling.number(setting::kTemperature) > 0)
-    dist_ = settle_dist(dist_, model_->cuts());
-  dist_ = settle_dist(dist_, options_.sampling);
-  for (const std::int32_t id : model_->describe().unwritten) {
-    dist_.suppress_tokens += (dist_.suppress_tokens.empty() ? "" : ",") + std::to_string(id);
-  }
+  dist_ = dist_of({});
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
+}
+
+DistributionSettings DescribeModel::dist_of(const SettingValues& sampling) const {
+  SettingValues given = sampling;
+  given.fill(options_.sampling);
+  check_processors(settle_dist({}, given), model_->spec().model.vocab);
+  DistributionSettings out =
+      settle_dist({.guidance = 1, .temperature = 0}, model_->describe().sampling);
+  if (given.number(setting::kTemperature) > 0) out = settle_dist(out, model_->cuts());
+  out = settle_dist(out, given);
+  for (const std::int32_t id : model_->describe().unwritten) {
+    out.suppress_tokens += (out.suppress_tokens.empty() ? "" : ",") + std::to_string(id);
+  }
+  return out;
+}
+
+std::int64_t DescribeModel::max_tokens_of(std::int64_t asked) const {
+  return settle_max_tokens(asked, options_.max_tokens);
 }
 
 std::shared_ptr<const DescribePruning> DescribeModel::pruning(const PruneChoice& choice) const {

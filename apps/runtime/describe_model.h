@@ -42,6 +42,11 @@ class DescribeModel final : public LaneModel {
   Backend& backend() const override { return share_->backend(); }
   DType storage() const { return storage_; }
   const DistributionSettings& dist() const { return dist_; }
+  // What the tokens of a request with these settings are drawn from. Error kUsage for settings that
+  // contradict one another or the model.
+  DistributionSettings dist_of(const SettingValues& sampling) const;
+  // Of a request. Error kUsage (E_TEXT_LENGTH).
+  std::int64_t max_tokens_of(std::int64_t asked) const;
   CaptionDraft* draft() const { return draft_.get(); }  // null = none
   // What is held for these needs and images of this size.
   CaptionMemoryPlan plan(const LoopNeeds& needs, const PreprocessPlan& image) const;

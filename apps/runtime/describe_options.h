@@ -12,8 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/runtime/video_source.h"
+#include "apps/runtime/chat_question.h"
 #include "apps/runtime/prune_session.h"
+#include "apps/runtime/video_source.h"
 #include "engine/backend/backend.h"
 #include "engine/core/error.h"
 #include "engine/core/setting.h"
@@ -77,12 +78,18 @@ struct DescribeRequest {
   std::string id;
   std::vector<ImageSource> images;
   std::string prompt;
+  // In the place of the prompt: a conversation, whose image parts are `images` in their order.
+  std::vector<ChatTurn> turns = {};
   // Under guidance the second branch of the text is asked this, without the images; none = the same
   // prompt. So guidance leads towards what the images say.
   std::optional<std::string> negative_prompt;
   // Half of the key of what is sampled, so that neither neighbours nor an interrupted run change a
   // text; none = its place in the submission.
   std::optional<std::uint64_t> number;
+  SettingValues sampling = {};  // over those of the task
+  std::int64_t max_tokens = 0;  // at most the task's; 0 = so many
+  std::optional<std::uint64_t> seed = {};  // none = the task's
+  std::vector<std::string> stop = {};      // the text ends before the first of them
   // Set: the source could not make a request of it. It becomes a failed caption, in its turn.
   std::optional<ErrorInfo> failure;
   // Looks at each image once it is decoded, on the thread that reads them, in the order of the
@@ -110,6 +117,7 @@ struct Caption {
   std::optional<RepeatedImage> repeats;  // DescribeRequest::look said so: there is no text
   std::string text;
   bool cut_short = false;  // max_tokens were written
+  bool stopped_by_text = false;  // one of DescribeRequest::stop ended it
   std::int64_t tokens = 0, passes = 0;
   std::int64_t prompt_tokens = 0;                   // rows of the prompt as it entered layer 0
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // kept_tokens: after the last cut

@@ -6,18 +6,13 @@
 #include <new>
 
 #include "apps/runtime/clock.h"
-#include "apps/runtime/text_stream.h"
+#include "apps/runtime/generation_parts.h"
+#include "apps/runtime/written_text.h"
 #include "engine/core/index.h"
 
 namespace tessera {
 
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
 
 // Images are read within weaker confinement than meant where the kernel refuses a part of it: that
 // is reported once it is known. Whether it is known.
@@ -40,12 +35,24 @@ Caption caption_of(const PreparedImages& prepared) {
   return caption;
 }
 
+ChatQuestion question_of(const DescribeRequest& request) {
+  return {request.prompt, request.turns};
+}
+
 // What the second branch of a guided text is asked.
-const std::string& without_images(const DescribeRequest& request) {
-  return request.negative_prompt ? *request.negative_prompt : request.prompt;
+ChatQuestion without_images(const DescribeRequest& request) {
+  return request.negative_prompt ? ChatQuestion(*request.negative_prompt) : question_of(request);
 }
 
 }  // namespace
+
+void check_describe_request(const DescribeRequest& request, std::size_t images) {
+  check_stop_texts(request.stop);
+  const std::int64_t parts = question_of(request).image_parts();
+  if (request.turns.empty() || parts == to_index(images)) return;
+  refuse_request("E_CHAT_IMAGES", "turns", std::to_string(images) + " parts for images",
+                 std::to_string(parts));
+}
 
 void DescribeListener::on_fewer(std::int64_t had, std::int64_t have) {
   on_notice("not enough memory for " + std::to_string(had) +
@@ -59,7 +66,7 @@ struct DescribeSubmission::Work {
   Stream stream;                         // until it is given to the lane
   std::unique_ptr<VerifierWatch> watch;  // over the prompt, for a draft that goes by it
   std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
-  std::optional<TextStream> text;
+  std::optional<WrittenText> text;
   Clock::time_point start;
 };
 
@@ -139,11 +146,11 @@ bool DescribeSubmission::goes_together(const Arrival& arrival) const {
     for (const PreprocessedImage& image : arrival.prepared.images) {
       plans.push_back(image.plan);
     }
-    model_.model().prompt_ids(arrival.prepared.request.prompt, plans);
+    model_.model().prompt_ids(question_of(arrival.prepared.request), plans);
     const auto views = std::ssize(arrival.prepared.images.front().views);
     return pruning_->pruner == nullptr ||
            !VisualEncoder::watched({*pruning_->pruner, pruned_model_of(model_.model(), views),
-                                    pruning_->choice.budget, model_.options().seed,
+                                    pruning_->choice.budget, seed_of(arrival.prepared.request),
                                     arrival.number});
   } catch (const Error&) {  // said when it is admitted
     return false;
@@ -191,6 +198,7 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
   work->start = Clock::now() - std::chrono::duration_cast<Clock::duration>(
                                    std::chrono::duration<double>(arrival.seconds));
   if (prepared.error) throw Error(*prepared.error);
+  check_describe_request(prepared.request, prepared.images.size());
   for (const PreprocessedImage& image : prepared.images) {
     const PreprocessPlan& plan = image.plan;
     if (plan.video) {
@@ -200,10 +208,11 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
     caption.seen.push_back({std::min(plan.resized_width, plan.canvas_width),
                             std::min(plan.resized_height, plan.canvas_height)});
   }
-  const DescribeOptions& options = model_.options();
-  work->prompt = make_image_prompt(model_.model(), prepared.request.prompt, prepared.images,
-                                   pruning_->of(options.seed, arrival.number), options.max_tokens,
-                                   arrival.seen);
+  const DescribeRequest& request = prepared.request;
+  work->prompt = make_image_prompt(
+      model_.model(), question_of(request), prepared.images,
+      pruning_->of(seed_of(request), arrival.number), model_.max_tokens_of(request.max_tokens),
+      arrival.seen);
   const PromptRows& rows = work->prompt.rows;
   caption.visual_tokens = work->prompt.visual_tokens;
   caption.seconds.select = work->prompt.select_seconds();
@@ -211,7 +220,7 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
   caption.kept = rows.kept;
   caption.kept_tokens = count_tokens(caption.kept);
   make_stream(prepared.request, arrival.number, *work);
-  work->text.emplace(model_.model().tokenizer());
+  work->text.emplace(model_.model().tokenizer(), request.stop, WrittenText::Ends::kTrimmed);
   if (model_.draft() != nullptr) prepare_draft(prepared, *work);
   caption.seconds.encode = since(work->start);
   return work;
@@ -230,13 +239,13 @@ void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64
   stream.before = std::move(rows.text);
   stream.processed = std::move(work.prompt.ids);
   stream.stops = model_.model().describe().stops;
-  stream.max_tokens = model_.options().max_tokens;
-  stream.dist = model_.dist();
+  stream.max_tokens = model_.max_tokens_of(request.max_tokens);
+  stream.dist = request.sampling.empty() ? model_.dist() : model_.dist_of(request.sampling);
   if (stream.dist.guided()) {
     stream.unconditional =
         prompt_without_images(model_.model(), without_images(request), stream.max_tokens);
   }
-  stream.seed = model_.options().seed;
+  stream.seed = seed_of(request);
   stream.item = number;
   const CaptionDraft* draft = model_.draft();
   const ModelConfig& language = model_.model().spec().model.transformer;
@@ -262,7 +271,8 @@ void DescribeSubmission::prepare_draft(const PreparedImages& prepared, Work& wor
   const bool own = !prepared.draft_images.empty();
   try {
     if (prepared.draft_error) throw Error(*prepared.draft_error);
-    const DescribeQuestion question{prepared.request.prompt, without_images(prepared.request)};
+    const DescribeQuestion question{question_of(prepared.request),
+                                    without_images(prepared.request)};
     work.draft = model_.draft()->prepare(question, own ? prepared.draft_images : prepared.images,
                                          work.stream, work.watch.get());
     caption.draft = model_.draft()->name();
@@ -277,6 +287,10 @@ void DescribeSubmission::fail(Caption caption, const ErrorInfo& error) {
   caption.failed = true;
   caption.error = error;
   listener_.on_caption(std::move(caption));
+}
+
+std::uint64_t DescribeSubmission::seed_of(const DescribeRequest& request) const {
+  return request.seed.value_or(model_.options().seed);
 }
 
 // The next of those that arrived, to be written or failed.
@@ -345,7 +359,8 @@ std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
   const std::unique_ptr<Work> work = std::move(at_work_.at(number));
   at_work_.erase(number);
   Caption& caption = work->caption;
-  caption.tokens = std::ssize(result.tokens);
+  caption.tokens = work->text->tokens();
+  caption.stopped_by_text = work->text->ended();
   caption.passes = result.passes;
   caption.meters = std::move(result.meters);
   caption.seconds.total = since(work->start);
@@ -362,13 +377,21 @@ std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
   }
   const std::string more = work->text->rest();
   if (!more.empty()) listener_.on_text(caption.id, more);
-  caption.text = trimmed(work->text->whole());
-  caption.cut_short = !result.stopped;
+  caption.text = work->text->whole();
+  caption.cut_short = !result.stopped && !caption.stopped_by_text;
   listener_.on_caption(std::move(caption));
   return std::nullopt;
 }
 
-void DescribeSubmission::on_stopped(std::size_t number, StreamResult&& /*result*/) {
+bool DescribeSubmission::drops(std::size_t number) const {
+  return at_work_.at(number)->text->ended();
+}
+
+void DescribeSubmission::on_stopped(std::size_t number, StreamResult&& result) {
+  if (at_work_.at(number)->text->ended()) {
+    on_done(number, std::move(result));
+    return;
+  }
   stopped_ = true;
   at_work_.erase(number);
 }

@@ -16,6 +16,9 @@
 
 namespace tessera {
 
+// Error kUsage (E_CHAT_IMAGES, E_STOP_TEXT) for a request about so many images that cannot be.
+void check_describe_request(const DescribeRequest& request, std::size_t images);
+
 class DescribeSubmission final : public Submission {
  public:
   // All are borrowed but the pruning. `slots`: texts that there could be at once.
@@ -28,6 +31,7 @@ class DescribeSubmission final : public Submission {
   std::optional<NextStream> next(Wait wait) override;
   bool more() const override;
   Flow on_pass(const SubmissionPass& pass) override;
+  bool drops(std::size_t number) const override;
   void on_tokens(std::size_t number, std::span<const std::int32_t> tokens) override;
   std::optional<SlidingStream> on_done(std::size_t number, StreamResult&& result) override;
   void on_stopped(std::size_t number, StreamResult&& result) override;
@@ -50,6 +54,7 @@ class DescribeSubmission final : public Submission {
   void make_stream(const DescribeRequest& request, std::uint64_t number, Work& work) const;
   void prepare_draft(const PreparedImages& prepared, Work& work) const;
   void fail(Caption caption, const ErrorInfo& error);
+  std::uint64_t seed_of(const DescribeRequest& request) const;
 
   DescribeModel& model_;
   const StreamLane& lane_;

@@ -48,7 +48,7 @@ std::string DescribeTask::window_report() const {
   return controller == nullptr ? std::string() : controller->why();
 }
 
-CaptionMemoryPlan DescribeTask::plan(const std::string& prompt,
+CaptionMemoryPlan DescribeTask::plan(const ChatQuestion& prompt,
                                      std::span<const PreprocessPlan> images) const {
   const DescribeModel& own = state_->model;
   const auto rows = std::ssize(own.model().prompt_ids(prompt, images));
@@ -59,6 +59,12 @@ CaptionMemoryPlan DescribeTask::plan(const std::string& prompt,
   return own.plan(
       {.slots = own.options().batch_size, .prompt_rows = rows, .guided = own.dist().guided()},
       images.empty() ? usual : *std::max_element(images.begin(), images.end(), fewer_views));
+}
+
+void DescribeTask::check(const DescribeRequest& request) const {
+  state_->model.dist_of(request.sampling);
+  state_->model.max_tokens_of(request.max_tokens);
+  check_describe_request(request, request.images.size());
 }
 
 void DescribeTask::check_memory() const { state_->model.check_memory(); }

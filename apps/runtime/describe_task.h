@@ -43,7 +43,9 @@ class DescribeTask {
   // What is held while texts about such images are written, options.batch_size at once; without
   // images as for one of usual size. The images as the model's policy plans them. Error kUsage for
   // a prompt that cannot be.
-  CaptionMemoryPlan plan(const std::string& prompt, std::span<const PreprocessPlan> images) const;
+  CaptionMemoryPlan plan(const ChatQuestion& prompt, std::span<const PreprocessPlan> images) const;
+  // Error kUsage for settings of a request that cannot be.
+  void check(const DescribeRequest& request) const;
   // Error kMemory (E_MEMORY_PLAN) when not even one short text about a small image fits. load()
   // asks as well.
   void check_memory() const;

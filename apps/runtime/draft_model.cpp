@@ -139,7 +139,7 @@ ImageDraft::ImageDraft(std::string name, OpenedModel opened, Backend& backend)
       opened_(std::move(opened)),
       backend_(backend),
       prompts_(opened_, name_) {
-  storage_ = kept_on(backend_, stored_dtype(opened_));
+  storage_ = stored_dtype(opened_);
 }
 
 DistributionSettings ImageDraft::own_dist(DistributionSettings dist) const {

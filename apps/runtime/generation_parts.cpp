@@ -30,6 +30,15 @@ void check_prompt_text(const std::string& text, const char* where) {
   }
 }
 
+std::int64_t settle_max_tokens(std::int64_t asked, std::int64_t most) {
+  if (asked < 0 || asked > most) {
+    refuse_request("E_TEXT_LENGTH", "max_tokens of a request",
+                   "at most the model's --max-tokens " + std::to_string(most) + ", or 0 for them",
+                   std::to_string(asked));
+  }
+  return asked == 0 ? most : asked;
+}
+
 std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
 }

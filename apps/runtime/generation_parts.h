@@ -21,6 +21,9 @@ namespace tessera {
 // KiB, E_PROMPT_TEXT where it is not UTF-8 without NUL.
 void check_prompt_text(const std::string& text, const char* where);
 
+// Of a request for a text: `most` where it asks for none. Error kUsage (E_TEXT_LENGTH) above.
+std::int64_t settle_max_tokens(std::int64_t asked, std::int64_t most);
+
 // "384x384".
 std::string size_text(std::int64_t width, std::int64_t height);
 

@@ -25,13 +25,11 @@ GeneratorModel::GeneratorModel(Runtime& runtime, const GenerateOptions& options,
                                      .cuda = options_.cuda,
                                      .threads = options_.threads,
                                      .inputs = product_inputs(options_.method),
-                                     .storage = storage_,
-                                     .fallback = !options_.storage},
+                                     .storage = storage_},
                                     spaces)),
       prompts_(opened_, name_),
       text_(TextRows::open(opened_.spec, options_.text_encoder, share_->backend(),
                            options_.storage)) {
-  storage_ = share_->model().storage();
   expects(options_.batch_size >= 1, "a lane has slots");
   if (const TextTokenizer* tokenizer = prompts_.tokenizer()) {
     opened_.spec.account = with_notes(std::move(opened_.spec.account), *tokenizer);

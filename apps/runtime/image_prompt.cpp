@@ -62,7 +62,7 @@ void check_pruning(const CaptionModel& model, const PromptPruning& pruning) {
   check_patch_method(model.describe().tower, session);
 }
 
-ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& question,
+ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& question,
                                   std::span<const PreprocessedImage> images,
                                   const PromptPruning& pruning, std::int64_t max_tokens,
                                   std::span<EncodedTiles> seen,
@@ -108,7 +108,7 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& ques
   return out;
 }
 
-StreamPrompt prompt_without_images(const CaptionModel& model, const std::string& question,
+StreamPrompt prompt_without_images(const CaptionModel& model, const ChatQuestion& question,
                                    std::int64_t max_tokens) {
   PromptRows rows = make_image_prompt(model, question, {}, {}, max_tokens).rows;
   return {.ids = {},

@@ -50,7 +50,7 @@ void check_pruning(const CaptionModel& model, const PromptPruning& pruning);
 // kGeneral for images that this model, method or prompt cannot take:
 // E_PICTURE_TOKENS, E_PRUNE_PICTURE, and E_PROMPT_LENGTH if the rows do not fit its positions
 // next to `max_tokens` of text; kModel as CaptionModel::prompt_ids().
-ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& question,
+ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& question,
                                   std::span<const PreprocessedImage> images,
                                   const PromptPruning& pruning, std::int64_t max_tokens,
                                   std::span<EncodedTiles> seen = {},
@@ -58,7 +58,7 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const std::string& ques
 
 // The question alone as a branch of a stream: nothing is pruned, and it borrows nothing. Errors as
 // make_image_prompt().
-StreamPrompt prompt_without_images(const CaptionModel& model, const std::string& question,
+StreamPrompt prompt_without_images(const CaptionModel& model, const ChatQuestion& question,
                                    std::int64_t max_tokens);
 
 }  // namespace tessera

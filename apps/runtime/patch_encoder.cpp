@@ -26,8 +26,8 @@ std::vector<EncoderInput> inputs_of(const PreprocessedImage& decoded_image) {
 }  // namespace
 
 PatchEncoder::PatchEncoder(Backend& backend, const VisionTower& tower,
-                             const std::string& config_file, const Checkpoint& checkpoint,
-                             std::vector<float> newline, DType storage)
+                           const std::string& config_file, const Checkpoint& checkpoint,
+                           std::vector<float> newline, DType storage)
     : backend_(backend),
       encoder_(backend, tower, config_file, checkpoint, storage),
       newline_(std::move(newline)) {}
@@ -60,14 +60,14 @@ std::vector<EncodedTiles> PatchEncoder::look(
 }
 
 VisualRows PatchEncoder::encode(const PreprocessedImage& decoded_image, bool three_axes,
-                                 PruneSession* session, std::optional<EncodedTiles> seen) const {
+                                PruneSession* session, std::optional<EncodedTiles> seen) const {
   const VitSpec& vit = encoder_.spec();
   const std::int64_t cell = encoder_.tower().projector.cell;
   const VisualLayout layout =
       layout_of(decoded_image.plan, {.three_axes = three_axes,
-                               .class_token = vit.class_token,
-                               .class_token_feature = vit.class_token_feature,
-                               .merge = cell});
+                                     .class_token = vit.class_token,
+                                     .class_token_feature = vit.class_token_feature,
+                                     .merge = cell});
   const bool always = joins_patches(encoder_.tower()), whole = always || layout.resampled;
   if (whole && session != nullptr) {
     refuse_patch_methods(*session, encoder_.tower().family, always);
@@ -88,7 +88,8 @@ VisualRows PatchEncoder::encode(const PreprocessedImage& decoded_image, bool thr
     options.observers = {&observer, 1};
     options.proportional_attention = pruning->merges();
   }
-  EncodedTiles images = seen ? std::move(*seen) : encoder_.encode(inputs_of(decoded_image), options);
+  EncodedTiles images =
+      seen ? std::move(*seen) : encoder_.encode(inputs_of(decoded_image), options);
   if (whole && layout.resampled && decoded_image.plan.video) {
     out.rows = project_frames(std::move(images), decoded_image.plan, layout);
   } else if (whole) {
@@ -115,7 +116,7 @@ VisualRows PatchEncoder::encode(const PreprocessedImage& decoded_image, bool thr
 // Features in the order of the block, which loses the tokens that left inside the encoder. Newlines
 // have rows of zeros.
 std::vector<float> PatchEncoder::joined_features(const std::vector<EncodedImage>& images,
-                                                  VisualBlock& block) const {
+                                                 VisualBlock& block) const {
   const std::int64_t width = encoder_.spec().feature_width();
   struct Row {
     const float* values = nullptr;
@@ -153,7 +154,7 @@ std::vector<float> PatchEncoder::joined_features(const std::vector<EncodedImage>
 // Projects every view and takes the tokens from there; resizes the map of tiles where the plan says
 // so.
 std::vector<float> PatchEncoder::project_whole(EncodedTiles images, const PreprocessPlan& plan,
-                                                const VisualLayout& layout) const {
+                                               const VisualLayout& layout) const {
   const std::int64_t width = encoder_.out_width();
   const ImageFeatures projected = encoder_.project(std::move(images));
   const std::vector<float> rows = host_floats(projected.rows);
@@ -197,7 +198,7 @@ std::vector<float> PatchEncoder::project_whole(EncodedTiles images, const Prepro
 
 // Projects every frame and resizes its tokens, one frame at a time.
 std::vector<float> PatchEncoder::project_frames(EncodedTiles images, const PreprocessPlan& plan,
-                                                 const VisualLayout& layout) const {
+                                                const VisualLayout& layout) const {
   expects(!encoder_.spec().class_token_feature, "frames without class tokens are resized");
   const std::int64_t width = encoder_.out_width();
   const MapSize from{plan.view_rows, plan.view_cols}, to{plan.packed_rows, plan.packed_cols};

@@ -91,7 +91,11 @@ bool is_weight_name(const std::string& name) {
 class FolderCopy {
  public:
   FolderCopy(const fs::path& folder, const QuantizeJob& job)
-      : folder_(folder), job_(job), model_(open(folder)), target_(output_path(job.options)) {}
+      : folder_(folder), job_(job), model_(open(folder)), target_(output_path(job.options)) {
+    if (problem_.empty()) return;
+    job_.listener.on_notice("the copy is made to describe images, as the model generates none: " +
+                            problem_);
+  }
 
   QuantizeReport run() {
     sort_tensors();
@@ -117,12 +121,14 @@ class FolderCopy {
   }
 
  private:
-  static OpenedModel open(const fs::path& folder) {
+  OpenedModel open(const fs::path& folder) {
     if (!is_folder(folder) || !file_exists(folder / "config.json")) {
       refuse_model(folder, "a folder with a config.json, or a text model",
                    is_folder(folder) ? "a folder without one" : "a file");
     }
-    return open_model(folder.string(), {.use = ModelUse::kAll});
+    UsableModel usable = open_usable(folder.string());
+    problem_ = std::move(usable.problem);
+    return std::move(usable.model);
   }
 
   const Checkpoint& weights() const { return *model_.weights; }
@@ -207,7 +213,7 @@ class FolderCopy {
   }
 
   // The copy is opened as the model was, before it gets its name.
-  void check_copy() const {
+  void check_copy() {
     const OpenedModel copy = open(target_.path());
     const bool same = copy.weights->tensors().size() == weights().tensors().size() &&
                       copy.spec.family == model_.spec.family;
@@ -219,6 +225,7 @@ class FolderCopy {
 
   fs::path folder_;
   const QuantizeJob& job_;
+  std::string problem_;  // why it generates nothing
   OpenedModel model_;
   NewFolder target_;
   std::vector<TensorOnItsWay> tensors_;

@@ -85,7 +85,7 @@ std::string door_names(const Setting& row) {
 
 Json setting_facts(const SettingGroup& group, const Setting& row) {
   static constexpr std::string_view kKinds[] = {"number", "integer", "switch", "choice",
-                                                "name",   "text",    "ids"};
+                                                "name",   "text",    "ids",    "biases"};
   Json out = {{"setting", row.name},
               {"group", group.title},
               {"kind", nth(kKinds, row.kind)},

@@ -1,5 +1,6 @@
 #include "apps/runtime/shared_model.h"
 
+#include <optional>
 #include <utility>
 
 #include "engine/backend/precise_products.h"
@@ -27,13 +28,6 @@ std::string flag_of(const Setting& row) { return "--" + std::string(row.name); }
 
 }  // namespace
 
-DType kept_on(const Backend& backend, DType storage) {
-  if (backend.keeps(storage)) return storage;
-  // A file's own blocks of any kind.
-  const bool file = storage == DType::kFile;
-  return file && backend.keeps(kDequantisedStorage) ? kDequantisedStorage : beside(storage);
-}
-
 SharedModel::SharedModel(ModelPlace place)
     : place_(std::move(place)),
       backend_(make_backend(place_.device,
@@ -43,7 +37,6 @@ SharedModel::SharedModel(ModelPlace place)
                             place_.cuda)) {
   if (place_.inputs.precise && !set_precise(*backend_, true)) refuse_inputs(setting::kPrecise);
   if (place_.inputs.bf16 && backend_->device() != Device{}) refuse_inputs(setting::kBf16Inputs);
-  if (place_.fallback) place_.storage = kept_on(*backend_, place_.storage);
   if (place_.inputs.bf16 && place_.storage != DType::kBF16 && place_.storage != DType::kFile) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_INPUTS_DTYPE",
@@ -91,15 +84,15 @@ std::shared_ptr<const StreamModel> SharedModel::load(TokenSpace space,
   if (auto model = space_of(space)) return model;
   const bool both =
       wanted_[0] > 0 && wanted_[1] > 0 && !loaded(TokenSpace::kText) && !loaded(TokenSpace::kImage);
-  if (!both) {
-    const auto model = std::make_shared<const StreamModel>(alone());
-    models_[index_of(space)] = model;
-    return model;
+  std::optional<OpenedModel> opened;
+  if (both) opened = open_model(place_.folder.string(), {.use = ModelUse::kAll});
+  // A family may read its two halves apart: then there is no model with both.
+  const bool whole = opened && opened->spec.model.vocab > 0 && opened->spec.model.codes > 0;
+  const auto model = std::make_shared<const StreamModel>(
+      whole ? load_stream_model(*opened, *backend_, place_.storage) : alone());
+  for (auto& each : models_) {
+    if (whole || &each == &models_[index_of(space)]) each = model;
   }
-  OpenedModel opened = open_model(place_.folder.string(), {.use = ModelUse::kAll});
-  const auto model =
-      std::make_shared<const StreamModel>(load_stream_model(opened, *backend_, place_.storage));
-  for (auto& each : models_) each = model;
   return model;
 }
 
@@ -133,8 +126,6 @@ void ModelShare::load(FunctionRef<StreamModel()> alone) {
 }
 
 std::unique_ptr<ModelShare> SharedModels::share(ModelPlace place, WrittenSpaces spaces) {
-  // Types of single numbers are kept everywhere: nothing to tell two places apart by.
-  if (dtype_size(place.storage) > 0) place.fallback = false;
   if (place.folder.empty()) {
     return std::make_unique<ModelShare>(std::make_shared<SharedModel>(place), spaces);
   }

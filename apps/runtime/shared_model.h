@@ -25,20 +25,15 @@ struct ModelPlace {
   int threads = 0;
   ProductInputs inputs;
   DType storage = DType::kF32;
-  bool fallback = false;  // kept_on() in its place, where the device does not keep it
 
   friend bool operator<(const ModelPlace& a, const ModelPlace& b) { return a.key() < b.key(); }
 
  private:
-  std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, ProductInputs, DType, bool>
-  key() const {
-    return {folder,  device,  cuda.deterministic, cuda.tf32, cuda.overlap, threads, inputs,
-            storage, fallback};
+  std::tuple<std::filesystem::path, std::string, bool, bool, bool, int, ProductInputs, DType> key()
+      const {
+    return {folder, device, cuda.deterministic, cuda.tf32, cuda.overlap, threads, inputs, storage};
   }
 };
-
-// `storage`, or the type of tables next to it on a device that does not keep it.
-DType kept_on(const Backend& backend, DType storage);
 
 class SharedModel {
  public:

@@ -23,7 +23,7 @@ std::unique_ptr<TextRows> TextRows::open(const ModelSpec& spec, const std::strin
   if (found.empty()) return nullptr;
   OpenedTextEncoder opened =
       open_text_encoder(found, spec.context->width, spec.context->encoder_list());
-  const DType kept = kept_on(backend, storage.value_or(opened.stored));
+  const DType kept = storage.value_or(opened.stored);
   return std::unique_ptr<TextRows>(new TextRows(std::move(opened), *spec.context, backend, kept));
 }
 

@@ -26,13 +26,14 @@ void refuse_patch_methods(const PruneSession& session, const std::string& family
          .code = always ? "E_PRUNE_FAMILY" : "E_PRUNE_PICTURE",
          .where = "pruning in or after the image encoder",
          .expected = "a model whose visual tokens are the encoder's patches",
-         .found = family + ", which joins or resizes them",
+         .found = family + ", whose visual tokens are made otherwise",
          .hint = "choose a method that works after the projector or in the language model"});
   }
 }
 
 bool joins_patches(const VisionTower& tower) {
-  return tower.codes || tower.projector.cell > 1 || tower.vit.class_token_feature || !tower.vit.taps.empty();
+  return tower.codes || tower.projector.cell > 1 || tower.vit.class_token_feature ||
+         !tower.vit.taps.empty();
 }
 
 PrunedModel pruned_model_of(const VisionTower& tower, std::int64_t views) {
@@ -70,8 +71,8 @@ std::unique_ptr<VisualEncoder> load_visual_encoder(Backend& backend, const Visio
                                                    std::vector<float> newline, DType storage,
                                                    const TokenModel& text) {
   if (tower.codes) return std::make_unique<CodeEncoder>(backend, tower, checkpoint, storage, text);
-  return std::make_unique<PatchEncoder>(backend, tower, config_file, checkpoint,
-                                        std::move(newline), storage);
+  return std::make_unique<PatchEncoder>(backend, tower, config_file, checkpoint, std::move(newline),
+                                        storage);
 }
 
 }  // namespace tessera

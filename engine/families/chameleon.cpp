@@ -269,6 +269,7 @@ void lumina_prompt(const LuminaSizes& sizes, ModelSpec& spec) {
 struct PortFiles {
   std::int64_t q_rows = 0, k_rows = 0;  // of the norms of heads
   std::optional<VqNames> decoder;       // empty = its files have none
+  bool head = false;                    // apart from the table
 };
 
 std::int64_t norm_rows(const Checkpoint& weights, const std::string& name, std::int64_t heads) {
@@ -292,6 +293,7 @@ PortFiles look_at_port(const ModelSource& source, const ModelConfig& model) {
   const Checkpoint weights = Checkpoint::open(source.file.empty() ? source.folder : source.file);
   out.q_rows = norm_rows(weights, "model.layers.0.self_attn.q_norm.weight", model.heads);
   out.k_rows = norm_rows(weights, "model.layers.0.self_attn.k_norm.weight", model.kv_heads);
+  out.head = weights.find("lm_head.weight") != nullptr;
   const std::string root = "model.vqmodel.decoder.";
   if (weights.find(root + "conv_in.weight") == nullptr) return out;
   // Level 0 is upsampled where levels stand in execution order.
@@ -346,6 +348,8 @@ ModelSpec parse_port(const ModelSource& source) {
   }
   const ChameleonTokenizer tokenizer = parse_chameleon_tokenizer(sub_config(config, "vq_config"));
   language.model.head_norms = true;
+  const PortFiles files = look_at_port(source, language.model);
+  language.tied = language.tied && !files.head;  // as the reference ties
   spec.vq = tokenizer.vq;
   spec.names = port_names(language);
   StreamModelConfig& model = spec.model;
@@ -371,13 +375,14 @@ ModelSpec parse_port(const ModelSource& source) {
   write_texts(source, language.max_positions, "lm_head.weight", spec);
   model.tied_head = language.tied && model.vocab > 0;
   if (lumina) lumina_prompt(sizes, spec);
-  read_sampling(source, lumina ? kLuminaSampling : kSampling, spec);
-  const PortFiles files = look_at_port(source, language.model);
+  const bool generates = source.options.use != ModelUse::kDescribe;
+  if (generates) read_sampling(source, lumina ? kLuminaSampling : kSampling, spec);
   spec.vq.prefix = "model.vqmodel.";
   if (files.decoder) spec.vq.names = *files.decoder;
   list_port(language, files, spec);
-  const bool generates = source.options.use != ModelUse::kDescribe;
-  if (!files.decoder && !source.config_only && generates) use_decoder_file(find_decoder(source.folder), spec);
+  if (!files.decoder && !source.config_only && generates) {
+    use_decoder_file(find_decoder(source.folder), spec);
+  }
   place_norms(config.boolean_or("swin_norm", false), spec);
   return spec;
 }

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/core/config_bytes.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/language.h"

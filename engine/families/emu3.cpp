@@ -269,13 +269,19 @@ constexpr std::array<PortNames, 2> kPortNames = {{
     {"text_model.model.", "text_model.lm_head", "vqmodel."},
 }};
 
-const PortNames& port_names(const ModelSource& source) {
-  if (source.config_only) return kPortNames.front();
+struct PortFiles {
+  const PortNames& names;
+  bool head = false;  // apart from the table
+};
+
+PortFiles look_at_port(const ModelSource& source) {
+  if (source.config_only) return {kPortNames.front()};
   const Checkpoint weights = Checkpoint::open(source.file.empty() ? source.folder : source.file);
   for (const PortNames& names : kPortNames) {
-    if (weights.find(std::string(names.language) + "embed_tokens.weight") != nullptr) return names;
+    if (weights.find(std::string(names.language) + "embed_tokens.weight") == nullptr) continue;
+    return {names, weights.find(std::string(names.head) + ".weight") != nullptr};
   }
-  return kPortNames.front();
+  return {kPortNames.front()};
 }
 
 // As generate() takes an image's settings from the folder: without guidance_scale none is guided.
@@ -293,9 +299,11 @@ ModelSpec parse_port(const ModelSource& source) {
   ModelSpec spec;
   const JsonReader text = sub_config(config, "text_config");
   LanguageConfig language = parse_language(text, kPortLanguages);
-  language.tied = language.tied || config.boolean_or("tie_word_embeddings", false);
+  const PortFiles files = look_at_port(source);
+  const PortNames& names = files.names;
+  const bool tied = config.boolean_or("tie_word_embeddings", false) || language.tied;
+  language.tied = tied && !files.head;  // as the reference ties
   spec.model.transformer = language.model;
-  const PortNames& names = port_names(source);
   MovqSpec movq = parse_movq(sub_config(config, "vq_config"), MovqNames::kHfEmu3);
   movq.frame.prefix = names.tokenizer;
   fill_tokenizer(movq, spec);

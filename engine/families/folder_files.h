@@ -29,8 +29,6 @@ enum class FolderFile : std::uint8_t {
   kParams,    // of authors' releases: for the family that asks
 };
 inline constexpr std::size_t kFolderFiles = 12;
-// The largest config.json that is read, in bytes: Emu3 lists its whole vocabulary there.
-inline constexpr std::size_t kConfigBytes = std::size_t{32} << 20;
 
 // "config.json", "processor_config.json", ...
 std::string_view folder_file_name(FolderFile file);

@@ -59,6 +59,19 @@ OpenedModel open_model(const std::string& name, const FamilyOptions& options) {
   return open_model(load_model_spec(name, options));
 }
 
+UsableModel open_usable(const std::string& name) {
+  try {
+    return {open_model(name, {.use = ModelUse::kAll}), {}};
+  } catch (const Error& error) {
+    if (source_with(name) != nullptr || !describes_images(name)) throw;
+    try {
+      return {open_model(name, {.use = ModelUse::kDescribe}), error.what()};
+    } catch (const Error&) {  // the first one says more
+    }
+    throw;
+  }
+}
+
 OpenedModel open_model(ModelSpec spec) {
   OpenedModel model;
   Checkpoint weights = open_weights(spec.weights, spec);

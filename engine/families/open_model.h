@@ -54,6 +54,14 @@ std::string quantised_title(const ModelSpec& spec);
 // `name` is a folder, a weight file or a model that the program is linked with (model_source.h).
 // Names and shapes are checked before this returns. Error kModel.
 OpenedModel open_model(const std::string& name, const FamilyOptions& options = {});
+// The same for whatever its files can do, as ModelUse::kAll: those of a folder that cannot generate
+// may describe images alone.
+struct UsableModel {
+  OpenedModel model;
+  std::string problem;  // why it only describes; empty where nothing stands in the way
+};
+// Error kModel of generating where it does not describe either.
+UsableModel open_usable(const std::string& name);
 // The files of a spec that was read from a folder or weight file.
 OpenedModel open_model(ModelSpec spec);
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "engine/core/config_bytes.h"
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
 #include "engine/families/family.h"
@@ -38,8 +39,8 @@ constexpr std::array kFamilies = {
     &kQwenVlFamily,     // describes
     &kIdeficsFamily,    // describes
     &kCosmosFamily,     // generates
-    &kEmu3Family,       // generates
-    &kChameleonFamily,  // generates
+    &kEmu3Family,       // both
+    &kChameleonFamily,  // both
     &kLlamaGenFamily,   // generates
     &kNbpFamily,        // generates
 };
@@ -297,7 +298,8 @@ std::string describing_types() {
   std::vector<std::string_view> types;
   for (const Family* family : kFamilies) {
     for (const Describer& row : family->describers) {
-      if (!row.title.empty() && row.key.empty()) types.push_back(row.type);
+      const bool listed = std::ranges::find(types, row.type) != types.end();
+      if (!row.title.empty() && !listed) types.push_back(row.type);
     }
   }
   return joined(types);

@@ -61,8 +61,8 @@ VisionTower parse_vision_tower(const Json& config, const std::string& file);
 
 // Published preprocessing by name: "llava-1.5" (authors: pad), "llava-1.5-hf" (crop), "llava-next"
 // (grid order of Hugging Face), "llava-next-authors", "llava-onevision", "janus" (authors),
-// "janus-hf", "qwen2-vl", "idefics3", "smolvlm", "smolvlm-500m". Error kUsage, E_POLICY, for
-// another name.
+// "janus-hf", "qwen2-vl", "idefics3", "smolvlm", "smolvlm-500m", "emu3", "chameleon". Error kUsage,
+// E_POLICY, for another name.
 PreprocessPolicy preprocess_policy(std::string_view name);
 std::vector<std::string> preprocess_policy_names();
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/config_bytes.h"
 #include "engine/core/io.h"
 #include "engine/families/folder_pointers.h"
 #include "engine/families/open_model.h"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/gguf_weights.h"
+#include "engine/core/config_bytes.h"
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
 #include "engine/families/family.h"

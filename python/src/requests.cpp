@@ -62,10 +62,7 @@ tessera::DescribeRequest describe_request(const py::handle& given) {
   if (!parts[1].is_none()) out.negative_question = py::cast<std::string>(parts[1]);
   for (const py::handle& image : parts[2]) out.images.push_back(image_of(image));
   for (const py::handle& file : parts[3]) out.files.emplace_back(py::cast<std::string>(file));
-  for (const py::handle& file : parts[4]) {
-    const auto bytes = py::cast<std::string_view>(file);
-    out.encoded.emplace_back(bytes.begin(), bytes.end());
-  }
+  for (const py::handle& file : parts[4]) out.encoded.emplace_back(py::cast<std::string_view>(file));
   out.number = py::cast<std::uint64_t>(parts[5]);
   return out;
 }

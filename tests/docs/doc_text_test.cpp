@@ -19,8 +19,9 @@ namespace fs = std::filesystem;
 const fs::path kRoot = TESSERA_SOURCE_DIR;
 constexpr std::size_t kMaxCharacters = 120;
 constexpr int kMaxWords = 40;
-// Of README.md and docs/, without the generated tables of docs/cli.md: half of what there was.
-constexpr int kMaxWordsOfAll = 22250;
+// Of README.md and docs/, without the generated tables of docs/cli.md: half of what there was, and
+// 650 for the server, which came later.
+constexpr int kMaxWordsOfAll = 22900;
 
 const std::vector<Page>& pages() {
   static const std::vector<Page> kPages = all_pages(kRoot);

@@ -50,6 +50,8 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/library/include", {}},
     {"apps/library/examples", {}},
     {"python/src", {"apps/library/include"}},
+    {"apps/serve/http", {"engine/core"}},
+    {"apps/serve", {"apps/serve/http", "apps/library", "apps/jobs"}},
     {"apps/jobs", {"apps/runtime"}},
     {"apps/lab/scene", {"engine/core"}},
     {"apps/lab/still_life", {"apps/lab/scene"}},
@@ -64,7 +66,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
     {"apps/studio", {"apps/runtime", "video"}},
     {"apps/viewer", {"apps/studio"}},
-    {"apps/cli", {"apps/jobs", "apps/studio", "video"}},
+    {"apps/cli", {"apps/jobs", "apps/serve", "apps/studio", "video"}},
 };
 
 // Headers from outside that only some folders may see.
@@ -73,8 +75,10 @@ struct OutsideRule {
   std::set<std::string> folders;
 };
 const std::vector<OutsideRule> kOutside = {
-    {"tessera/", {"apps/library", "apps/library/include", "apps/library/examples", "python/src"}},
+    {"tessera/",
+     {"apps/library", "apps/library/include", "apps/library/examples", "apps/serve", "python/src"}},
     {"pybind11/", {"python/src"}},
+    {"boost/", {"apps/serve/http"}},
     {"opencv2/", {"video/cuts"}},
     {"libav", {"video/codec"}},
     {"libsws", {"video/codec"}},

@@ -266,13 +266,23 @@ TokenizerParts convert_t5(const SentencePieceModel& model, const TokenizerConfig
   return read_tokenizer_parts(json, file, std::move(words));
 }
 
+constexpr PieceClass kPieceClasses[] = {
+    {.name = "LlamaTokenizer", .convert = convert_llama, .switches = true},
+    {.name = "T5Tokenizer", .convert = convert_t5, .switches = false}};
+
 }  // namespace
+
+const PieceClass* piece_class(std::string_view name) {
+  if (name.empty()) return &kPieceClasses[0];
+  const auto* const row = std::ranges::find(kPieceClasses, name, &PieceClass::name);
+  return row == std::end(kPieceClasses) ? nullptr : row;
+}
 
 TokenizerParts convert_sentencepiece(SentencePieceModel model, const TokenizerConfig& config,
                                      const std::string& file) {
-  if (config.class_name.empty() || config.class_name == "LlamaTokenizer")
-    return convert_llama(model, config, file);
-  if (config.class_name == "T5Tokenizer") return convert_t5(model, config, file);
+  if (const PieceClass* const row = piece_class(config.class_name)) {
+    return row->convert(model, config, file);
+  }
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_TOK_CLASS",
                .file = config.file,

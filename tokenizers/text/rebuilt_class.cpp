@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/config_bytes.h"
 #include "engine/core/io.h"
 #include "tokenizers/text/json_node.h"
 #include "tokenizers/text/piece_json.h"
@@ -65,17 +66,32 @@ Json gemma_components() {
 
 // Classes of transformers 5 that make what cuts texts themselves, and are not made here: the file's
 // is followed.
-constexpr std::string_view kOtherClasses[] = {
-    "AlbertTokenizer",  "BertTokenizer",    "CLIPTokenizer",       "CamembertTokenizer",
-    "CodeGenTokenizer", "CohereTokenizer",  "CodeLlamaTokenizer",  "DebertaTokenizer",
-    "GPTNeoXTokenizer", "MBartTokenizer",   "NllbTokenizer",       "PegasusTokenizer",
-    "RobertaTokenizer", "WhisperTokenizer", "XLMRobertaTokenizer", "XLNetTokenizer"};
+struct OtherClass {
+  std::string_view name;
+  std::string_view published = {};  // in files that say what the class makes; empty = in none
+};
+constexpr OtherClass kOtherClasses[] = {{"AlbertTokenizer"},
+                                        {"BertTokenizer"},
+                                        {"CLIPTokenizer"},
+                                        {"CamembertTokenizer"},
+                                        {"CodeGenTokenizer"},
+                                        {"CohereTokenizer"},
+                                        {"CodeLlamaTokenizer"},
+                                        {"DebertaTokenizer"},
+                                        {"GPTNeoXTokenizer"},
+                                        {"MBartTokenizer"},
+                                        {"NllbTokenizer"},
+                                        {"PegasusTokenizer"},
+                                        {"RobertaTokenizer"},
+                                        {"WhisperTokenizer"},
+                                        {"XLMRobertaTokenizer"},
+                                        {"XLNetTokenizer"},
+                                        {"T5Tokenizer", "\"WhitespaceSplit\""}};
 
 bool makes_its_own(std::string_view name, std::string_view text) {
-  // As every published file of T5 has it.
-  const bool published = text.find("\"WhitespaceSplit\"") != text.npos;
-  if (name == "T5Tokenizer") return !published;
-  return std::ranges::find(kOtherClasses, name) != std::end(kOtherClasses);
+  const auto* const row = std::ranges::find(kOtherClasses, name, &OtherClass::name);
+  if (row == std::end(kOtherClasses)) return false;
+  return row->published.empty() || text.find(row->published) == text.npos;
 }
 
 // Special tokens that a class adds where neither configuration nor file has them.
@@ -100,11 +116,10 @@ void note_defaults(std::string_view name, const TokenizerConfig& config, std::st
 }  // namespace
 
 ModelConfigNames read_model_names(const std::filesystem::path& folder) {
-  constexpr std::size_t kBytes = std::size_t{32} << 20;  // Emu3 lists its whole vocabulary there
   const std::string file = (folder / "config.json").string();
   if (!file_exists(file)) return {};
-  const Json json = parse_json(read_file(file, kBytes), file,
-                               {.max_bytes = kBytes, .large_integers = true});
+  const Json json = parse_json(read_file(file, kConfigBytes), file,
+                               {.max_bytes = kConfigBytes, .large_integers = true});
   const JsonNode root(json, file, "$");
   const auto text = [&](const char* key) {
     return root.has(key) ? root.at(key).text() : std::string();

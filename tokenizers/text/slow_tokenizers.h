@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "tokenizers/text/sentencepiece.h"
 #include "tokenizers/text/tokenizer_config.h"
@@ -10,8 +11,19 @@
 
 namespace tessera {
 
-// LlamaTokenizer (also where no class is named) and T5Tokenizer; another class is refused by name,
-// E_TOK_CLASS. `file` is the model file's name in messages.
+// A class that reads SentencePiece's file.
+struct PieceClass {
+  std::string_view name;
+  TokenizerParts (*convert)(const SentencePieceModel& model, const TokenizerConfig& config,
+                            const std::string& file);
+  // It asks `legacy`, add_bos_token and add_prefix_space, of which releases make different things.
+  bool switches;
+};
+// LlamaTokenizer where no class is named; null for a class that does not read such files.
+const PieceClass* piece_class(std::string_view name);
+
+// By its class; one without a row is refused by name, E_TOK_CLASS. `file` is the model file's name
+// in messages.
 TokenizerParts convert_sentencepiece(SentencePieceModel model, const TokenizerConfig& config,
                                      const std::string& file);
 

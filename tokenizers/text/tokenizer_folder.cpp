@@ -66,7 +66,7 @@ void note_releases(const TokenizerConfig& config, bool by_type, TokenizerParts& 
   const auto note = [&](const char* key, std::string_view why) {
     parts.notes.push_back({"tokenizer_config.json", key, false, why});
   };
-  if (config.class_name == "T5Tokenizer") {
+  if (!piece_class(config.class_name)->switches) {
     if (!config.listed.empty()) {
       note("added_tokens_decoder",
            "cut out of texts as in transformers 4; 5 cuts after them otherwise");

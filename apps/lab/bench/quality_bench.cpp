@@ -248,7 +248,7 @@ void run_quality_bench(const QualityBenchOptions& options, Backend& backend, Ben
       options.kept, [&](DType storage) { return load_stream_model(opened, backend, storage); });
   for (const std::string& path : options.copies) {
     const auto copy = std::make_shared<OpenedModel>(open_model(resolve_model(path).open_name));
-    const DType stored = kept_on(backend, stored_dtype(*copy));
+    const DType stored = stored_dtype(*copy);
     all.push_back({copy_name(path), {stored, beside(stored)}, [copy, stored, &backend] {
                      return load_stream_model(*copy, backend, stored);
                    }});
@@ -268,8 +268,8 @@ void run_text_quality(const TextQualityOptions& options, Backend& backend, Bench
                  .expected = "a text of two tokens or more",
                  .found = std::to_string(ids.size())});
   }
-  const auto own = [&backend](const CompletionModel& any) {
-    const DType stored = kept_on(backend, any.stored());
+  const auto own = [](const CompletionModel& any) {
+    const DType stored = any.stored();
     return KeptModel{stored, beside(stored)};
   };
   std::vector<KeptModel> kept = options.kept;

@@ -107,7 +107,7 @@ TEST(Completion, PromptIdsAreThoseOfTransformers) {
       const auto opened = CompletionModel::open(place);
       for (const Json& row : model["rows"]) {
         if (row["chat"] && !opened->spec().folder.empty()) continue;
-        EXPECT_EQ(opened->prompt_ids(row["prompt"], row["chat"]),
+        EXPECT_EQ(opened->prompt_ids(row["prompt"].get<std::string>(), row["chat"]),
                   row["ids"].get<std::vector<std::int32_t>>())
             << place << " " << row["prompt"];
       }

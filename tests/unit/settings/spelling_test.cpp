@@ -166,6 +166,7 @@ constexpr Use kMore[] = {
     {"bf16-inputs", "apps/viewer/panels/settings.cpp", "its control"},
     {"model-draft", "apps/library/task_options.cpp", "a model of the task, not of the method"},
     {"max-tokens", "apps/library/open_completer.cpp", "which rows a library's text takes"},
+    {"max-tokens", "apps/cli/serve.cpp", "of the texts that are served"},
 };
 
 // Rows of one name, which stand for different settings at different doors, count each for itself.

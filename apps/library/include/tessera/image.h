@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace tessera_v0 {
@@ -14,6 +15,8 @@ struct [[gnu::visibility("default")]] Image {
   // Writes a PNG file: as a whole or not at all, over an older one. Error kUsage (E_IMAGE_SIZE)
   // when rgb does not hold width x height x 3 bytes, kStorage when the file cannot be written.
   void save_png(const std::filesystem::path& path) const;
+  // The same bytes. Error kUsage.
+  std::string png() const;
 };
 
 }  // namespace tessera_v0

@@ -40,6 +40,9 @@ struct ImageRequest {
   std::optional<std::string> negative_prompt = {};
   std::uint64_t seed = 0;  // below 2^63
   Settings settings = {};  // SettingPlace::kRequest of Task::kImage
+  // Images to show on the way, evenly over its rows; each costs decoding all of its pixels. It
+  // changes no result.
+  std::int64_t partial_images = 0;
 };
 
 struct [[gnu::visibility("default")]] GeneratedImage {
@@ -50,11 +53,14 @@ struct [[gnu::visibility("default")]] GeneratedImage {
 
   // A PNG file with the record, byte for byte that of `tessera generate`. Error kStorage.
   void save_png(const std::filesystem::path& path) const;
-  std::string png() const;  // the bytes of that file
+  // The same bytes.
+  std::string png() const;
 };
 
 struct ImageCallbacks {
   OnProgress on_progress = {};
+  // What there is of it, from number 0; rows to come in one colour. At most partial_images times.
+  std::function<void(std::int64_t number, Image&&)> on_partial = {};
   std::function<void(GeneratedImage&&)> on_image = {};  // whole; not of a request that was stopped
   OnError on_error = {};
 };
@@ -91,21 +97,40 @@ struct VideoCallbacks {
 
 // --- texts about images -------------------------------------------------------------------------
 
+// A text, or the next image of the request.
+struct ChatPart {
+  std::string text = {};
+  bool image = false;
+};
+
+// Of a conversation. Models without a chat template take what their family's form knows.
+struct ChatTurn {
+  std::string role = "user";  // "system" (the first alone), "user" or "assistant"
+  std::vector<ChatPart> parts = {};
+};
+
 struct DescribeRequest {
   std::string question = "Describe the picture.";
+  // In the place of the question: a conversation, with a part for each image, in their order.
+  std::vector<ChatTurn> turns = {};
   // Under guidance (cfg-scale) the text leads away from an answer to this without the images; none
   // = the question itself.
   std::optional<std::string> negative_question = {};
   std::vector<Image> images = {};                 // shown first
   std::vector<std::filesystem::path> files = {};  // PNG, JPEG, WebP, GIF or BMP; shown next
-  std::vector<std::vector<std::uint8_t>> encoded = {};  // bytes of such files; shown last
+  std::vector<std::string> encoded = {};          // bytes of such files; shown last
   // Half of the key of what is sampled; 0 for all gives equal requests equal texts.
   std::uint64_t number = 0;
+  std::int64_t max_tokens = 0;  // at most the model's setting of that name; 0 = so many
+  std::optional<std::uint64_t> seed = {};  // below 2^63; none = that of the model's options
+  Settings settings = {};  // SettingPlace::kRequest of Task::kDescribe; greedy without them
+  std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
 };
 
 struct Description {
   std::string text = {};
-  bool cut_short = false;  // max-tokens were written
+  bool cut_short = false;        // max-tokens were written
+  bool stopped_by_text = false;  // one of the request's `stop` ended it
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // before and after pruning
   double seconds = 0;
@@ -137,15 +162,18 @@ struct CompleteRequest {
   // Under guidance (cfg-scale), and only there, the text leads away from what continues this.
   std::optional<std::string> negative_prompt = {};
   bool chat = false;            // the prompts are questions, written by the model's chat template
+  std::vector<ChatTurn> turns = {};  // a conversation in the place of the prompt
   std::int64_t max_tokens = 0;  // at most the model's setting of that name; 0 = so many
   std::uint64_t seed = 0;       // below 2^63; half of the key of what is sampled
   std::uint64_t number = 0;     // the other half; of the command, a prompt's place
   Settings settings = {};       // SettingPlace::kRequest of Task::kComplete; greedy without them
+  std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
 };
 
 struct Completion {
   std::string text = {};
-  bool cut_short = false;  // max_tokens were written
+  bool cut_short = false;        // max_tokens were written
+  bool stopped_by_text = false;  // one of the request's `stop` ended it
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
   double first_seconds = 0, seconds = 0;  // to the first token, to the last one
 };

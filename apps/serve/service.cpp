@@ -1,0 +1,330 @@
+#include "apps/serve/service.h"
+
+#include <nettle/memops.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/serve/page.h"
+#include "engine/core/error.h"
+#include "engine/core/index.h"
+
+namespace tessera {
+
+namespace {
+
+// "host:port" and "[::1]:port" without the port.
+std::string_view host_of(std::string_view authority) {
+  const std::size_t from = authority.starts_with('[') ? authority.find(']') : 0;
+  if (from == std::string_view::npos) return {};
+  return authority.substr(0, authority.find(':', from));
+}
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
+}
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && memeql_sec(a.data(), b.data(), a.size()) == 1;
+}
+
+// An answer that a page from elsewhere may read.
+class ReplyToOrigin final : public HttpReply {
+ public:
+  ReplyToOrigin(std::shared_ptr<HttpReply> to, const std::string& origin)
+      : to_(std::move(to)), fields_{{"Access-Control-Allow-Origin", origin}} {}
+  void send(HttpAnswer answer) override {
+    answer.fields.insert(answer.fields.end(), fields_.begin(), fields_.end());
+    to_->send(std::move(answer));
+  }
+  void begin_events(HttpFields fields) override {
+    fields.insert(fields.end(), fields_.begin(), fields_.end());
+    to_->begin_events(std::move(fields));
+  }
+  void event(std::string_view name, std::string_view data) override { to_->event(name, data); }
+  void end() override { to_->end(); }
+  void on_gone(std::function<void()> call) override { to_->on_gone(std::move(call)); }
+  bool gone() const override { return to_->gone(); }
+
+ private:
+  std::shared_ptr<HttpReply> to_;
+  HttpFields fields_;
+};
+
+api::Error refusal(std::string code, std::string where, std::string expected, std::string found,
+                   std::string hint = "") {
+  return api::Error({.kind = api::ErrorKind::kUsage,
+                     .code = std::move(code),
+                     .where = std::move(where),
+                     .expected = std::move(expected),
+                     .found = std::move(found),
+                     .hint = std::move(hint)});
+}
+
+}  // namespace
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string random_id(std::string_view prefix) {
+  unsigned char bytes[12] = {};
+  // At so few bytes it neither fails nor gives less.
+  expects(getrandom(bytes, sizeof bytes, 0) == sizeof bytes, "the system's random numbers");
+  std::string out(prefix);
+  for (const unsigned char byte : bytes) {
+    char text[3];
+    std::snprintf(text, sizeof text, "%02x", byte);
+    out += text;
+  }
+  return out;
+}
+
+struct Service::Route {
+  std::string_view method, path;  // a path that ends in '/' stands for all below it
+  bool open = false;              // asks for no key
+  void (*run)(Service& service, Call& call);
+};
+
+std::span<const Service::Route> Service::routes() {
+  static constexpr Route kRoutes[] = {
+      {"POST", "/v1/images/generations", false, generate_images},
+      {"POST", "/v1/images/edits", false, edit_images},
+      {"POST", "/v1/chat/completions", false, complete_chat},
+      {"POST", "/v1/jobs", false, add_job},
+      {"GET", "/v1/jobs", false, list_jobs},
+      {"GET", "/v1/jobs/", false, show_job},
+      {"DELETE", "/v1/jobs/", false, cancel_job},
+      {"GET", "/v1/models", false, [](Service& service, Call& call) { service.show_models(call); }},
+      {"GET", "/v1/models/", false, [](Service& service, Call& call) { service.show_model(call); }},
+      {"GET", "/v1/settings", false,
+       [](Service& service, Call& call) { service.show_settings(call); }},
+      {"GET", "/health", true, [](Service& service, Call& call) { service.show_health(call); }},
+      {"GET", "/metrics", false, [](Service& service, Call& call) { service.show_metrics(call); }},
+      {"GET", "/", true, [](Service& service, Call& call) { service.show_page(call); }},
+  };
+  return kRoutes;
+}
+
+Service::Service(Desk& desk, ServiceOptions options)
+    : desk_(desk), options_(std::move(options)), started_(unix_seconds()) {}
+
+const Service::Route* Service::route_of(const HttpRequest& request, bool& known_path) const {
+  known_path = false;
+  const std::string_view path = request.path;
+  for (const Route& route : routes()) {
+    const bool below = route.path.size() > 1 && route.path.ends_with('/');
+    if (below ? !path.starts_with(route.path) || path == route.path : path != route.path) continue;
+    if (route.path == "/" && options_.page.empty()) continue;
+    known_path = true;
+    const bool head = request.method == "HEAD" && route.method == "GET";
+    if (request.method == route.method || head) return &route;
+  }
+  return nullptr;
+}
+
+std::string Service::caller(const HttpRequest& request) const {
+  std::string_view given = request.field("authorization");
+  constexpr std::string_view kBearer = "Bearer ";
+  given = given.starts_with(kBearer) ? given.substr(kBearer.size()) : std::string_view();
+  std::string found;
+  for (const auto& [name, key] : options_.keys) {
+    if (equal_in_constant_time(given, key)) found = name;
+  }
+  return found;
+}
+
+std::optional<HttpAnswer> Service::admit(const HttpRequest& head) const {
+  const auto refuse = [&](const api::Error& error) {
+    return std::optional(error_answer(error));
+  };
+  // A page elsewhere must not reach a server of this machine by a name of its own for it.
+  if (options_.loopback && !is_loopback(host_of(head.field("host")))) {
+    return refuse(refusal("E_HOST", "host", "localhost", "another name",
+                          "--host says where else to listen"));
+  }
+  const std::string_view origin = head.field("origin");
+  const bool own = origin.empty() || origin == "http://" + std::string(head.field("host"));
+  const bool allowed = own || options_.cors == "*" || options_.cors == origin;
+  if (!allowed) {
+    return refuse(refusal("E_ORIGIN", "origin", "a page of this server", "another one",
+                          "--cors allows an origin"));
+  }
+  if (head.method == "OPTIONS" && !own) {
+    return HttpAnswer{.status = 204,
+                      .type = "text/plain",
+                      .fields = {{"Access-Control-Allow-Origin", options_.cors},
+                                 {"Access-Control-Allow-Methods", "GET, POST, DELETE"},
+                                 {"Access-Control-Allow-Headers", "authorization, content-type"},
+                                 {"Access-Control-Max-Age", "600"}}};
+  }
+  bool known_path = false;
+  const Route* const route = route_of(head, known_path);
+  if (route == nullptr) {
+    return refuse(known_path ? refusal("E_METHOD", "method", "another method for this path",
+                                       escape_for_terminal(head.method, 16))
+                             : refusal("E_ROUTE", "path", "a path of this server",
+                                       escape_for_terminal(head.path, 64)));
+  }
+  if (!route->open && !options_.keys.empty() && caller(head).empty()) {
+    return refuse(refusal("E_KEY", "authorization", "Bearer and a key of this server",
+                          head.field("authorization").empty() ? "none" : "another"));
+  }
+  if (route->method == "POST") {
+    // Pages elsewhere may send other types without asking first.
+    const std::string_view type = head.field("content-type");
+    const bool json = type == "application/json" || type.starts_with("application/json;");
+    const bool form = type.starts_with("multipart/form-data") && route->run == edit_images;
+    if (!json && !form) {
+      return refuse(refusal("E_CONTENT_TYPE", "content-type", "application/json",
+                            type.empty() ? "none" : escape_for_terminal(type, 64)));
+    }
+  }
+  return std::nullopt;
+}
+
+void Service::handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
+  if (!options_.cors.empty() && !request.field("origin").empty()) {
+    reply = std::make_shared<ReplyToOrigin>(std::move(reply), options_.cors);
+  }
+  const std::string owner = caller(request);
+  const std::string client = owner.empty() ? request.peer : "key " + owner;
+  answer(std::move(request), std::move(reply), client, owner);
+}
+
+void Service::answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
+                     const std::string& client, const std::string& owner) {
+  bool known_path = false;
+  const Route* const route = route_of(request, known_path);
+  expects(route != nullptr, "what was let in has a route");
+  Call call{std::move(request), std::move(reply), client, owner};
+  try {
+    route->run(*this, call);
+  } catch (const api::Error& error) {
+    call.reply->send(error_answer(error, desk_.wait_seconds()));
+  } catch (const Error& error) {
+    call.reply->send(error_answer(served_error(error)));
+  }
+}
+
+const ServedModel& Service::model_for(Body& body, api::Task task) const {
+  const std::string name = body.text("model").value_or("");
+  const ServedModel* const model = desk_.find(name, task);
+  if (model == nullptr) refuse_model(name, {&task, 1});
+  if (!model->serves(task)) throw api::Error(model->refusals.at(task));
+  return *model;
+}
+
+void Service::refuse_model(const std::string& name, std::span<const api::Task> tasks) const {
+  std::string names;
+  for (const ServedModel& each : desk_.models()) {
+    const bool can = std::any_of(tasks.begin(), tasks.end(),
+                                 [&](api::Task task) { return each.serves(task); });
+    if (can) names += (names.empty() ? "" : ", ") + each.name;
+  }
+  throw refusal("E_SERVED_MODEL", "model",
+                names.empty() ? "a server with a model for it" : "one of " + names,
+                name.empty() ? "none" : "'" + escape_for_terminal(name, 128) + "'");
+}
+
+void Service::show_models(Call& call) const {
+  Json list = Json::array();
+  for (const ServedModel& model : desk_.models()) list.push_back(model_json(model));
+  call.reply->send(json_answer({{"object", "list"}, {"data", list}}));
+}
+
+Json Service::model_json(const ServedModel& model) const {
+  Json tasks = Json::object();
+  std::string family, title;
+  for (const auto& [name, task] : task_names()) {
+    const auto at = model.tasks.find(task);
+    if (at == model.tasks.end()) continue;
+    const api::ModelInfo& info = at->second;
+    Json about = {{"method", info.method}, {"dtype", info.dtype}, {"device", info.device}};
+    if (info.width > 0) about["size"] = std::to_string(info.width) + "x" + std::to_string(info.height);
+    if (!info.notes.empty()) about["notes"] = info.notes;
+    tasks[std::string(name)] = about;
+    family = info.family;
+    title = info.title;
+  }
+  Json out = {{"id", model.name},
+              {"object", "model"},
+              {"created", started_},
+              {"owned_by", "tessera"},
+              {"family", family},
+              {"title", title},
+              {"tasks", tasks}};
+  if (model.tasks.empty()) {
+    out["error"] = error_object(api::Error(model.refusals.begin()->second))["error"];
+  }
+  return out;
+}
+
+void Service::show_model(Call& call) const {
+  const std::string name = call.request.path.substr(std::string_view("/v1/models/").size());
+  for (const ServedModel& model : desk_.models()) {
+    if (model.name == name) return call.reply->send(json_answer(model_json(model)));
+  }
+  throw refusal("E_SERVED_MODEL", "model", "a model of GET /v1/models",
+                "'" + escape_for_terminal(name, 128) + "'");
+}
+
+void Service::show_health(Call& call) const {
+  const DeskStats stats = desk_.stats();
+  call.reply->send(json_answer({{"status", "ok"},
+                                {"version", api::version()},
+                                {"waiting", stats.waiting},
+                                {"at_work", stats.at_work}}));
+}
+
+// Prometheus' text format, version 0.0.4.
+void Service::show_metrics(Call& call) const {
+  const DeskStats stats = desk_.stats();
+  std::string out;
+  const auto add = [&](std::string_view name, std::string_view kind, std::string_view help,
+                       double value) {
+    out.append("# HELP tessera_").append(name).append(" ").append(help).append("\n");
+    out.append("# TYPE tessera_").append(name).append(" ").append(kind).append("\n");
+    char text[64];
+    std::snprintf(text, sizeof text, "%.17g", value);
+    out.append("tessera_").append(name).append(" ").append(text).append("\n");
+  };
+  const auto number = [](auto value) { return to_double(value); };
+  add("requests_waiting", "gauge", "Requests in the queue.", number(stats.waiting));
+  add("requests_at_work", "gauge", "Requests that are being written.", number(stats.at_work));
+  add("requests_total", "counter", "Requests that were taken.", number(stats.taken));
+  add("requests_done_total", "counter", "Requests that were answered.", number(stats.done));
+  add("requests_failed_total", "counter", "Requests that failed.", number(stats.failed));
+  add("requests_cancelled_total", "counter", "Requests whose client went.",
+      number(stats.cancelled));
+  add("requests_refused_total", "counter", "Requests refused for a full queue.",
+      number(stats.refused));
+  add("image_tokens_total", "counter", "Tokens of images.", number(stats.image_tokens));
+  add("text_tokens_total", "counter", "Tokens of texts.", number(stats.text_tokens));
+  add("passes_total", "counter", "Passes of the models of requests that are done.",
+      number(stats.passes));
+  add("work_seconds_total", "counter", "Seconds of requests, from their begin.",
+      stats.work_seconds);
+  add("models_open", "gauge", "Models, or methods of one, that are open.",
+      number(stats.open.size()));
+  call.reply->send({.type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(out)});
+}
+
+void Service::show_settings(Call& call) const {
+  call.reply->send(json_answer(settings_json(call.request.query)));
+}
+
+void Service::show_page(Call& call) const {
+  call.reply->send({.type = "text/html; charset=utf-8",
+                    .body = options_.page,
+                    .fields = {{"Content-Security-Policy", page_policy(options_.page)},
+                               {"Referrer-Policy", "no-referrer"},
+                               {"Cache-Control", "no-cache"}}});
+}
+
+}  // namespace tessera

@@ -1,0 +1,181 @@
+// Texts with settings, conversations and ends of their own, images on their way, files as bytes.
+#include <gtest/gtest.h>
+#include <tessera/tessera.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+namespace {
+
+using tessera::ChatTurn;
+using tessera::DescribeRequest;
+using tessera::Description;
+using tessera::Image;
+using tessera::Model;
+using tessera::Runtime;
+using tessera::Task;
+
+const tessera::ModelRef kCaptioner{TESSERA_SOURCE_DIR "/assets/models/tabletop-llava",
+                                   Task::kDescribe};
+
+std::string cube_png() {
+  Runtime runtime;
+  const Model janus = runtime.open({TESSERA_SOURCE_DIR "/assets/models/tabletop-janus"});
+  return runtime.generate(janus, {.prompt = "a red cube", .seed = 7}).png();
+}
+
+DescribeRequest about_cube() {
+  static const std::string kPng = cube_png();
+  return {.encoded = {kPng}};
+}
+
+Description describe(Runtime& runtime, Model model, const DescribeRequest& request) {
+  Description out;
+  runtime.finish(runtime.submit(
+      model, request, {.on_description = [&](Description&& made) { out = std::move(made); }}));
+  return out;
+}
+
+std::string code_of(Runtime& runtime, Model model, const DescribeRequest& request) {
+  try {
+    describe(runtime, model, request);
+  } catch (const tessera::Error& error) {
+    return error.code();
+  }
+  return "";
+}
+
+TEST(LibraryChat, BytesOfAFileAreTheFile) {
+  const auto path = std::filesystem::temp_directory_path() / "tessera-library-chat.png";
+  const std::string png = cube_png();
+  std::ofstream(path, std::ios::binary) << png;
+  Runtime runtime;
+  const Model model = runtime.open(kCaptioner);
+  EXPECT_EQ(runtime.describe(model, {.files = {path}}), runtime.describe(model, {.encoded = {png}}));
+  std::filesystem::remove(path);
+  EXPECT_EQ(code_of(runtime, model, {.encoded = {"no image"}}), "E_PICTURE_FORMAT");
+}
+
+TEST(LibraryChat, PngIsWhatSavePngWrites) {
+  Runtime runtime;
+  const auto made = runtime.generate(runtime.open({"test:tiny"}), {.prompt = "a cube", .seed = 3});
+  const auto path = std::filesystem::temp_directory_path() / "tessera-library-png.png";
+  made.save_png(path);
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), made.png());
+  std::filesystem::remove(path);
+}
+
+TEST(LibraryChat, SettingsOfARequestAreItsOwnWhateverRunsWithIt) {
+  std::vector<DescribeRequest> requests(6, about_cube());
+  requests[1].settings = {{"temp", 2.0}};
+  requests[1].seed = 5;
+  requests[2].settings = {{"temp", 2.0}};
+  requests[2].seed = 6;
+  requests[3].max_tokens = 4;
+  requests[4].stop = {"cube"};
+  requests[5].settings = {{"cfg-scale", 2.0}};
+  std::map<std::size_t, std::string> alone, together;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Runtime runtime;
+    alone[i] = runtime.describe(runtime.open(kCaptioner), requests[i]);
+  }
+  Runtime runtime;
+  const Model model = runtime.open(kCaptioner, {.slots = 4});
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    runtime.submit(model, requests[i], {.on_description = [&, i](Description&& made) {
+                     together[i] = std::move(made.text);
+                   }});
+  }
+  while (runtime.step()) {
+  }
+  EXPECT_EQ(together, alone);
+  EXPECT_NE(alone[1], alone[2]) << "seeds tell them apart";
+  EXPECT_TRUE(alone[0].starts_with(alone[3]));
+  EXPECT_LT(alone[3].size(), alone[0].size());
+}
+
+TEST(LibraryChat, AStopTextEndsTheTextBeforeItWithEveryMethod) {
+  for (const char* decode : {"plain", "auto"}) {
+    Runtime runtime;
+    const Model model = runtime.open(kCaptioner, {.settings = {{"decode", decode}}});
+    const Description whole = describe(runtime, model, about_cube());
+    ASSERT_NE(whole.text.find("cube"), std::string::npos) << whole.text;
+    EXPECT_FALSE(whole.stopped_by_text);
+    DescribeRequest request = about_cube();
+    request.stop = {"never", "cube"};
+    std::string heard;
+    Description made;
+    runtime.finish(runtime.submit(
+        model, request,
+        {.on_text = [&](std::string_view more) { heard += more; },
+         .on_description = [&](Description&& one) { made = std::move(one); }}));
+    EXPECT_TRUE(made.stopped_by_text);
+    EXPECT_FALSE(made.cut_short);
+    EXPECT_EQ(heard, made.text);
+    EXPECT_TRUE(whole.text.starts_with(made.text));
+    EXPECT_EQ(made.text.find("cube"), std::string::npos);
+    EXPECT_LT(made.tokens, whole.tokens);
+    // The slot is free for the next.
+    EXPECT_EQ(describe(runtime, model, about_cube()).text, whole.text);
+  }
+}
+
+TEST(LibraryChat, ATurnIsTheQuestion) {
+  Runtime runtime;
+  const Model model = runtime.open(kCaptioner);
+  DescribeRequest turns = about_cube();
+  turns.turns = {{.role = "user", .parts = {{.image = true}, {.text = turns.question}}}};
+  EXPECT_EQ(runtime.describe(model, turns), runtime.describe(model, about_cube()));
+}
+
+TEST(LibraryChat, RequestsThatCannotBeAreRefused) {
+  Runtime runtime;
+  const Model model = runtime.open(kCaptioner);
+  DescribeRequest request = about_cube();
+  request.turns = {{.role = "user", .parts = {{.text = "no image"}}}};
+  EXPECT_EQ(code_of(runtime, model, request), "E_CHAT_IMAGES");
+  request.turns = {{.role = "robot", .parts = {{.image = true}}}};
+  EXPECT_EQ(code_of(runtime, model, request), "E_CHAT_ROLE");
+  request = about_cube();
+  request.stop = {""};
+  EXPECT_EQ(code_of(runtime, model, request), "E_STOP_TEXT");
+  request = about_cube();
+  request.max_tokens = 1000;
+  EXPECT_EQ(code_of(runtime, model, request), "E_TEXT_LENGTH");
+  request = about_cube();
+  request.settings = {{"max-tokens", 4}};
+  EXPECT_EQ(code_of(runtime, model, request), "E_SETTING_NAME");
+}
+
+TEST(LibraryChat, PartialImagesComeEvenlyAndChangeNothing) {
+  Runtime runtime;
+  const Model model = runtime.open({"test:tiny"});
+  const tessera::ImageRequest plain{.prompt = "a cube", .seed = 3};
+  const Image whole = runtime.generate(model, plain).image;
+  for (const std::int64_t wanted : {0, 1, 3}) {
+    tessera::ImageRequest request = plain;
+    request.partial_images = wanted;
+    std::vector<Image> partials;
+    Image made;
+    runtime.finish(runtime.submit(
+        model, request,
+        {.on_partial =
+             [&](std::int64_t number, Image&& image) {
+               EXPECT_EQ(number, static_cast<std::int64_t>(partials.size()));
+               partials.push_back(std::move(image));
+             },
+         .on_image = [&](tessera::GeneratedImage&& image) { made = std::move(image.image); }}));
+    EXPECT_EQ(made.rgb, whole.rgb);
+    EXPECT_EQ(static_cast<std::int64_t>(partials.size()), wanted);
+    for (const Image& image : partials) {
+      EXPECT_EQ(image.width, whole.width);
+      EXPECT_EQ(image.height, whole.height);
+      EXPECT_NE(image.rgb, whole.rgb) << "rows are to come";
+    }
+  }
+}
+
+}  // namespace
