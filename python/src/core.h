@@ -33,8 +33,12 @@ struct Frame {
   std::int64_t index = 0;
   tessera::Image image;
 };
+// An image on its way.
+struct Partial {
+  tessera::Image image;
+};
 
-using Payload = std::variant<Text, Notice, Failure, Frame, tessera::Progress, tessera::Error,
+using Payload = std::variant<Text, Notice, Failure, Frame, Partial, tessera::Progress, tessera::Error,
                              tessera::GeneratedImage, tessera::GeneratedVideo, tessera::Description,
                              tessera::Completion, tessera::Answer>;
 

@@ -1,5 +1,7 @@
 #include "python/src/requests.h"
 
+#include <pybind11/stl.h>
+
 namespace tessera_python {
 
 namespace {
@@ -55,30 +57,60 @@ Request submitted(const CorePointer& core, const State& state, const Submit& sub
   return {core, state};
 }
 
-tessera::DescribeRequest describe_request(const py::handle& given) {
-  const auto parts = py::cast<py::tuple>(given);
-  tessera::DescribeRequest out;
-  out.question = py::cast<std::string>(parts[0]);
-  if (!parts[1].is_none()) out.negative_question = py::cast<std::string>(parts[1]);
-  for (const py::handle& image : parts[2]) out.images.push_back(image_of(image));
-  for (const py::handle& file : parts[3]) out.files.emplace_back(py::cast<std::string>(file));
-  for (const py::handle& file : parts[4]) out.encoded.emplace_back(py::cast<std::string_view>(file));
-  out.number = py::cast<std::uint64_t>(parts[5]);
+// `turns`: tuples of a role and its parts, which are tuples of a text and whether it is an image.
+std::vector<tessera::ChatTurn> turns_of(const py::list& given) {
+  std::vector<tessera::ChatTurn> out;
+  for (const py::handle& turn : given) {
+    const auto both = py::cast<py::tuple>(turn);
+    tessera::ChatTurn& made = out.emplace_back();
+    made.role = py::cast<std::string>(both[0]);
+    for (const py::handle& part : both[1]) {
+      const auto text = py::cast<py::tuple>(part);
+      made.parts.push_back({py::cast<std::string>(text[0]), py::cast<bool>(text[1])});
+    }
+  }
   return out;
+}
+
+template <typename Value>
+std::optional<Value> optional_of(const py::dict& how, const char* name) {
+  return py::cast<std::optional<Value>>(how[name]);
+}
+
+// What is the same in all requests of a submission.
+tessera::DescribeRequest describe_request(const py::dict& how) {
+  return {.question = py::cast<std::string>(how["question"]),
+          .turns = turns_of(how["turns"]),
+          .negative_question = optional_of<std::string>(how, "negative_question"),
+          .max_tokens = py::cast<std::int64_t>(how["max_tokens"]),
+          .seed = optional_of<std::uint64_t>(how, "seed"),
+          .settings = settings_of(how["settings"]),
+          .stop = py::cast<std::vector<std::string>>(how["stop"])};
+}
+
+void add_images(tessera::DescribeRequest& to, const py::handle& given) {
+  const auto parts = py::cast<py::tuple>(given);
+  for (const py::handle& image : parts[0]) to.images.push_back(image_of(image));
+  for (const py::handle& file : parts[1]) to.files.emplace_back(py::cast<std::string>(file));
+  for (const py::handle& file : parts[2]) to.encoded.emplace_back(py::cast<std::string_view>(file));
+  to.number = py::cast<std::uint64_t>(parts[3]);
 }
 
 }  // namespace
 
 Request submit_image(const CorePointer& core, std::uint64_t model, const std::string& prompt,
                      const std::optional<std::string>& negative, std::uint64_t seed,
-                     const py::list& settings, bool progress) {
+                     const py::list& settings, std::int64_t partial_images, bool progress) {
   const tessera::ImageRequest request{.prompt = prompt,
                                       .negative_prompt = negative,
                                       .seed = seed,
-                                      .settings = settings_of(settings)};
+                                      .settings = settings_of(settings),
+                                      .partial_images = partial_images};
   const State state = new_state(progress);
   tessera::ImageCallbacks callbacks{
       .on_progress = goes_on_with_figures(state),
+      .on_partial = [state](std::int64_t,
+                            tessera::Image&& image) { push(*state, 0, Partial{std::move(image)}); },
       .on_image = [state](tessera::GeneratedImage&& made) { push(*state, 0, std::move(made)); },
       .on_error = on_error(state)};
   return submitted(core, state, [&](tessera::Runtime& runtime) {
@@ -112,10 +144,10 @@ Request submit_video(const CorePointer& core, std::uint64_t model, const std::st
 }
 
 Request submit_describe(const CorePointer& core, std::uint64_t model, const py::list& requests,
-                        bool pieces, bool progress) {
+                        const py::dict& how, bool pieces, bool progress) {
   core->runtime();  // before images are copied
-  std::vector<tessera::DescribeRequest> all;
-  for (const py::handle& request : requests) all.push_back(describe_request(request));
+  std::vector<tessera::DescribeRequest> all(requests.size(), describe_request(how));
+  for (std::size_t i = 0; i < all.size(); ++i) add_images(all[i], requests[i]);
   const State state = new_state(progress);
   tessera::DescribeAllCallbacks callbacks{
       .on_progress = goes_on(state),
@@ -136,16 +168,18 @@ Request submit_describe(const CorePointer& core, std::uint64_t model, const py::
 }
 
 Request submit_complete(const CorePointer& core, std::uint64_t model, const std::string& prompt,
-                        const std::optional<std::string>& negative, bool chat,
-                        std::int64_t max_tokens, std::uint64_t seed, std::uint64_t number,
-                        const py::list& settings, bool pieces, bool progress) {
-  const tessera::CompleteRequest request{.prompt = prompt,
-                                         .negative_prompt = negative,
-                                         .chat = chat,
-                                         .max_tokens = max_tokens,
-                                         .seed = seed,
-                                         .number = number,
-                                         .settings = settings_of(settings)};
+                        const py::list& turns, std::uint64_t seed, std::uint64_t number,
+                        const py::dict& how, bool pieces, bool progress) {
+  const tessera::CompleteRequest request{
+      .prompt = prompt,
+      .negative_prompt = optional_of<std::string>(how, "negative_prompt"),
+      .chat = py::cast<bool>(how["chat"]),
+      .turns = turns_of(turns),
+      .max_tokens = py::cast<std::int64_t>(how["max_tokens"]),
+      .seed = seed,
+      .number = number,
+      .settings = settings_of(how["settings"]),
+      .stop = py::cast<std::vector<std::string>>(how["stop"])};
   const State state = new_state(progress);
   tessera::CompleteCallbacks callbacks{
       .on_progress = goes_on(state),

@@ -52,18 +52,18 @@ py::dict value_of(const tessera::GeneratedVideo& made) {
 py::dict value_of(const tessera::Description& made) {
   using namespace py::literals;
   return py::dict("text"_a = text_of(made.text), "cut_short"_a = made.cut_short,
-                  "tokens"_a = made.tokens, "passes"_a = made.passes,
-                  "prompt_tokens"_a = made.prompt_tokens, "visual_tokens"_a = made.visual_tokens,
-                  "kept_tokens"_a = made.kept_tokens, "seconds"_a = made.seconds,
-                  "notes"_a = texts_of(made.notes));
+                  "stopped_by_text"_a = made.stopped_by_text, "tokens"_a = made.tokens,
+                  "passes"_a = made.passes, "prompt_tokens"_a = made.prompt_tokens,
+                  "visual_tokens"_a = made.visual_tokens, "kept_tokens"_a = made.kept_tokens,
+                  "seconds"_a = made.seconds, "notes"_a = texts_of(made.notes));
 }
 
 py::dict value_of(const tessera::Completion& made) {
   using namespace py::literals;
   return py::dict("text"_a = text_of(made.text), "cut_short"_a = made.cut_short,
-                  "tokens"_a = made.tokens, "passes"_a = made.passes,
-                  "prompt_tokens"_a = made.prompt_tokens, "first_seconds"_a = made.first_seconds,
-                  "seconds"_a = made.seconds);
+                  "stopped_by_text"_a = made.stopped_by_text, "tokens"_a = made.tokens,
+                  "passes"_a = made.passes, "prompt_tokens"_a = made.prompt_tokens,
+                  "first_seconds"_a = made.first_seconds, "seconds"_a = made.seconds);
 }
 
 py::dict value_of(const tessera::Answer& made) {
@@ -84,6 +84,7 @@ struct Take {
   Taken operator()(Frame& frame) const {
     return {"frame", py::make_tuple(frame.index, array_of(std::move(frame.image)))};
   }
+  Taken operator()(Partial& made) const { return {"partial", array_of(std::move(made.image))}; }
   Taken operator()(tessera::Progress& made) const { return {"progress", value_of(made)}; }
   Taken operator()(tessera::Error& error) const { return {"error", error_of(error)}; }
   Taken operator()(tessera::GeneratedImage& made) const {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any, Iterable, Iterator, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Union
 
 from . import _core
 from ._error import Error, usage
@@ -13,6 +13,11 @@ from ._jobs import Item
 Seed = Union[int, Iterable[int]]
 Image = Any
 """A path, the bytes of an image file, or an array [height, width, 3] of uint8."""
+
+Turn = Dict[str, Any]
+Conversation = List[Turn]
+"""Turns as `transformers` has them: {"role": "user", "content": a text, or a list of
+{"type": "text", "text": ...} and {"type": "image"}}. Images are given apart, in their order."""
 
 MAX_SEED = 2**63 - 1
 
@@ -58,14 +63,54 @@ def seeds(seed: Seed, step: int) -> Iterator[Any]:
     return itertools.count(whole("seed", seed), step) if step else itertools.repeat(whole("seed", seed))
 
 
-def prompt_items(prompts: Iterable[Any], seed: Seed, step: int, data: Any = None) -> Iterator[Item | Error]:
+def stops(stop: str | Iterable[str] | None) -> list[str]:
+    """Texts that end a text; one may stand for a list."""
+    if stop is None or isinstance(stop, str):
+        return [] if stop is None else [stop]
+    return [text_of("stop", text) for text in stop]
+
+
+def is_conversation(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(turn, dict) for turn in value)
+
+
+def turns_of(where: str, conversation: Conversation) -> _core.Turns:
+    out: _core.Turns = []
+    for turn in conversation:
+        content = turn.get("content")
+        if set(turn) != {"role", "content"} or not isinstance(turn["role"], str):
+            raise usage("E_ARGUMENT", where, "turns with 'role' and 'content'", repr(turn))
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not isinstance(parts, (list, tuple)):
+            raise usage("E_ARGUMENT", where, "a content that is a str or a list of parts", repr(content))
+        out.append((turn["role"], [part_of(where, part) for part in parts]))
+    return out
+
+
+def part_of(where: str, part: Any) -> tuple[str, bool]:
+    if part == {"type": "image"}:
+        return "", True
+    if isinstance(part, dict) and set(part) == {"type", "text"} and part["type"] == "text":
+        return text_of(where, part["text"]), False
+    parts = "{'type': 'text', 'text': ...} or {'type': 'image'}"
+    raise usage("E_ARGUMENT", where, parts, repr(part), "images are given apart")
+
+
+def prompt_items(
+    prompts: Iterable[Any], seed: Seed, step: int, data: Any = None, chats: bool = False
+) -> Iterator[Item | Error]:
     numbers = seeds(seed, step)
     for index, prompt in enumerate(prompts):
         number = next(numbers, None)
         try:
             if number is None:
                 raise usage("E_ARGUMENT", "seed", "a seed for each prompt", f"{index} of them")
-            yield Item(index, text_of("prompt", prompt), whole("seed", number), data)
+            item = Item(index, seed=whole("seed", number), data=data)
+            if chats and is_conversation(prompt):
+                item.turns = turns_of("prompt", prompt)
+            else:
+                item.prompt = text_of("prompt", prompt)
+            yield item
         except Error as error:
             error.index = index
             yield error
@@ -91,12 +136,15 @@ def images_of(given: Any) -> tuple[list[Any], list[str], list[bytes]]:
     return arrays, files, encoded
 
 
-def image_items(images: Iterable[Any], data: tuple[str, str | None, int | None]) -> Iterator[Item | Error]:
-    question, negative, number = data
+def image_items(images: Iterable[Any], turns: _core.Turns, number: int | None) -> Iterator[Item | Error]:
+    parts = sum(image for _, content in turns for _, image in content)
     for index, given in enumerate(images):
         try:
-            shown = (question, negative, *images_of(given), index if number is None else number)
-            yield Item(index, data=shown)
+            arrays, files, encoded = images_of(given)
+            count = len(arrays) + len(files) + len(encoded)
+            if turns and parts != count:
+                raise usage("E_CHAT_IMAGES", "question", f"{count} parts for images", str(parts))
+            yield Item(index, data=(arrays, files, encoded, index if number is None else number))
         except Error as error:
             error.index = index
             yield error

@@ -29,7 +29,8 @@ class Request:
     def cancel(self) -> None: ...
 
 Pairs = list[tuple[str, str]]
-Described = tuple[str, str | None, list[Any], list[str], list[bytes], int]
+Turns = list[tuple[str, list[tuple[str, bool]]]]
+Described = tuple[list[Any], list[str], list[bytes], int]
 
 class Core:
     def __init__(self, prefix: str) -> None: ...
@@ -42,7 +43,15 @@ class Core:
     def stats(self) -> tuple[int, int, int]: ...
     def run(self, awaited: list[Request], seconds: float) -> None: ...
     def submit_image(
-        self, model: int, prompt: str, negative: str | None, seed: int, settings: Pairs, progress: bool, /
+        self,
+        model: int,
+        prompt: str,
+        negative: str | None,
+        seed: int,
+        settings: Pairs,
+        partial_images: int,
+        progress: bool,
+        /,
     ) -> Request: ...
     def submit_video(
         self,
@@ -58,18 +67,16 @@ class Core:
         /,
     ) -> Request: ...
     def submit_describe(
-        self, model: int, requests: list[Described], pieces: bool, progress: bool, /
+        self, model: int, requests: list[Described], how: dict[str, Any], pieces: bool, progress: bool, /
     ) -> Request: ...
     def submit_complete(
         self,
         model: int,
         prompt: str,
-        negative: str | None,
-        chat: bool,
-        max_tokens: int,
+        turns: Turns,
         seed: int,
         number: int,
-        settings: Pairs,
+        how: dict[str, Any],
         pieces: bool,
         progress: bool,
         /,

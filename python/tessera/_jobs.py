@@ -27,6 +27,7 @@ class Item:
     prompt: str = ""
     seed: int = 0
     data: Any = None
+    turns: _core.Turns = field(default_factory=list)  # of a conversation in the place of a prompt
     parts: list[Any] = field(default_factory=list)
     done: bool = False
 
@@ -42,13 +43,13 @@ Submit = Callable[[_core.Core, List[Item]], _core.Request]
 
 
 # Errors that say nothing of an input: they are raised whatever `errors` is.
-OF_ALL = ("E_RUNTIME", "E_MODEL_CLOSED", "E_SETTING", "E_TASK")
+OF_ALL = ("E_RUNTIME", "E_MODEL_CLOSED", "E_SETTING", "E_STOP_TEXT", "E_TASK")
 
 
 class Job(Generic[T]):
     """``source`` gives items, or the error that one could not be made of. ``group`` of them are
-    submitted as one; ``window`` requests are in the queue at most. With ``pieces``, texts and
-    frames come out as they are written, then a ``Tail``.
+    submitted as one; ``window`` requests are in the queue at most. With ``pieces``, those of that
+    kind ("text", "frame", "partial") come out as they are made, then a ``Tail``.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class Job(Generic[T]):
             value = GeneratedImage(value, item.prompt, item.seed, item.index)
         if kind == self._pieces:
             self.out.append(value)
-            if kind == "frame":
+            if kind != "text":
                 return
         if kind in ("text", "frame") or (kind == "image" and item.data == "answer"):
             item.parts.append(value)

@@ -6,7 +6,20 @@ import os
 from typing import Any, Iterable, Literal, Type, Union, overload
 
 from . import _core
-from ._arguments import Image, Seed, image_items, listed, pairs, prompt_items, text_of, whole
+from ._arguments import (
+    Conversation,
+    Image,
+    Seed,
+    image_items,
+    is_conversation,
+    listed,
+    pairs,
+    prompt_items,
+    stops,
+    text_of,
+    turns_of,
+    whole,
+)
 from ._error import Error, usage
 from ._jobs import Item, Job, OnProgress
 from ._results import Answer, Completion, Description, GeneratedImage, ModelInfo, Pixels, Video
@@ -50,10 +63,13 @@ class Model:
         **how: Any,
     ) -> Job[Any]:
         given, progress = pairs(settings), how.get("on_progress") is not None
+        partial = whole("partial_images", how.pop("partial_images", 0))
 
         def submit(core: _core.Core, items: list[Item]) -> _core.Request:
             item = items[0]
-            return core.submit_image(self._number, item.prompt, negative_prompt, item.seed, given, progress)
+            return core.submit_image(
+                self._number, item.prompt, negative_prompt, item.seed, given, partial, progress
+            )
 
         return self._job(Job, prompt_items(prompts, seed, 1), submit, **how)
 
@@ -90,22 +106,36 @@ class Model:
     def _describe_job(
         self,
         images: Iterable[Any],
-        question: str | None,
+        question: str | Conversation | None,
         negative_question: str | None,
         number: int | None,
+        max_tokens: int,
+        seed: int | None,
+        stop: str | Iterable[str] | None,
+        settings: dict[str, Any],
         **how: Any,
     ) -> Job[Any]:
         pieces, progress = bool(how.get("pieces")), how.get("on_progress") is not None
+        asked = QUESTION if question is None or is_conversation(question) else text_of("question", question)
+        turns = turns_of("question", question) if isinstance(question, list) else []
+        each = {
+            "question": asked,
+            "turns": turns,
+            "negative_question": negative_question,
+            "max_tokens": whole("max_tokens", max_tokens),
+            "seed": None if seed is None else whole("seed", seed),
+            "settings": pairs(settings),
+            "stop": stops(stop),
+        }
 
         def submit(core: _core.Core, items: list[Item]) -> _core.Request:
-            return core.submit_describe(self._number, [item.data for item in items], pieces, progress)
+            return core.submit_describe(self._number, [item.data for item in items], each, pieces, progress)
 
-        asked = QUESTION if question is None else text_of("question", question)
         if number is not None:
             whole("number", number)
         # One submission has one process that reads images, so several requests go into one.
         group = max(16, 4 * self._slots)
-        source = image_items(images, (asked, negative_question, number))
+        source = image_items(images, turns, number)
         return self._job(Job, source, submit, group=group, window=group + 1, **how)
 
     def _complete_job(
@@ -115,28 +145,26 @@ class Model:
         chat: bool,
         max_tokens: int,
         seed: Seed,
+        stop: str | Iterable[str] | None,
         settings: dict[str, Any],
         **how: Any,
     ) -> Job[Any]:
-        given, progress = pairs(settings), how.get("on_progress") is not None
-        pieces = bool(how.get("pieces"))
+        pieces, progress = bool(how.get("pieces")), how.get("on_progress") is not None
+        each = {
+            "negative_prompt": negative_prompt,
+            "chat": chat,
+            "max_tokens": whole("max_tokens", max_tokens),
+            "settings": pairs(settings),
+            "stop": stops(stop),
+        }
 
         def submit(core: _core.Core, items: list[Item]) -> _core.Request:
             item = items[0]
             return core.submit_complete(
-                self._number,
-                item.prompt,
-                negative_prompt,
-                chat,
-                max_tokens,
-                item.seed,
-                item.index,
-                given,
-                pieces,
-                progress,
+                self._number, item.prompt, item.turns, item.seed, item.index, each, pieces, progress
             )
 
-        return self._job(Job, prompt_items(prompts, seed, 0), submit, **how)
+        return self._job(Job, prompt_items(prompts, seed, 0, chats=True), submit, **how)
 
     def _answer_job(
         self, prompts: Iterable[Any], seed: Seed, settings: dict[str, Any], **how: Any
@@ -149,25 +177,22 @@ class Model:
 
         return self._job(Job, prompt_items(prompts, seed, 1, "answer"), submit, **how)
 
-    def _text_job(self, request: Any, question: str | None, options: dict[str, Any]) -> Job[Any]:
+    def _text_job(self, request: Any, question: Any, options: dict[str, Any]) -> Job[Any]:
         """The request of `stream_text()`, by what the model was opened for."""
-        task = self.info.task
+        task, take = self.info.task, options.pop
         if task == "describe":
-            negative, number = options.pop("negative_question", None), options.pop("number", None)
-            if options:
-                raise usage(
-                    "E_SETTING_NAME", "stream_text", "settings given to open()", f"'{next(iter(options))}'"
-                )
-            return self._describe_job([request], question, negative, number, pieces="text")
+            negative, number = take("negative_question", None), take("number", None)
+            most, seed, stop = take("max_tokens", 0), take("seed", None), take("stop", None)
+            return self._describe_job(
+                [request], question, negative, number, most, seed, stop, options, pieces="text"
+            )
         if question is not None:
             raise usage("E_ARGUMENT", "question", "a model that describes images", f"task '{task}'")
-        seed = options.pop("seed", 0)
+        seed = take("seed", 0)
         if task == "complete":
-            known = ("negative_prompt", "chat", "max_tokens")
-            negative, chat, most = (options.pop(name, None) for name in known)
-            return self._complete_job(
-                [request], negative, bool(chat), most or 0, seed, options, pieces="text"
-            )
+            negative, chat = take("negative_prompt", None), take("chat", False)
+            most, stop = take("max_tokens", 0), take("stop", None)
+            return self._complete_job([request], negative, chat, most, seed, stop, options, pieces="text")
         if task == "answer":
             return self._answer_job([request], seed, options, pieces="text")
         raise usage("E_TASK", "stream_text", "a model that writes texts", f"task '{task}'")
@@ -256,6 +281,24 @@ class Model:
             self._image_job(prompts, negative_prompt, seed, settings, on_progress=on_progress, errors=errors)
         )
 
+    def stream_image(
+        self,
+        prompt: str,
+        negative_prompt: str | None = None,
+        seed: int = 0,
+        *,
+        partial_images: int = 4,
+        on_progress: OnProgress | None = None,
+        **settings: Any,
+    ) -> Stream[Pixels, GeneratedImage]:
+        """What there is of an image, ``partial_images`` times, then the image in ``result``: arrays
+        [height, width, 3] of uint8, rows to come in one colour. Each costs decoding all pixels."""
+        job = self._image_job(
+            [prompt], negative_prompt, seed, settings,
+            partial_images=partial_images, on_progress=on_progress, pieces="partial",
+        )  # fmt: skip
+        return Stream(job)
+
     # --- videos ---
 
     @overload
@@ -334,95 +377,108 @@ class Model:
     def describe(
         self,
         images: list[Image],
-        question: str | None = ...,
+        question: str | Conversation | None = ...,
         *,
         negative_question: str | None = ...,
         number: int | None = ...,
         errors: Literal["return"],
-        on_progress: OnProgress | None = ...,
+        **options: Any,
     ) -> list[Description | Error]: ...
     @overload
     def describe(
         self,
         images: list[Image],
-        question: str | None = ...,
+        question: str | Conversation | None = ...,
         *,
         negative_question: str | None = ...,
         number: int | None = ...,
         errors: Literal["raise"] = ...,
-        on_progress: OnProgress | None = ...,
+        **options: Any,
     ) -> list[Description]: ...
     @overload
     def describe(
         self,
         images: Image,
-        question: str | None = ...,
+        question: str | Conversation | None = ...,
         *,
         negative_question: str | None = ...,
         number: int | None = ...,
         errors: Literal["raise"] = ...,
-        on_progress: OnProgress | None = ...,
+        **options: Any,
     ) -> Description: ...
     def describe(
         self,
         images: Image | list[Image],
-        question: str | None = None,
+        question: str | Conversation | None = None,
         *,
         negative_question: str | None = None,
         number: int | None = None,
+        max_tokens: int = 0,
+        seed: int | None = None,
+        stop: str | Iterable[str] | None = None,
         on_progress: OnProgress | None = None,
         errors: str = "raise",
+        **settings: Any,
     ) -> Any:
         """A text about an image; of a list, one about each; of a tuple, one about all its images.
 
         An image is a path, the bytes of a PNG, JPEG, WebP, GIF or BMP file, or an array
         [height, width, 3] of uint8, also by ``__array_interface__`` as PIL has it. Arrays are copied once.
-        ``number`` is half of the key of what is sampled; without it, the place in the list.
+        A conversation as ``question`` has a part for each image, as `complete()` takes it. ``max_tokens``: 0 is
+        the model's setting. ``stop``: texts, before the first of which this one ends. ``number`` is half of
+        the key of what is sampled, by default the place in the list; the command takes a hash of the path.
+        ``seed`` is the other half, by default that of ``open()``.
         """
         job = self._describe_job(
-            listed(images), question, negative_question, number, on_progress=on_progress, errors=errors
-        )
+            listed(images), question, negative_question, number, max_tokens, seed, stop, settings,
+            on_progress=on_progress, errors=errors,
+        )  # fmt: skip
         return in_order(job, images)
 
     @overload
     def descriptions(
         self,
         images: Iterable[Image],
-        question: str | None = ...,
+        question: str | Conversation | None = ...,
         *,
         negative_question: str | None = ...,
         errors: Literal["return"],
-        on_progress: OnProgress | None = ...,
+        **options: Any,
     ) -> Results[Description | Error]: ...
     @overload
     def descriptions(
         self,
         images: Iterable[Image],
-        question: str | None = ...,
+        question: str | Conversation | None = ...,
         *,
+        negative_question: str | None = ...,
         errors: Literal["raise"] = ...,
-        on_progress: OnProgress | None = ...,
+        **options: Any,
     ) -> Results[Description]: ...
     def descriptions(
         self,
         images: Iterable[Image],
-        question: str | None = None,
+        question: str | Conversation | None = None,
         *,
         negative_question: str | None = None,
+        max_tokens: int = 0,
+        seed: int | None = None,
+        stop: str | Iterable[str] | None = None,
         on_progress: OnProgress | None = None,
         errors: str = "raise",
+        **settings: Any,
     ) -> Results[Any]:
         """Each text as it is done; ``index`` is its image's place. Images are read ahead, 16 or more at once."""
-        return Results(
-            self._describe_job(
-                images, question, negative_question, None, on_progress=on_progress, errors=errors
-            )
-        )
+        job = self._describe_job(
+            images, question, negative_question, None, max_tokens, seed, stop, settings,
+            on_progress=on_progress, errors=errors,
+        )  # fmt: skip
+        return Results(job)
 
     @overload
     def complete(
         self,
-        prompt: list[str],
+        prompt: list[str] | list[Conversation],
         negative_prompt: str | None = ...,
         *,
         errors: Literal["return"],
@@ -431,7 +487,7 @@ class Model:
     @overload
     def complete(
         self,
-        prompt: list[str],
+        prompt: list[str] | list[Conversation],
         negative_prompt: str | None = ...,
         *,
         errors: Literal["raise"] = ...,
@@ -440,7 +496,7 @@ class Model:
     @overload
     def complete(
         self,
-        prompt: str,
+        prompt: str | Conversation,
         negative_prompt: str | None = ...,
         *,
         errors: Literal["raise"] = ...,
@@ -448,23 +504,29 @@ class Model:
     ) -> Completion: ...
     def complete(
         self,
-        prompt: str | list[str],
+        prompt: str | Conversation | list[str] | list[Conversation],
         negative_prompt: str | None = None,
         *,
         chat: bool = False,
         max_tokens: int = 0,
         seed: Seed = 0,
+        stop: str | Iterable[str] | None = None,
         on_progress: OnProgress | None = None,
         errors: str = "raise",
         **settings: Any,
     ) -> Any:
-        """What follows a text; with ``chat``, the answer to it. All of a list have
-        the same seed; what is sampled goes by the place too, as with the command."""
+        """What follows a text; with ``chat``, the answer to it; of a conversation, its next turn.
+
+        A conversation is a list of turns as `transformers` has them: ``{"role": "user", "content": "Hello"}``.
+        ``max_tokens``: 0 is the model's setting. ``stop``: texts, before the first of which this one ends.
+        All of a list have the same seed; what is sampled goes by the place too, as with the command.
+        """
+        one = is_conversation(prompt)
         job = self._complete_job(
-            listed(prompt), negative_prompt, chat, max_tokens, seed, settings,
+            [prompt] if one else listed(prompt), negative_prompt, chat, max_tokens, seed, stop, settings,
             on_progress=on_progress, errors=errors,
         )  # fmt: skip
-        return in_order(job, prompt)
+        return in_order(job, None if one else prompt)
 
     @overload
     def answer(
@@ -492,7 +554,7 @@ class Model:
         return in_order(job, prompt)
 
     def stream_text(
-        self, request: Any, question: str | None = None, **options: Any
+        self, request: Any, question: str | Conversation | None = None, **options: Any
     ) -> Stream[str, Union[Description, Completion, Answer]]:
         """Pieces of one text as they are written. ``request`` and ``options`` are those of ``describe()``,
         ``complete()`` or ``answer()``, by what the model was opened for."""

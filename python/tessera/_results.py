@@ -103,6 +103,7 @@ class Video:
 class Description:
     text: str
     cut_short: bool  # max_tokens were written
+    stopped_by_text: bool  # one of `stop` ended it
     tokens: int
     passes: int
     prompt_tokens: int
@@ -117,12 +118,13 @@ class Description:
 class Completion:
     text: str
     cut_short: bool  # max_tokens were written
+    stopped_by_text: bool  # one of `stop` ended it
     tokens: int
     passes: int
     prompt_tokens: int
     first_seconds: float  # to the first token
     seconds: float
-    prompt: str
+    prompt: str  # empty of a conversation
     seed: int
     index: int
 

@@ -75,7 +75,7 @@ class Stream(Results[T], Generic[T, R]):
 
 
 def in_order(job: Job[Any], given: Any) -> Any:
-    """All results: one for one, a list in order for a list."""
+    """All results: a list in order for a list, else one."""
     if not isinstance(given, list):
         for made in Results(job):
             return made

@@ -15,7 +15,7 @@ import threading
 from typing import Any, AsyncIterator, Callable, Generic, Iterable, TypeVar
 
 from . import _model, _runtime
-from ._arguments import Image, Seed, listed
+from ._arguments import Conversation, Image, Seed, is_conversation, listed
 from ._error import Error, usage
 from ._jobs import Job, Tail
 from ._results import Answer, Completion, Description, GeneratedImage, ModelInfo, Pixels, Video
@@ -296,6 +296,21 @@ class Model:
             lambda: self._model._image_job(prompts, negative_prompt, seed, settings, errors=errors)
         )
 
+    def stream_image(
+        self,
+        prompt: str,
+        negative_prompt: str | None = None,
+        seed: int = 0,
+        *,
+        partial_images: int = 4,
+        **settings: Any,
+    ) -> Results[Pixels]:
+        return self._results(
+            lambda: self._model._image_job(
+                [prompt], negative_prompt, seed, settings, partial_images=partial_images, pieces="partial"
+            )
+        )
+
     async def avideo(
         self,
         prompt: str = "",
@@ -341,47 +356,60 @@ class Model:
     async def adescribe(
         self,
         images: Image | list[Image],
-        question: str | None = None,
+        question: str | Conversation | None = None,
         *,
         negative_question: str | None = None,
         number: int | None = None,
+        max_tokens: int = 0,
+        seed: int | None = None,
+        stop: str | Iterable[str] | None = None,
         errors: str = "raise",
+        **settings: Any,
     ) -> Any:
         return await self._in_order(
             lambda: self._model._describe_job(
-                listed(images), question, negative_question, number, errors=errors
+                listed(images), question, negative_question, number, max_tokens, seed, stop, settings,
+                errors=errors,
             ),
             images,
-        )
+        )  # fmt: skip
 
     def descriptions(
         self,
         images: Iterable[Image],
-        question: str | None = None,
+        question: str | Conversation | None = None,
         *,
         negative_question: str | None = None,
+        max_tokens: int = 0,
+        seed: int | None = None,
+        stop: str | Iterable[str] | None = None,
         errors: str = "raise",
+        **settings: Any,
     ) -> Results[Description]:
         return self._results(
-            lambda: self._model._describe_job(images, question, negative_question, None, errors=errors)
+            lambda: self._model._describe_job(
+                images, question, negative_question, None, max_tokens, seed, stop, settings, errors=errors
+            )
         )
 
     async def acomplete(
         self,
-        prompt: str | list[str],
+        prompt: str | Conversation | list[str] | list[Conversation],
         negative_prompt: str | None = None,
         *,
         chat: bool = False,
         max_tokens: int = 0,
         seed: Seed = 0,
+        stop: str | Iterable[str] | None = None,
         errors: str = "raise",
         **settings: Any,
     ) -> Any:
+        prompts = [prompt] if is_conversation(prompt) else listed(prompt)
         return await self._in_order(
             lambda: self._model._complete_job(
-                listed(prompt), negative_prompt, chat, max_tokens, seed, settings, errors=errors
+                prompts, negative_prompt, chat, max_tokens, seed, stop, settings, errors=errors
             ),
-            prompt,
+            None if is_conversation(prompt) else prompt,
         )
 
     async def aanswer(
@@ -391,7 +419,9 @@ class Model:
             lambda: self._model._answer_job(listed(prompt), seed, settings, errors=errors), prompt
         )
 
-    def stream_text(self, request: Any, question: str | None = None, **options: Any) -> Results[str]:
+    def stream_text(
+        self, request: Any, question: str | Conversation | None = None, **options: Any
+    ) -> Results[str]:
         return self._results(lambda: self._model._text_job(request, question, dict(options)))
 
 

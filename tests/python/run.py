@@ -10,6 +10,7 @@ def main() -> int:
     if importlib.util.find_spec("numpy") is None:
         print("skipped: numpy (python3-numpy) is not there")
         return 77
+    sys.dont_write_bytecode = True  # the tree stays as it is
     here = Path(__file__).parent
     sys.path.insert(0, str(here))
     pattern = sys.argv[1] if len(sys.argv) > 1 else "test_*.py"

@@ -43,10 +43,17 @@ class Asyncio(Case):
                 pieces = [piece async for piece in stream]
                 self.assertEqual("".join(pieces), stream.result.text)
                 films = await runtime.open(task="video")
+                stopped = await writer.acomplete("The cat sat on", max_tokens=9, stop=pieces[-1])
+                self.assertTrue(stopped.stopped_by_text)
+                stream = model.stream_image(PROMPTS[0], seed=3, partial_images=2)
+                self.assertEqual([image.shape async for image in stream], [(64, 64, 3)] * 2)
+                self.assertEqual(stream.result.png(), (await model.agenerate(PROMPTS[0], seed=3)).png())
                 frames = [frame async for frame in films.frames("a red sphere", seed=1)]
                 reader = await runtime.open(task="describe", slots=2)
                 texts = await reader.adescribe(frames[:3])
                 self.assertEqual([made.index for made in texts], [0, 1, 2])
+                short = await reader.adescribe(frames[:2], max_tokens=3, temp=1.5, seed=4)
+                self.assertEqual([made.tokens for made in short], [3, 3])
                 return frames, [made.text for made in texts]
 
         frames, texts = asyncio.run(main())

@@ -109,7 +109,7 @@ class Threads(Case):
             while not over.wait(0.001):
                 ticks[0] += 1
 
-        request = model._core.submit_image(model._number, PROMPTS[0], None, 0, [], False)
+        request = model._core.submit_image(model._number, PROMPTS[0], None, 0, [], 0, False)
         thread = threading.Thread(target=count)
         thread.start()
         before = ticks[0]

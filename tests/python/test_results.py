@@ -62,6 +62,21 @@ class Images(Case):
     def test_no_prompts_are_no_images(self):
         self.assertEqual(self.runtime.generate([]), [])
 
+    def test_partial_images_come_on_the_way_and_change_nothing(self):
+        model = self.runtime.open()
+        whole = model.generate(PROMPTS[0], seed=7)
+        for count in (0, 3):
+            stream = model.stream_image(PROMPTS[0], seed=7, partial_images=count)
+            partial = list(stream)
+            self.assertEqual([image.shape for image in partial], [(64, 64, 3)] * count)
+            self.assertEqual(stream.result.png(), whole.png())
+        flat = [int((np.ptp(image, axis=1) == 0).all(axis=1).sum()) for image in partial]
+        self.assertEqual(flat, [48, 32, 16], "rows to come")
+        first = next(model.stream_image(PROMPTS[0], seed=7, partial_images=3))
+        np.testing.assert_array_equal(first, partial[0], "before the image is there")
+        self.refused("E_SETTING_VALUE", model.stream_image, PROMPTS[0], partial_images=65)
+        self.refused("E_ARGUMENT", model.stream_image, PROMPTS[0], partial_images=-1)
+
 
 class Videos(Case):
     PROMPT = "a large red shiny sphere moving left on a gray floor"
@@ -149,11 +164,76 @@ class Captions(Case):
         made = model.describe(self.files[0], question="What is there?")
         self.assertIn(made.text, line.values())
         stream = model.stream_text(self.files[0], question="What is there?")
-        self.assertEqual("".join(stream).strip(), made.text)
+        self.assertEqual("".join(stream), made.text)
         self.assertEqual(stream.result.text, made.text)
         pieces = list(model.stream_text(self.files[0]))
         self.assertGreater(len(pieces), 5)
-        self.assertEqual("".join(pieces).strip(), model.describe(self.files[0]).text)
+        self.assertEqual("".join(pieces), model.describe(self.files[0]).text)
+
+    def test_settings_seed_and_length_are_of_a_request(self):
+        model = self.runtime.open(task="describe", slots=4)
+        files = self.files[:8]
+        texts = []
+        for seed in (5, 6, 8):
+            flags = ["--image", files[0], "--temp", 3, "-s", seed, "--max-tokens", 12, "--json"]
+            (line,) = json_lines(command("caption", *flags, folder=self.folder))
+            texts.append(model.describe(files[0], temp=3, seed=seed, max_tokens=12).text)
+            self.assertIn(texts[-1], line.values())
+        self.assertGreater(len(set(texts)), 1)
+        made = model.describe(files, temp=3, seed=5, max_tokens=12)
+        self.assertEqual(made[0].text, texts[0])
+        self.assertLessEqual(max(one.tokens for one in made), 12)
+        self.assertTrue(any(one.cut_short for one in made))
+        self.assertEqual(model.describe(files[3], temp=3, seed=5, max_tokens=12, number=3).text, made[3].text)
+        self.refused("E_SETTING_NAME", model.describe, files, tempp=2, errors="return")
+        self.refused("E_SETTING_NAME", self.runtime.open, task="describe", temp=2)
+        self.refused("E_TEXT_LENGTH", model.describe, files, max_tokens=9999)
+
+    def test_a_text_ends_before_one_that_stops_it(self):
+        model = self.runtime.open(task="describe", slots=4)
+        whole = model.describe(self.files)
+        for stop in ("on a", ["never", "on a"]):
+            for before, made in zip(whole, model.describe(self.files, stop=stop)):
+                self.assertIn("on a", before.text)
+                self.assertEqual(made.text, before.text.split("on a")[0].strip())
+                self.assertEqual((made.stopped_by_text, before.stopped_by_text), (True, False))
+        stream = model.stream_text(self.files[0], stop="on a")
+        self.assertEqual("".join(stream), whole[0].text.split("on a")[0].strip())
+        self.refused("E_STOP_TEXT", model.describe, self.files, stop="", errors="return")
+        self.refused("E_ARGUMENT", model.describe, self.files, stop=[None])
+
+    def test_a_question_may_be_a_conversation(self):
+        model = self.runtime.open(task="describe", slots=2)
+        turns = [
+            {
+                "role": "user",
+                "content": [{"type": "image"}, {"type": "text", "text": "Describe the picture."}],
+            }
+        ]
+        plain = [made.text for made in model.describe(self.files[:3])]
+        self.assertEqual([made.text for made in model.describe(self.files[:3], turns)], plain)
+        turns += [{"role": "assistant", "content": "Red."}, {"role": "user", "content": "And what else?"}]
+        asked = model.describe(self.files[0], turns)
+        self.assertGreater(asked.prompt_tokens, model.describe(self.files[0]).prompt_tokens)
+        self.assertEqual("".join(model.stream_text(self.files[0], turns)), asked.text)
+        both = tuple(self.files[:2])
+        made = model.describe([self.files[0], both], turns, errors="return")
+        self.assertEqual((made[0].text, made[1].code, made[1].index), (asked.text, "E_CHAT_IMAGES", 1))
+        self.refused("E_CHAT_ROLE", model.describe, self.files[0], [{"role": "robot", "content": [IMAGE]}])
+        for wrong in (
+            [],
+            [{"role": "user"}],
+            [{"role": "user", "content": [{"type": "image", "url": "x.png"}]}],
+            [{"role": "user", "content": [{"type": "sound"}]}],
+            [{"role": "user", "content": 3}],
+            [{"role": "user", "content": "a", "name": "b"}],
+        ):
+            self.refused("E_ARGUMENT", model.describe, self.files[0], wrong)
+
+
+IMAGE = {"type": "image"}
+TEMPLATE = """{% for turn in messages %}<{{ turn.role }}> {{ turn.content }}
+{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"""
 
 
 class Texts(Case):
@@ -181,6 +261,40 @@ class Texts(Case):
         self.assertGreater(len(pieces), 1)
         self.assertEqual("".join(pieces), stream.result.text)
         self.assertEqual(stream.result.tokens, 12)
+
+    def test_a_text_ends_before_one_that_stops_it(self):
+        model = self.runtime.open(TEXT_MODEL, "complete", slots=3)
+        whole = model.complete(self.PROMPTS, max_tokens=24)
+        stop = whole[0].text[9:12]
+        for before, made in zip(whole, model.complete(self.PROMPTS, max_tokens=24, stop=stop)):
+            self.assertEqual(made.text, before.text.split(stop)[0])
+            self.assertEqual(made.stopped_by_text, stop in before.text)
+        self.assertEqual(
+            "".join(model.stream_text(self.PROMPTS[0], max_tokens=24, stop=[stop])),
+            whole[0].text.split(stop)[0],
+        )
+
+    def test_a_prompt_may_be_a_conversation(self):
+        (self.folder / "chat.jinja").write_text(TEMPLATE)
+        model = self.runtime.open(
+            TEXT_MODEL, "complete", slots=2, chat_template=self.folder / "chat.jinja", max_tokens=12
+        )
+        first = [{"role": "user", "content": "Hello"}]
+        longer = [
+            {"role": "system", "content": "Be brief."},
+            *first,
+            {"role": "assistant", "content": "Yes?"},
+            {"role": "user", "content": [{"type": "text", "text": "Nothing."}]},
+        ]
+        written = "<system> Be brief.\n<user> Hello\n<assistant> Yes?\n<user> Nothing.\n<assistant>"
+        one = model.complete(longer)
+        self.assertEqual(one.text, model.complete(written).text)
+        self.assertEqual(one.prompt_tokens, model.complete(written).prompt_tokens)
+        made = model.complete([first, longer])
+        self.assertEqual([made[0].text, made[1].text], [model.complete("Hello", chat=True).text, one.text])
+        self.assertEqual("".join(model.stream_text(longer)), one.text)
+        self.refused("E_CHAT_IMAGES", model.complete, [{"role": "user", "content": [IMAGE]}])
+        self.refused("E_ARGUMENT", self.runtime.generate, [first])
 
 
 class Answers(Case):
