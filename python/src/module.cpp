@@ -90,6 +90,7 @@ void run(Core& core, const py::list& awaited, double seconds) {
 void add_runtime(py::module_& module) {
   py::class_<Core, std::shared_ptr<Core>>(module, "Core")
       .def(py::init<const std::string&>(), "prefix"_a)
+      .def("check", [](Core& core) { static_cast<void>(core.runtime()); })
       .def("open", &open_model, "name"_a, "task"_a, "options"_a)
       .def("close_model", &close_model, "model"_a)
       .def("close", &close)

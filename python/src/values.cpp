@@ -107,7 +107,7 @@ py::array checked_array(const py::handle& given) {
                                   : "no array";
   PyErr_Clear();
   refuse("E_IMAGE_ARRAY", "an image", "an array of uint8 [height, width, 3]", found,
-         "PIL: image.convert('RGB')");
+         bytes ? "PIL: image.convert('RGB')" : "");
 }
 
 tessera::Image image_of(const py::handle& given) {

@@ -20,6 +20,7 @@ Conversation = List[Turn]
 {"type": "text", "text": ...} and {"type": "image"}}. Images are given apart, in their order."""
 
 MAX_SEED = 2**63 - 1
+MAX_NUMBER = 2**64 - 1
 
 
 def pairs(settings: dict[str, Any]) -> list[tuple[str, str]]:
@@ -41,19 +42,47 @@ def pairs(settings: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def text_of(name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # a class of the model
-    raise usage("E_ARGUMENT", name, "a str, or a list of them", type(value).__name__)
+    if not isinstance(value, str):
+        raise usage("E_ARGUMENT", name, "a str", type(value).__name__)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise usage("E_ARGUMENT", name, "a text that UTF-8 can hold", ascii(value)) from None
+    return value
 
 
-def whole(name: str, value: Any) -> int:
+def prompt_of(value: Any, classes: bool) -> str:
+    """A text, or a class of the model."""
+    if classes and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return text_of("prompt", value)
+
+
+def optional_text(name: str, value: Any) -> str | None:
+    return None if value is None else text_of(name, value)
+
+
+def switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise usage("E_ARGUMENT", name, "True or False", repr(value))
+    return value
+
+
+def whole(name: str, value: Any, most: int = MAX_SEED) -> int:
     if hasattr(value, "__index__") and not isinstance(value, bool):
         number = int(value.__index__())
-        if 0 <= number <= MAX_SEED:
+        if 0 <= number <= most:
             return number
-    raise usage("E_ARGUMENT", name, f"an integer from 0 to {MAX_SEED}", repr(value))
+    raise usage("E_ARGUMENT", name, f"an integer from 0 to {most}", repr(value))
+
+
+def several(name: str, values: Any) -> Iterable[Any]:
+    """What is iterated over; a text would be its characters."""
+    if isinstance(values, (str, bytes, os.PathLike)) or not hasattr(values, "__iter__"):
+        raise usage("E_ARGUMENT", name, "an iterable of them", type(values).__name__)
+    made: Iterable[Any] = values
+    return made
 
 
 def seeds(seed: Seed, step: int) -> Iterator[Any]:
@@ -65,9 +94,9 @@ def seeds(seed: Seed, step: int) -> Iterator[Any]:
 
 def stops(stop: str | Iterable[str] | None) -> list[str]:
     """Texts that end a text; one may stand for a list."""
-    if stop is None or isinstance(stop, str):
-        return [] if stop is None else [stop]
-    return [text_of("stop", text) for text in stop]
+    if stop is None:
+        return []
+    return [text_of("stop", text) for text in ([stop] if isinstance(stop, str) else several("stop", stop))]
 
 
 def is_conversation(value: Any) -> bool:
@@ -109,17 +138,17 @@ def prompt_items(
             if chats and is_conversation(prompt):
                 item.turns = turns_of("prompt", prompt)
             else:
-                item.prompt = text_of("prompt", prompt)
+                item.prompt = prompt_of(prompt, classes=not chats and data is None)
             yield item
         except Error as error:
             error.index = index
             yield error
 
 
-def images_of(given: Any) -> tuple[list[Any], list[str], list[bytes]]:
+def images_of(given: Any) -> tuple[list[Any], list[bytes], list[bytes]]:
     """Arrays, paths and encoded files of one request, which are shown in this order."""
     arrays: list[Any] = []
-    files: list[str] = []
+    files: list[bytes] = []  # names, which need not be UTF-8
     encoded: list[bytes] = []
     for image in given if isinstance(given, tuple) else (given,):
         if isinstance(image, (bytes, bytearray, memoryview)):
@@ -127,7 +156,7 @@ def images_of(given: Any) -> tuple[list[Any], list[str], list[bytes]]:
             continue
         late = bool(encoded)
         if isinstance(image, (str, os.PathLike)):
-            files.append(os.fsdecode(image))
+            files.append(os.fsencode(image))
         else:
             late = late or bool(files)
             arrays.append(_core.checked_array(image))

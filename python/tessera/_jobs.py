@@ -75,6 +75,7 @@ class Job(Generic[T]):
         self._errors = errors
         self._on_progress = on_progress
         self._at_work: list[tuple[_core.Request, list[Item]]] = []
+        self._stopped: list[_core.Request] = []  # by on_progress
 
     @property
     def requests(self) -> list[_core.Request]:
@@ -144,11 +145,12 @@ class Job(Generic[T]):
                 elif kind == "progress":
                     if self._on_progress is not None and self._on_progress(Progress(**value)) is False:
                         request.stop()
+                        self._stopped.append(request)
                 else:
                     self._note(items[place], kind, value)
             if request.over:
                 self._at_work = [pair for pair in self._at_work if pair[0] is not request]
-                self._fail_rest(items, stopped())
+                self._fail_rest(items, ended(request in self._stopped))
 
     def _fail_rest(self, items: list[Item], error: Error) -> None:
         for item in items:
@@ -176,9 +178,12 @@ class Job(Generic[T]):
         self.out.append(Tail(made) if self._pieces else made)  # type: ignore[arg-type]
 
 
-def stopped() -> Error:
-    line = "request: expected a result, found that on_progress stopped it"
-    return Error(line, "general", "E_STOPPED", "", "request", "a result", "that on_progress stopped it")
+def ended(stopped: bool) -> Error:
+    """Of a request that is over without a result."""
+    code, found = ("E_STOPPED", "on_progress stopped it") if stopped else ("E_MODEL_CLOSED", "a closed model")
+    return Error(
+        f"request: expected a result, found {found}", "general", code, "", "request", "a result", found
+    )
 
 
 def result_of(item: Item, kind: str, value: dict[str, Any]) -> Video | Description | Completion | Answer:

@@ -7,15 +7,19 @@ from typing import Any, Iterable, Literal, Type, Union, overload
 
 from . import _core
 from ._arguments import (
+    MAX_NUMBER,
     Conversation,
     Image,
     Seed,
     image_items,
     is_conversation,
     listed,
+    optional_text,
     pairs,
     prompt_items,
+    several,
     stops,
+    switch,
     text_of,
     turns_of,
     whole,
@@ -64,12 +68,11 @@ class Model:
     ) -> Job[Any]:
         given, progress = pairs(settings), how.get("on_progress") is not None
         partial = whole("partial_images", how.pop("partial_images", 0))
+        negative = optional_text("negative_prompt", negative_prompt)
 
         def submit(core: _core.Core, items: list[Item]) -> _core.Request:
             item = items[0]
-            return core.submit_image(
-                self._number, item.prompt, negative_prompt, item.seed, given, partial, progress
-            )
+            return core.submit_image(self._number, item.prompt, negative, item.seed, given, partial, progress)
 
         return self._job(Job, prompt_items(prompts, seed, 1), submit, **how)
 
@@ -85,18 +88,19 @@ class Model:
         **how: Any,
     ) -> Job[Any]:
         given, progress = pairs(settings), how.get("on_progress") is not None
-        frames, features = list(first_frames), os.fspath(text_features)
+        frames, features = list(several("first_frames", first_frames)), os.fsencode(text_features)
+        negative, goes_on = optional_text("negative_prompt", negative_prompt), switch("endless", endless)
 
         def submit(core: _core.Core, items: list[Item]) -> _core.Request:
             item = items[0]
             return core.submit_video(
                 self._number,
                 item.prompt,
-                negative_prompt,
+                negative,
                 item.seed,
                 frames,
                 features,
-                endless,
+                goes_on,
                 given,
                 progress,
             )
@@ -121,7 +125,7 @@ class Model:
         each = {
             "question": asked,
             "turns": turns,
-            "negative_question": negative_question,
+            "negative_question": optional_text("negative_question", negative_question),
             "max_tokens": whole("max_tokens", max_tokens),
             "seed": None if seed is None else whole("seed", seed),
             "settings": pairs(settings),
@@ -132,7 +136,7 @@ class Model:
             return core.submit_describe(self._number, [item.data for item in items], each, pieces, progress)
 
         if number is not None:
-            whole("number", number)
+            whole("number", number, MAX_NUMBER)
         # One submission has one process that reads images, so several requests go into one.
         group = max(16, 4 * self._slots)
         source = image_items(images, turns, number)
@@ -151,8 +155,8 @@ class Model:
     ) -> Job[Any]:
         pieces, progress = bool(how.get("pieces")), how.get("on_progress") is not None
         each = {
-            "negative_prompt": negative_prompt,
-            "chat": chat,
+            "negative_prompt": optional_text("negative_prompt", negative_prompt),
+            "chat": switch("chat", chat),
             "max_tokens": whole("max_tokens", max_tokens),
             "settings": pairs(settings),
             "stop": stops(stop),
@@ -278,7 +282,14 @@ class Model:
     ) -> Results[Any]:
         """Each image as it is done; ``index`` is its prompt's place. Prompts are read as slots get free."""
         return Results(
-            self._image_job(prompts, negative_prompt, seed, settings, on_progress=on_progress, errors=errors)
+            self._image_job(
+                several("prompts", prompts),
+                negative_prompt,
+                seed,
+                settings,
+                on_progress=on_progress,
+                errors=errors,
+            )
         )
 
     def stream_image(
@@ -470,7 +481,7 @@ class Model:
     ) -> Results[Any]:
         """Each text as it is done; ``index`` is its image's place. Images are read ahead, 16 or more at once."""
         job = self._describe_job(
-            images, question, negative_question, None, max_tokens, seed, stop, settings,
+            several("images", images), question, negative_question, None, max_tokens, seed, stop, settings,
             on_progress=on_progress, errors=errors,
         )  # fmt: skip
         return Results(job)

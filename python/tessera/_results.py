@@ -193,8 +193,8 @@ class SettingInfo:
     changes_bytes: bool
 
 
-def png_path(path: str | os.PathLike[str]) -> str:
-    name = os.fspath(path)
-    if not name.lower().endswith(".png"):
-        raise usage("E_OUTPUT_NAME", "path", "a name that ends in .png", f"'{name}'")
+def png_path(path: str | os.PathLike[str]) -> bytes:
+    name = os.fsencode(path)
+    if not name.lower().endswith(b".png"):
+        raise usage("E_OUTPUT_NAME", "path", "a name that ends in .png", f"'{os.fsdecode(name)}'")
     return name

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from . import _core
-from ._arguments import pairs, whole
+from ._arguments import pairs, switch, text_of, whole
 from ._model import Model
 
 
@@ -14,7 +14,7 @@ class Runtime:
     """Models that are open, and one queue for all requests to them. One thread owns it."""
 
     def __init__(self, prefix: str | os.PathLike[str] = "") -> None:
-        self._core = _core.Core(os.fspath(prefix))
+        self._core = _core.Core(os.fsencode(prefix))
         self._bundled: dict[str, Model] = {}
 
     def open(
@@ -41,20 +41,20 @@ class Runtime:
         read when they are needed. ``threads``: 0 is one a core. ``tessera.settings(task)`` lists settings.
         """
         options = {
-            "device": device,
-            "threads": threads,
-            "dtype": dtype,
-            "slots": slots,
+            "device": text_of("device", device),
+            "threads": whole("threads", threads, 2**31 - 1),
+            "dtype": text_of("dtype", dtype),
+            "slots": whole("slots", slots),
             "seed": whole("seed", seed),
-            "prune": prune,
-            "deterministic": deterministic,
-            "tf32": tf32,
-            "text_encoder": os.fspath(text_encoder),
-            "chat_template": os.fspath(chat_template),
-            "mmproj": os.fspath(mmproj),
+            "prune": text_of("prune", prune),
+            "deterministic": switch("deterministic", deterministic),
+            "tf32": switch("tf32", tf32),
+            "text_encoder": os.fsencode(text_encoder),
+            "chat_template": os.fsencode(chat_template),
+            "mmproj": os.fsencode(mmproj),
             "settings": pairs(settings),
         }
-        return Model(self._core, self._core.open(os.fspath(name), task, options), slots)
+        return Model(self._core, self._core.open(os.fsencode(name), text_of("task", task), options), slots)
 
     def _of(self, task: str) -> Model:
         if task not in self._bundled:

@@ -35,6 +35,8 @@ class Results(Generic[T]):
 
     def _next(self) -> Any:
         job = self._job
+        if not job.over:
+            job.core.check()  # another thread changes nothing
         try:
             while True:
                 job.fill()

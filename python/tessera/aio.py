@@ -15,7 +15,7 @@ import threading
 from typing import Any, AsyncIterator, Callable, Generic, Iterable, TypeVar
 
 from . import _model, _runtime
-from ._arguments import Conversation, Image, Seed, is_conversation, listed
+from ._arguments import Conversation, Image, Seed, is_conversation, listed, several
 from ._error import Error, usage
 from ._jobs import Job, Tail
 from ._results import Answer, Completion, Description, GeneratedImage, ModelInfo, Pixels, Video
@@ -293,7 +293,9 @@ class Model:
         **settings: Any,
     ) -> Results[GeneratedImage]:
         return self._results(
-            lambda: self._model._image_job(prompts, negative_prompt, seed, settings, errors=errors)
+            lambda: self._model._image_job(
+                several("prompts", prompts), negative_prompt, seed, settings, errors=errors
+            )
         )
 
     def stream_image(
@@ -388,7 +390,15 @@ class Model:
     ) -> Results[Description]:
         return self._results(
             lambda: self._model._describe_job(
-                images, question, negative_question, None, max_tokens, seed, stop, settings, errors=errors
+                several("images", images),
+                question,
+                negative_question,
+                None,
+                max_tokens,
+                seed,
+                stop,
+                settings,
+                errors=errors,
             )
         )
 

@@ -91,6 +91,22 @@ class Threads(Case):
         self.assertEqual(found, ["E_RUNTIME_THREAD"] * 3)
         self.assertEqual(model.info.width, 64, "and the owner goes on")
 
+    def test_an_iterator_that_another_thread_asks_goes_on_for_its_owner(self):
+        images = self.runtime.open(slots=2).images(PROMPTS, seed=3)
+        found = []
+
+        def ask():
+            try:
+                next(images)
+            except tessera.Error as error:
+                found.append(error.code)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        self.assertEqual(found, ["E_RUNTIME_THREAD"])
+        self.assertEqual(sorted(image.seed for image in images), [3, 4, 5, 6, 7])
+
     def test_a_child_of_fork_is_refused(self):
         child = os.fork()
         if child == 0:
@@ -227,6 +243,39 @@ class Errors(Case):
             runtime.generate("a red cube").save(self.folder / "none" / "a.png")
         self.assertEqual(caught.exception.kind, "storage")
 
+    def test_values_of_another_type_are_refused_by_name(self):
+        runtime, model, reader = self.runtime, self.runtime.open(), self.runtime.open(task="describe")
+        for name, value in {
+            "slots": "x", "threads": None, "device": 0, "dtype": np.uint8, "task": 3, "seed": "1",
+            "prune": None, "deterministic": "yes", "tf32": 1,
+        }.items():  # fmt: skip
+            self.assertEqual(self.refused("E_ARGUMENT", runtime.open, **{name: value}).where, name)
+        self.refused("E_ARGUMENT", runtime.open, threads=10**12)
+        for prompt in None, b"a", 1.5, True, "a\udc80":
+            self.assertEqual(self.refused("E_ARGUMENT", model.generate, prompt).where, "prompt")
+        self.assertEqual(self.refused("E_ARGUMENT", model.generate, "a", 3).where, "negative_prompt")
+        self.assertEqual(self.refused("E_ARGUMENT", model.images, "ab").where, "prompts")
+        self.assertEqual(self.refused("E_ARGUMENT", reader.descriptions, "a.png").where, "images")
+        for name, value in {
+            "question": 3, "negative_question": 3, "number": -1, "max_tokens": "4", "seed": 1.5, "stop": 3,
+        }.items():  # fmt: skip
+            refused = self.refused("E_ARGUMENT", reader.describe, "a.png", **{name: value})
+            self.assertEqual(refused.where, name)
+        self.refused("E_SETTING_NAME", reader.stream_text, "a.png", max_tokes=3)
+        self.refused("E_ARGUMENT", runtime.open(TEXT_MODEL, "complete").complete, 3)
+        self.refused("E_ARGUMENT", runtime.open(TEXT_MODEL, "complete").complete, "a", chat="yes")
+
+    def test_names_of_files_need_not_be_utf_8(self):
+        name = self.folder / os.fsdecode(b"\xff\xfe.png")
+        image = self.runtime.generate("a red cube")
+        image.save(name)
+        self.assertEqual(os.listdir(os.fsencode(self.folder)), [b"\xff\xfe.png"])
+        self.assertEqual(self.runtime.describe(name).text, self.runtime.describe(image.array).text)
+        name.unlink()
+        with self.assertRaises(tessera.Error) as caught:
+            self.runtime.describe(name)
+        self.assertIn("\ufffd.png", caught.exception.file)
+
     def test_what_is_wrong_with_all_is_raised_where_errors_are_returned(self):
         model = self.runtime.open()
         self.refused("E_SETTING_NAME", model.generate, ["a"], top_kk=3, errors="return")
@@ -253,6 +302,10 @@ class Errors(Case):
         model = runtime.open()
         model.close()
         self.refused("E_MODEL_CLOSED", model.generate, "a")
+        model = runtime.open()
+        images = model.images(PROMPTS[:2])
+        model.close()
+        self.assertEqual(self.refused("E_MODEL_CLOSED", list, images).found, "a closed model")
         images = runtime.open().images(PROMPTS)
         runtime.close()
         self.assertIn(self.refused("E_RUNTIME_CLOSED", runtime.generate, "a").where, "runtime")
