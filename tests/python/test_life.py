@@ -197,6 +197,26 @@ class Cancelling(Case):
         model.generate(PROMPTS[0])
         self.assertEqual(self.stats(), 0)
 
+    def test_they_are_cancelled_though_iterator_and_error_are_kept(self):
+        def sources():
+            yield from PROMPTS * 3
+            raise ZeroDivisionError("of the source")
+
+        def fail(progress):
+            raise ZeroDivisionError("of the callback")
+
+        model = self.runtime.open(slots=8)
+        images, kept = model.images(PROMPTS, on_progress=fail), []
+        for call in (lambda: next(images), lambda: model.images(sources())):
+            try:
+                call()
+            except ZeroDivisionError as error:
+                kept.append(error)
+        self.assertEqual(len(kept), 2)
+        self.runtime.generate(PROMPTS[0])  # by another model, ahead of them
+        self.assertEqual(self.stats(), 0)
+        self.assertEqual(list(images), [])
+
     def test_two_iterators_take_turns(self):
         model = self.runtime.open(slots=2)
         one, two = model.images(PROMPTS), model.images(PROMPTS, seed=50)
