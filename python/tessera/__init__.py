@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from . import _core
+from ._arguments import Conversation
 from ._error import Error
 from ._model import Model
 from ._results import (
@@ -45,6 +46,7 @@ def save_png(path: str | os.PathLike[str], image: Any) -> None:
 __all__ = [
     "Answer",
     "Completion",
+    "Conversation",
     "Description",
     "Error",
     "GeneratedImage",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal, overload
 
 from . import _core
-from ._arguments import pairs, switch, text_of, whole
+from ._arguments import Image, pairs, switch, text_of, whole
+from ._error import Error
 from ._model import Model
+from ._results import Description, GeneratedImage, Video
 
 
 class Runtime:
@@ -61,14 +63,48 @@ class Runtime:
             self._bundled[task] = self.open(task=task)
         return self._bundled[task]
 
+    @overload
+    def generate(
+        self, prompt: list[str], *args: Any, errors: Literal["return"], **options: Any
+    ) -> list[GeneratedImage | Error]: ...
+    @overload
+    def generate(
+        self, prompt: list[str], *args: Any, errors: Literal["raise"] = ..., **options: Any
+    ) -> list[GeneratedImage]: ...
+    @overload
+    def generate(
+        self, prompt: str, *args: Any, errors: Literal["raise"] = ..., **options: Any
+    ) -> GeneratedImage: ...
     def generate(self, prompt: Any, *args: Any, **options: Any) -> Any:
         """``Model.generate()`` of the bundled model."""
         return self._of("image").generate(prompt, *args, **options)
 
+    @overload
+    def video(
+        self, prompt: list[str], *args: Any, errors: Literal["return"], **options: Any
+    ) -> list[Video | Error]: ...
+    @overload
+    def video(
+        self, prompt: list[str], *args: Any, errors: Literal["raise"] = ..., **options: Any
+    ) -> list[Video]: ...
+    @overload
+    def video(self, prompt: str, *args: Any, errors: Literal["raise"] = ..., **options: Any) -> Video: ...
     def video(self, prompt: Any, *args: Any, **options: Any) -> Any:
         """``Model.video()`` of the bundled model."""
         return self._of("video").video(prompt, *args, **options)
 
+    @overload
+    def describe(
+        self, images: list[Image], *args: Any, errors: Literal["return"], **options: Any
+    ) -> list[Description | Error]: ...
+    @overload
+    def describe(
+        self, images: list[Image], *args: Any, errors: Literal["raise"] = ..., **options: Any
+    ) -> list[Description]: ...
+    @overload
+    def describe(
+        self, images: Image, *args: Any, errors: Literal["raise"] = ..., **options: Any
+    ) -> Description: ...
     def describe(self, images: Any, *args: Any, **options: Any) -> Any:
         """``Model.describe()`` of the bundled model."""
         return self._of("describe").describe(images, *args, **options)

@@ -246,7 +246,7 @@ class Results(Generic[T]):
 
 
 class Model:
-    """``tessera.Model`` with methods to await. Arguments are the same."""
+    """``tessera.Model`` with methods to await. Arguments are the same, without ``on_progress``."""
 
     def __init__(self, worker: _Worker, model: _model.Model) -> None:
         self._worker = worker

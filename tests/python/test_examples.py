@@ -89,7 +89,8 @@ class Examples(Case):
         done = subprocess.run(
             [sys.executable, "-m", "mypy", "--strict", "--cache-dir", self.folder, "--disable-error-code",
              "import-not-found", "--disable-error-code", "import-untyped", "--disable-error-code", "misc",
-             SOURCE / "python/tessera", *EXAMPLES.glob("*.py")],
+             SOURCE / "python/tessera", *EXAMPLES.glob("*.py"),
+             SOURCE / "tests/python/typed_use.py"],
             cwd=SOURCE / "python", capture_output=True, text=True,
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout)
