@@ -119,7 +119,8 @@ void save(const tessera::GeneratedImage& made, const std::string& path) {
   made.save_png(path);
 }
 
-py::bytes png(const tessera::GeneratedImage& made) {
+template <typename Image>
+py::bytes png(const Image& made) {
   std::string bytes;
   {
     const py::gil_scoped_release released;
@@ -145,7 +146,7 @@ void add_images(py::module_& module) {
       .def_property_readonly(
           "record", [](const tessera::GeneratedImage& made) { return text_of(made.record); })
       .def("save", &save, "path"_a)
-      .def("png", &png);
+      .def("png", &png<tessera::GeneratedImage>);
   module.def("checked_array", &checked_array, "image"_a);
   module.def(
       "save_png",
@@ -155,6 +156,8 @@ void add_images(py::module_& module) {
         image.save_png(path);
       },
       "image"_a, "path"_a);
+  module.def(
+      "png", [](const py::object& given) { return png(image_of(given)); }, "image"_a);
 }
 
 }  // namespace

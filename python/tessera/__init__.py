@@ -43,6 +43,11 @@ def save_png(path: str | os.PathLike[str], image: Any) -> None:
     _core.save_png(image, png_path(path))
 
 
+def png(image: Any) -> bytes:
+    """The bytes of that file."""
+    return _core.png(image)
+
+
 __all__ = [
     "Answer",
     "Completion",
@@ -58,6 +63,7 @@ __all__ = [
     "SettingInfo",
     "Stream",
     "Video",
+    "png",
     "save_png",
     "settings",
 ]

@@ -106,6 +106,7 @@ class Videos(Case):
         frame = next(self.runtime.open(task="video").frames(self.PROMPT, seed=7))
         tessera.save_png(self.folder / "frame.png", frame)
         np.testing.assert_array_equal(pixels(self.folder / "frame.png"), frame)
+        self.assertEqual(tessera.png(frame), (self.folder / "frame.png").read_bytes())
 
 
 class Captions(Case):
