@@ -43,19 +43,27 @@ Status status_of(const api::Error& error) {
   }
 }
 
-// Words that could be paths of this machine end in their last part; the server's own stay.
-std::string without_paths(const std::string& text) {
+// Paths of this machine within a text become their last names.
+std::string without_paths(std::string_view text) {
+  constexpr std::string_view kEnds = " \t'\"`,;()<>[]{}|";
+  const auto within_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._-~%").find(c) != std::string_view::npos;
+  };
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" '\",;()", at), text.size());
-    std::string_view word(text.data() + at, end - at);
-    if (word.size() > 1 && word.starts_with('/') && !word.starts_with("/v1/")) {
-      const std::size_t cut = word.find_last_of('/');
-      word = word.substr(cut + 1);
+    if (text[at] != '/' || (at > 0 && within_word(text[at - 1]))) {
+      out += text[at++];
+      continue;
     }
-    out += word;
-    if (end < text.size()) out += text[end];
-    at = end + 1;
+    std::string_view path = text.substr(at, text.find_first_of(kEnds, at) - at);
+    at += path.size();
+    if (!path.starts_with("/v1/")) {  // else of this server
+      const std::size_t last = path.find_last_not_of('/');
+      path = path.substr(0, last == std::string_view::npos ? 0 : last + 1);
+      path = path.substr(path.find_last_of('/') + 1);
+    }
+    out += path;
   }
   return out;
 }
@@ -75,6 +83,7 @@ std::string message_of(const api::Error& error) {
 std::string param_of(const api::Error& error) {
   std::string out = error.where();
   if (out.starts_with("--")) out = out.substr(2);
+  if (error.code() != "E_CONTENT_TYPE") std::replace(out.begin(), out.end(), '-', '_');  // of a header
   const bool plain = !out.empty() && std::all_of(out.begin(), out.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' ||
            c == '[' || c == ']';

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "apps/serve/answers.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -24,6 +25,23 @@ struct Overload : Calls... {
 };
 template <typename... Calls>
 Overload(Calls...) -> Overload<Calls...>;
+
+// What clients call a model that does not open: of a path its last name.
+std::string last_name(const std::string& source) {
+  const std::filesystem::path path(source);
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+// With a number after it where others have it.
+std::string free_name(const std::string& name, const std::vector<ServedModel>& others) {
+  const auto is_taken = [&](const std::string& wanted) {
+    return std::any_of(others.begin(), others.end(),
+                       [&](const ServedModel& other) { return other.name == wanted; });
+  };
+  std::string out = name;
+  for (int number = 2; is_taken(out); ++number) out = name + "-" + std::to_string(number);
+  return out;
+}
 
 api::Error unforeseen(const std::exception& error) {
   return api::Error({.code = "E_INTERNAL", .expected = "no failure", .found = error.what()});
@@ -63,7 +81,7 @@ struct Desk::Entry {
 Desk::Desk(DeskOptions options) : options_(std::move(options)) {
   runtime_ = std::make_unique<api::Runtime>(options_.runtime);
   for (const std::string& name : options_.models) {
-    ServedModel model{.name = std::filesystem::path(name).filename().string(), .source = name};
+    ServedModel model{.name = last_name(name), .source = name};
     for (const api::Task task : kTasks) {
       try {
         const api::Model opened = runtime_->open({name, task}, open_options(task, {}));
@@ -80,13 +98,14 @@ Desk::Desk(DeskOptions options) : options_(std::move(options)) {
       }
     }
     for (const ServedModel& other : models_) {
-      if (other.name != model.name) continue;
+      if (other.source != model.source) continue;
       throw api::Error({.kind = api::ErrorKind::kUsage,
                         .code = "E_SERVE_NAMES",
                         .where = "--model",
-                        .expected = "models of different names",
+                        .expected = "different models",
                         .found = "'" + model.name + "' twice"});
     }
+    model.name = free_name(model.name, models_);
     models_.push_back(std::move(model));
   }
   thread_ = std::thread([this] { work(); });
@@ -287,7 +306,10 @@ void Desk::leave_line(const Entry& entry) {
 }
 
 std::string lane_key(const Order& order) {
-  std::string key = std::to_string(static_cast<int>(order.task)) + " " + order.model;
+  std::string key = order.model;
+  for (const auto& [name, task] : task_names()) {
+    if (task == order.task) key.append("\n").append(name);
+  }
   for (const api::Setting& setting : order.open) {
     key += '\n' + setting.name + '=' + setting.value.text();
   }

@@ -85,7 +85,7 @@ struct DeskStats {
 class Desk {
  public:
   // Opens each model once, to see what it can be asked for; one that cannot be opened is served by
-  // its errors. Error kUsage (E_SERVE_NAMES) for two of one name.
+  // its errors. Error kUsage (E_SERVE_NAMES) for one twice.
   explicit Desk(DeskOptions options);
   ~Desk();
   Desk(const Desk&) = delete;

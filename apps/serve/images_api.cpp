@@ -169,7 +169,8 @@ void take_size(Body& body, const ServedModel& model, ImageOrder& order) {
   if (size == "auto" || size == std::to_string(own.width) + "x" + std::to_string(own.height)) return;
   const std::size_t cross = size.find('x');
   const auto digits = [](std::string_view text) {
-    return !text.empty() && text[0] != '0' && text.size() < 6 &&
+    const bool in_range = text.size() < 5 || (text.size() == 5 && text <= "16384");
+    return !text.empty() && text[0] != '0' && in_range &&
            std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   };
   const std::string width = size.substr(0, cross);

@@ -1,12 +1,13 @@
 """Video processors of the folders of tests/golden/folders under other keys, with what the reference
 makes of a few frames: pixels, or a refusal.
 
-Folders are those of folders.json. Keys of video processors are drawn by a seed, in each of the three
+Folders are those of folders.json.gz. Keys of video processors are drawn by a seed, in each of the three
 files where the reference looks for them. Frames are resized by Pillow, across first, in the place of
 torchvision; all else is the library's own. A view that the model does not take is a refusal too.
 
   python fixtures_folder_videos.py SCRATCH      # under transformers 5: writes videos.json
 """
+import gzip
 import json
 import random
 import sys
@@ -186,7 +187,7 @@ def main():
     BaseVideoProcessor.resize = pillow_resize
     scratch = Path(sys.argv[1])
     scratch.mkdir(parents=True, exist_ok=True)
-    corpus = json.loads((base.OUT / "folders.json").read_text())
+    corpus = json.loads(gzip.decompress((base.OUT / "folders.json.gz").read_bytes()))
     rows = [run(row, corpus["texts"], scratch) for row in corpus["folders"]
             if row["name"].rsplit("-", 2)[0] in CLASSES]
     (base.OUT / "videos.json").write_text(base.spread(rows) + "\n")

@@ -9,6 +9,7 @@ file has them, so that nothing of them is stored. Images are resized by Pillow, 
   python fixtures_folders.py run SCRATCH             # under transformers 5: writes tests/golden/folders
   python fixtures_folders.py keys SCRATCH            # under each: keys of all classes
 """
+import gzip
 import hashlib
 import json
 import re
@@ -346,7 +347,7 @@ def parts_of(shapes):
 
 
 def write_corpus(scratch, out, run_folder, in_parts=False):
-    """folders.json in `out`: every folder of `scratch` that the reference runs, texts and shapes once each."""
+    """folders.json.gz in `out`: every folder of `scratch` that the reference runs, texts and shapes once each."""
     out.mkdir(parents=True, exist_ok=True)
     texts, lists, rows = {}, {}, []
     for folder in sorted(scratch.iterdir(), key=lambda f: (f.name.split("-")[0], int(f.name.split("-")[1]))
@@ -377,9 +378,10 @@ def write_corpus(scratch, out, run_folder, in_parts=False):
             row[field] = keys if in_parts else keys[0]
         rows.append(row)
     dump = {"transformers": transformers.__version__, "texts": texts, "shapes": lists, "folders": rows}
-    (out / "folders.json").write_text("{\n" + ",\n".join(
-        json.dumps(k) + ":" + (json.dumps(v) if isinstance(v, str) else spread(v)) for k, v in dump.items()) + "\n}\n")
-    print(len(rows), "folders,", (out / "folders.json").stat().st_size, "bytes")
+    text = "{\n" + ",\n".join(
+        json.dumps(k) + ":" + (json.dumps(v) if isinstance(v, str) else spread(v)) for k, v in dump.items()) + "\n}\n"
+    (out / "folders.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    print(len(rows), "folders,", (out / "folders.json.gz").stat().st_size, "bytes")
 
 
 # --- keys of the reference's classes -------------------------------------------------------------

@@ -18,6 +18,7 @@ processor, by generate(); those whose smallest gap between two best scores round
 """
 
 import argparse
+import gzip
 import json
 import math
 import pathlib
@@ -249,7 +250,8 @@ def effects():
 
 def write_json(path, value, first):
     text = json.dumps(value, separators=(",", ":")).replace('{"%s"' % first, '\n{"%s"' % first)
-    path.write_text(text + "\n")
+    data = (text + "\n").encode()
+    path.write_bytes(gzip.compress(data, 9, mtime=0) if path.suffix == ".gz" else data)
 
 
 def main():
@@ -274,7 +276,7 @@ def main():
             more.append(case)
     out = {"transformers": transformers.__version__, "vocabulary": VOCAB, "cases": cases, "more": more}
     options.out.mkdir(parents=True, exist_ok=True)
-    write_json(options.out / "scores.json", out, "config")
+    write_json(options.out / "scores.json.gz", out, "config")
     found = {"transformers": transformers.__version__, "keys": effects()}
     (options.out / "effects.json").write_text(json.dumps(found, indent=1) + "\n")
     texts = {"transformers": transformers.__version__, "texts": write_texts(options.models, dice)}

@@ -104,3 +104,24 @@ mutant(preview_length_unchecked fuzz_preview previews apps/studio/preview_wire.c
 mutant(clip_time_repeats fuzz_clip clips video/codec/video_decoder.cpp
   [==[|| since <= last;]==]
   [==[|| since < last;]==])
+mutant(http_coding_unchecked fuzz_request requests apps/serve/http/request_reader.cpp
+  [==[if (!known_coding()) return]==]
+  [==[if (false) return]==])
+mutant(http_line_unbounded fuzz_request requests apps/serve/http/request_reader.cpp
+  [==[bytes.size() - taken > header_bytes_) {]==]
+  [==[bytes.size() - taken > header_bytes_ + 8) {]==])
+mutant(http_head_unbounded fuzz_request requests apps/serve/http/request_reader.cpp
+  [==[(head_bytes_ += used) > header_bytes_) {]==]
+  [==[(head_bytes_ += used) > header_bytes_ + 8) {]==])
+mutant(http_body_off_by_one fuzz_request requests apps/serve/http/request_reader.cpp
+  [==[parser_->body_limit(body_bytes);]==]
+  [==[parser_->body_limit(body_bytes + 1);]==])
+mutant(serve_integer_off_by_one fuzz_request requests apps/serve/answers.cpp
+  [==[if (number < low || number > high) refuse]==]
+  [==[if (number < low || number > high + 1) refuse]==])
+mutant(serve_path_kept fuzz_request requests apps/serve/answers.cpp
+  [==[|| (at > 0 && within_word(text[at - 1]))) {]==]
+  [==[|| at > 0) {]==])
+mutant(base64_unfinished fuzz_request requests apps/serve/answers.cpp
+  [==[base64_decode_final(&state) == 1;]==]
+  [==[true;]==])

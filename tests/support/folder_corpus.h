@@ -12,6 +12,7 @@
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "tests/support/hashed_weights.h"
+#include "tests/support/packed_file.h"
 #include "tests/support/temp_folder.h"
 #include "vision/image/decoded_image.h"
 
@@ -103,9 +104,9 @@ inline std::string word_digest(const std::vector<float>& values) {
 class FolderCorpus {
  public:
   explicit FolderCorpus(std::filesystem::path path) : path_(std::move(path)) {
-    const std::string file = (path_ / "folders.json").string();
+    const std::string file = (path_ / "folders.json.gz").string();
     constexpr std::size_t kBytes = std::size_t{16} << 20;
-    json_ = parse_json(read_file(file, kBytes), file, {.max_bytes = kBytes});
+    json_ = parse_json(unpacked_file(file), file, {.max_bytes = kBytes});
   }
 
   const Json& folders() const { return json_["folders"]; }

@@ -9,9 +9,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <charconv>
 #include <chrono>
 #include <deque>
@@ -19,8 +17,10 @@
 #include <set>
 #include <thread>
 
+#include "apps/serve/http/request_reader.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
+#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -35,16 +35,7 @@ constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // that one write sends at most
 constexpr std::size_t kAheadBytes = std::size_t{64} << 10;   // of further requests, while one is at work
 constexpr double kBodyBytesPerSecond = 32.0 * 1024;
-constexpr const char* kPlainText = "text/plain; charset=utf-8";
 constexpr double kLingerSeconds = 2;  // in which a client may read the last answer
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c |= 0x20;
-  }
-  return out;
-}
 
 std::string_view reason_of(int status) {
   const auto text = http::obsolete_reason(http::int_to_status(narrow<unsigned>(status)));
@@ -69,18 +60,7 @@ std::string whole_answer(const HttpAnswer& answer, bool close, bool head_only) {
   return out;
 }
 
-HttpAnswer plain_refusal(int status, std::string text) {
-  return {.status = status, .type = kPlainText, .body = std::move(text) + "\n"};
-}
-
 }  // namespace
-
-std::string_view HttpRequest::field(std::string_view name) const {
-  for (const auto& [key, value] : fields) {
-    if (key == name) return value;
-  }
-  return {};
-}
 
 class Connection;
 
@@ -159,11 +139,8 @@ class Exchange {
     const std::lock_guard lock(mutex_);
     return gone_;
   }
-  // Nobody answers it any more.
-  void abandon() {
-    if (!begun()) send({.status = 500, .type = kPlainText, .body = "no answer\n"});
-    end();
-  }
+  // Nobody answers it any more. What has begun is cut, so that no client takes it for the whole.
+  void abandon();
 
   // --- called by the connection, on its thread ---
 
@@ -181,6 +158,14 @@ class Exchange {
   bool ended() const {
     const std::lock_guard lock(mutex_);
     return ended_;
+  }
+  bool overflowed() const {
+    const std::lock_guard lock(mutex_);
+    return overflowed_;
+  }
+  bool cut() const {
+    const std::lock_guard lock(mutex_);
+    return cut_;
   }
   bool closes() const { return close_ || (!chunks_ && events_); }
   void leave() {
@@ -200,11 +185,9 @@ class Exchange {
 
  private:
   enum class Phase { kFresh, kEvents };
-  bool begun() const {
-    const std::lock_guard lock(mutex_);
-    return begun_;
-  }
   void put(std::string bytes, bool ends, Phase phase);
+  void add(std::string_view bytes, bool ends);
+  void wake();
 
   std::shared_ptr<HttpServer::State> state_;
   std::weak_ptr<Connection> connection_;
@@ -214,7 +197,7 @@ class Exchange {
   std::string last_;                // that still grows
   std::size_t bytes_ = 0;
   bool begun_ = false, events_ = false, ended_ = false, posted_ = false, gone_ = false;
-  bool overflowed_ = false;  // its reader left too much
+  bool overflowed_ = false, cut_ = false;  // its reader left too much; its handler left it
   std::function<void()> call_;
 };
 
@@ -232,6 +215,7 @@ class HandlersReply final : public HttpReply {
   void end() override { exchange_->end(); }
   void on_gone(std::function<void()> call) override { exchange_->on_gone(std::move(call)); }
   bool gone() const override { return exchange_->gone(); }
+  void abandon() { exchange_->abandon(); }
 
  private:
   std::shared_ptr<Exchange> exchange_;
@@ -252,10 +236,13 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
   // Bytes of the request at work wait to be sent.
   void pump() {
-    if (writing_ || !at_work_) return;
+    if (!at_work_) return;
+    if (at_work_->overflowed()) return close();
+    if (writing_) return;
     bool over = false;
     out_ = at_work_->take(over);
     if (out_.empty()) {
+      if (over && at_work_->cut()) return close();
       if (over) finish();
       return;
     }
@@ -270,7 +257,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
                       });
   }
   void drain() {
-    if (!at_work_ && !writing_) close();
+    if (!at_work_ && !writing_ && phase_ != Phase::kLinger) close();
   }
   void close() {
     if (closed_) return;
@@ -278,21 +265,17 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     timer_.cancel();
     error_code ignored;
     socket_.close(ignored);
-    if (at_work_) at_work_->leave();
-    at_work_.reset();
     count_body(0);
     state_->open.erase(shared_from_this());
     state_->connections = state_->open.size();
+    if (const auto left = std::exchange(at_work_, nullptr)) left->leave();
   }
 
  private:
-  using Parser = http::request_parser<http::string_body>;
   enum class Phase { kIdle, kHeader, kBody, kWork, kLinger };
 
   void begin_request() {
-    parser_.emplace();
-    parser_->header_limit(narrow<std::uint32_t>(state_->limits.header_bytes));
-    parser_->body_limit(state_->limits.body_bytes);
+    reader_.emplace(state_->limits.header_bytes, state_->limits.body_bytes);
     phase_ = Phase::kIdle;
     limit(state_->limits.idle_seconds);
   }
@@ -325,47 +308,44 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       phase_ = Phase::kHeader;
       limit(state_->limits.header_seconds);
     }
-    while (buffer_.size() > 0 && !parser_->is_done()) {
-      error_code error;
-      const std::size_t used = parser_->put(buffer_.data(), error);
+    for (std::size_t used = 1; used > 0 && buffer_.size() > 0;) {
+      const auto bytes = buffer_.data();
+      used = reader_->take({static_cast<const char*>(bytes.data()), bytes.size()});
       buffer_.consume(used);
-      if (error == http::error::need_more) break;
-      if (error) return refuse(error);
-      if (phase_ == Phase::kHeader && parser_->is_header_done() && !begin_body()) return;
-      if (used == 0) break;
+      if (reader_->state() == RequestReader::State::kRefused) return refuse(reader_->refusal());
+      const bool has_head = reader_->state() != RequestReader::State::kHead;
+      if (phase_ == Phase::kHeader && has_head && !begin_body()) return;
     }
     if (phase_ == Phase::kBody) {
-      if (!count_body(parser_->get().body().size())) {
+      if (!count_body(reader_->body_size())) {
         return refuse(plain_refusal(503, "too many bytes of other requests at once"));
       }
-      if (parser_->is_done()) return work();
+      if (is_whole()) return work();
       const double bytes = to_double(counted_);
       limit(state_->limits.body_seconds + bytes / kBodyBytesPerSecond, body_began_);
     }
     read();
   }
 
+  bool is_whole() const { return reader_->state() == RequestReader::State::kWhole; }
+
   // False: it was refused.
   bool begin_body() {
-    auto& message = parser_->get();
-    request_ = {};
-    request_.method = std::string(message.method_string());
-    const std::string target(message.target());
-    const std::size_t mark = target.find('?');
-    request_.path = target.substr(0, mark);
-    if (mark != std::string::npos) request_.query = target.substr(mark + 1);
-    for (const auto& field : message) {
-      request_.fields.emplace_back(lower(field.name_string()), std::string(field.value()));
-    }
+    request_ = reader_->head();
     request_.peer = peer_;
-    if (const auto refusal = state_->gate(request_)) {
+    std::optional<HttpAnswer> refusal;
+    try {
+      refusal = state_->gate(request_);
+    } catch (...) {
+      refusal = plain_refusal(500, "the request failed");
+    }
+    if (refusal) {
       refuse(*refusal);
       return false;
     }
     phase_ = Phase::kBody;
     body_began_ = Clock::now();
-    parser_->eager(true);
-    if (!parser_->is_done() && lower(request_.field("expect")) == "100-continue") {
+    if (!is_whole() && ascii_lower_case(request_.field("expect")) == "100-continue") {
       static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       writing_ = true;
       asio::async_write(socket_, asio::buffer(kContinue),
@@ -379,37 +359,27 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   void begin_work(bool close) {
-    const bool http11 = parser_->get().version() >= 11;
     phase_ = Phase::kWork;
     no_limit();
     at_work_ = std::make_shared<Exchange>(state_, weak_from_this(), close || state_->draining,
-                                          request_.method == "HEAD", http11);
+                                          request_.method == "HEAD", reader_->is_http11());
   }
 
   void work() {
-    request_.body = std::move(parser_->get().body());
-    begin_work(!parser_->get().keep_alive());
+    request_.body = reader_->take_body();
+    begin_work(!reader_->keeps_alive());
     asio::post(state_->handlers, [state = state_, request = std::move(request_),
                                   reply = std::make_shared<HandlersReply>(at_work_)]() mutable {
       try {
         state->handler(std::move(request), reply);
-      } catch (const std::exception&) {
-        reply->send(plain_refusal(500, "the request failed"));
+      } catch (...) {
+        reply->abandon();
       }
     });
     request_ = {};
     read();
   }
 
-  void refuse(const error_code& error) {
-    if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-      return refuse(plain_refusal(431, "the header is too long"));
-    }
-    if (error == http::error::body_limit) {
-      return refuse(plain_refusal(413, "the body is too long"));
-    }
-    refuse(plain_refusal(400, "no request of HTTP/1.1"));
-  }
   // The rest of the request is not read: the connection ends with it.
   void refuse(const HttpAnswer& answer) {
     refused_ = true;
@@ -465,7 +435,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   tcp::socket socket_;
   asio::steady_timer timer_;
   boost::beast::flat_buffer buffer_;
-  std::optional<Parser> parser_;
+  std::optional<RequestReader> reader_;
   HttpRequest request_;
   std::string peer_, out_;
   std::shared_ptr<Exchange> at_work_;
@@ -479,23 +449,42 @@ void Exchange::put(std::string bytes, bool ends, Phase phase) {
   const std::lock_guard lock(mutex_);
   if (gone_ || ended_ || overflowed_) return;
   expects(begun_ == (phase == Phase::kEvents), "an answer begins once");
+  add(bytes, ends);
+}
+
+void Exchange::abandon() {
+  const std::lock_guard lock(mutex_);
+  if (gone_ || ended_ || overflowed_) return;
+  cut_ = begun_;
+  const HttpAnswer answer = plain_refusal(500, "the request failed");
+  add(cut_ ? "" : whole_answer(answer, close_, head_only_), true);
+}
+
+// With the lock.
+void Exchange::add(std::string_view bytes, bool ends) {
   begun_ = true;
   events_ = events_ || !ends;
   ended_ = ends;
   bytes_ += bytes.size();
   if (ends) call_ = nullptr;
-  for (std::size_t at = 0; at < bytes.size();) {
-    const std::size_t count = std::min(bytes.size() - at, kPieceBytes - last_.size());
-    last_.append(bytes, at, count);
-    at += count;
+  if (!ends && bytes_ > state_->limits.unsent_bytes) {  // the whole of an answer is there anyway
+    overflowed_ = true;
+    unsent_.clear();
+    last_.clear();
+    return wake();
+  }
+  while (!bytes.empty()) {
+    const std::size_t count = std::min(bytes.size(), kPieceBytes - last_.size());
+    last_ += bytes.substr(0, count);
+    bytes.remove_prefix(count);
     if (last_.size() == kPieceBytes) unsent_.push_back(std::exchange(last_, {}));
   }
-  overflowed_ = bytes_ > state_->limits.unsent_bytes;
-  if (posted_ && !overflowed_) return;
-  posted_ = true;
-  asio::post(state_->io, [connection = connection_, closes = overflowed_] {
-    const auto self = connection.lock();
-    if (self) closes ? self->close() : self->pump();
+  if (!std::exchange(posted_, true)) wake();
+}
+
+void Exchange::wake() {
+  asio::post(state_->io, [connection = connection_] {
+    if (const auto self = connection.lock()) self->pump();
   });
 }
 
@@ -548,7 +537,15 @@ HttpServer::HttpServer(const std::string& address, std::uint16_t port, const Htt
     : state_(std::make_shared<State>(limits, std::move(gate), std::move(handler))) {
   state_->listen(address, port);
   state_->accept();
-  state_->thread = std::thread([state = state_.get()] { state->io.run(); });
+  state_->thread = std::thread([state = state_.get()] {
+    while (true) {
+      try {
+        state->io.run();
+        return;
+      } catch (...) {  // of one connection, for lack of memory; its deadline ends it
+      }
+    }
+  });
 }
 
 HttpServer::~HttpServer() {

@@ -15,6 +15,7 @@
 #include "engine/families/registry.h"
 #include "tests/fuzz/targets/json_mutator.h"
 #include "tests/fuzz/targets/model_oracles.h"
+#include "tests/support/packed_file.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -46,8 +47,7 @@ std::vector<std::string> make_seeds() {
   const std::vector<std::string> names = file_names();
   std::vector<std::string> out;
   for (const char* corpus : {"folders", "generators"}) {
-    std::ifstream in(golden / corpus / "folders.json");
-    const Files all = Files::parse(in);
+    const Files all = Files::parse(unpacked_file(golden / corpus / "folders.json.gz"));
     for (std::size_t i = 0; i < all["folders"].size(); i += 3) {
       Files seed = Files::object();
       for (const auto& [name, key] : all["folders"][i]["files"].items()) {

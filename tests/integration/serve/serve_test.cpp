@@ -1,208 +1,298 @@
-// `tessera serve` as it is started: it listens, answers as the other commands do, and ends politely.
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <fstream>
-#include <nlohmann/json.hpp>
+// `tessera serve` as it is started and ended: what it prints, the bytes of its answers, signals,
+// and what it refuses to start with.
 #include <thread>
 
-#include "engine/core/json.h"
-#include "tests/support/raw_client.h"
-#include "tests/support/run_shell.h"
-#include "tests/support/temp_folder.h"
+#include "tests/integration/cli/program.h"
+#include "tests/support/http_client.h"
 
-namespace tessera::serve_test {
+namespace tessera::serve_program_test {
 namespace {
 
-using namespace std::chrono_literals;
-using testing::RawClient;
-using testing::status_of;
+using Json = nlohmann::ordered_json;
 
-// The program with these flags; it is ended with the object.
-class Program {
- public:
-  explicit Program(const std::vector<std::string>& flags) {
-    int out[2];
-    if (pipe(out) != 0) return;
-    number_ = fork();
-    if (number_ == 0) {
-      dup2(out[1], STDOUT_FILENO);
-      close(out[0]);
-      close(out[1]);
-      std::vector<std::string> words = {TESSERA_ALONE, "serve", "--json", "--port", "0"};
-      words.insert(words.end(), flags.begin(), flags.end());
-      std::vector<char*> pointers;
-      for (std::string& word : words) pointers.push_back(word.data());
-      pointers.push_back(nullptr);
-      execv(pointers[0], pointers.data());
-      _exit(99);
+std::string base64_of(const std::string& bytes) {
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      bits = bits << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
     }
-    close(out[1]);
-    std::string line;
-    char c = 0;
-    while (read(out[0], &c, 1) == 1 && c != '\n') line += c;
-    close(out[0]);
-    const Json said = Json::parse(line, nullptr, false);
-    if (!said.is_object() || !said.contains("url")) return;
-    const std::string url = said["url"];
-    port_ = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
-  }
-  ~Program() {
-    if (number_ > 0) {
-      kill(number_, SIGKILL);
-      wait_end();
+    for (std::size_t i = 0; i < 4; ++i) {
+      out += at + i > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * i) & 63];
     }
   }
-  Program(const Program&) = delete;
+  return out;
+}
 
-  std::uint16_t port() const { return port_; }
-  void signal(int number) const { kill(number_, number); }
-  // Its exit code; -1: it did not end by itself.
-  int wait_end() {
-    int status = 0;
-    waitpid(number_, &status, 0);
-    number_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+class Serve : public ProgramTest {
+ protected:
+  // Runs `program serve`, calls `meanwhile` with its port and id once it listens; it is to end by
+  // itself or by a signal of `meanwhile`.
+  ProgramResult serve(std::vector<std::string> more,
+                      const std::function<void(std::uint16_t, pid_t)>& meanwhile,
+                      const std::string& program = TESSERA_PROGRAM) {
+    std::vector<std::string> args = {"serve", "--port", "0"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_program(program, args, {}, [&](pid_t child) {
+      std::string line;
+      const bool there = comes([&] {
+        line = get_file(logs_ / "stdout");
+        return line.find('\n') != std::string::npos;
+      });
+      EXPECT_TRUE(there) << get_file(logs_ / "stderr");
+      std::size_t colon = line.rfind(':');
+      if (there) meanwhile(static_cast<std::uint16_t>(std::stoi(line.substr(colon + 1))), child);
+    });
   }
-  std::string ask(const std::string& method, const std::string& path, const std::string& body,
-                  const std::string& more = "") const {
-    RawClient client(port_);
-    client.send(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + more +
-                "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-                "\r\n\r\n" + body);
-    return client.read("\x01\x02", 60);
+  // Ends it after `meanwhile`.
+  ProgramResult serve_and_end(std::vector<std::string> more,
+                              const std::function<void(std::uint16_t)>& meanwhile,
+                              const std::string& program = TESSERA_PROGRAM) {
+    return serve(
+        std::move(more),
+        [&](std::uint16_t port, pid_t child) {
+          meanwhile(port);
+          kill(child, SIGTERM);
+        },
+        program);
   }
-  Json json(const std::string& method, const std::string& path, const std::string& body = "") const {
-    const std::string answer = ask(method, path, body);
-    return Json::parse(answer.substr(answer.find("\r\n\r\n") + 4), nullptr, false);
+  static std::string post(const std::string& body, const std::string& path = "/v1/images/generations") {
+    return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
-
- private:
-  pid_t number_ = -1;
-  std::uint16_t port_ = 0;
+  static std::string get(const std::string& path, const std::string& fields = "") {
+    return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + fields + "\r\n";
+  }
+  static bool is_at_work(std::uint16_t port) {
+    return comes([&] {
+      return Json::parse(RawClient(port).ask(get("/health")).body).at("at_work") > 0;
+    });
+  }
 };
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+TEST_F(Serve, SaysWhereItListensAndEndsWith75) {
+  const ProgramResult plain = serve_and_end({"-m", "test:tiny"}, [](std::uint16_t port) {
+    EXPECT_EQ(RawClient(port).ask(get("/health")).status, 200);
+  });
+  EXPECT_EQ(plain.exit_code, 75) << plain.err;
+  EXPECT_TRUE(plain.out.starts_with("listening on http://127.0.0.1:")) << plain.out;
+  EXPECT_EQ(plain.error_lines(), 1u) << plain.err;
+  const ProgramResult json = serve_and_end({"-m", "test:tiny", "--json"}, [](std::uint16_t) {});
+  EXPECT_EQ(json.exit_code, 75);
+  ASSERT_EQ(json.json_lines().size(), 1u);
+  EXPECT_TRUE(json.json_lines()[0]["url"].get<std::string>().starts_with("http://127.0.0.1:"));
 }
 
-constexpr const char* kImages = "/v1/images/generations";
-
-TEST(Serve, ImagesAreTheFilesOfGenerate) {
-  const TempFolder folder;
-  const std::string file = (folder.path() / "a.png").string();
-  ASSERT_EQ(run_shell(std::string(TESSERA_ALONE) + " generate -p 'a red cube' --seed 7 -o " + file +
-                      " 2>/dev/null >/dev/null")
-                .code,
-            0);
-  const Program program({});
-  ASSERT_GT(program.port(), 0);
-  EXPECT_EQ(program.json("GET", "/health")["status"], "ok");
-  EXPECT_EQ(program.json("GET", "/v1/models")["data"].size(), 3u);
-  const Json made = program.json("POST", kImages, R"({"prompt":"a red cube","seed":7})");
-  const std::string base64 = made["data"][0]["b64_json"];
-  std::ofstream(folder.path() / "b64") << base64;
-  run_shell("base64 -d " + (folder.path() / "b64").string() + " > " +
-            (folder.path() / "b.png").string());
-  EXPECT_TRUE(read_file(folder.path() / "b.png") == read_file(file));
-}
-
-TEST(Serve, ASignalLetsWorkFinishAndIsToldByTheExitCode) {
-  Program program({});
-  ASSERT_GT(program.port(), 0);
-  RawClient client(program.port());
-  const std::string body = R"({"prompt":"a red cube","n":6,"seed":1,"stream":true})";
-  client.send("POST " + std::string(kImages) +
-              " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
-              std::to_string(body.size()) + "\r\n\r\n" + body);
-  ASSERT_EQ(status_of(client.read("completed", 60)), 200);
-  program.signal(SIGTERM);
-  const std::string rest = client.read("0\r\n\r\n", 60);
-  EXPECT_NE(rest.find("\"index\":5"), std::string::npos) << "all six are whole";
-  EXPECT_EQ(program.wait_end(), 75);
-}
-
-TEST(Serve, ASecondSignalEndsItAtOnce) {
-  Program program({"--drain", "600"});
-  ASSERT_GT(program.port(), 0);
-  RawClient client(program.port());
-  const std::string body = R"({"prompt":"a red cube","n":10})";
-  client.send("POST " + std::string(kImages) +
-              " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
-              std::to_string(body.size()) + "\r\n\r\n" + body);
-  std::this_thread::sleep_for(100ms);
-  program.signal(SIGTERM);
-  std::this_thread::sleep_for(100ms);
-  program.signal(SIGTERM);
-  EXPECT_EQ(program.wait_end(), 128 + SIGTERM);
-}
-
-TEST(Serve, JobsGoOnAfterAKill) {
-  const TempFolder folder;
-  const std::vector<std::string> flags = {"--jobs", (folder.path() / "jobs").string()};
-  std::string job;
-  {
-    const Program program(flags);
-    ASSERT_GT(program.port(), 0);
-    std::string list;
-    for (int i = 0; i < 12; ++i) {
-      list += std::string(i > 0 ? "," : "") +
-              R"({"url":"/v1/images/generations","body":{"prompt":"a red cube"}})";
+// Each image is that of `generate` with its seed, whatever comes at once.
+TEST_F(Serve, TheBytesAreThoseOfGenerate) {
+  const ProgramResult made =
+      run({"generate", "-m", "test:tiny", "-p", "a red cube", "-s", "5", "-b", "6", "-o", "i%d.png"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  std::vector<std::string> images;
+  for (int i = 0; i < 6; ++i) images.push_back(base64_of(content("i" + std::to_string(i + 1) + ".png")));
+  serve_and_end({"-m", "test:tiny", "--slots", "3"}, [&](std::uint16_t port) {
+    std::vector<std::thread> clients;
+    for (int number = 0; number < 4; ++number) {
+      clients.emplace_back([&, number] {
+        for (int i = 0; i < 6; ++i) {
+          const int at = (i + number) % 6;
+          const HttpSeen got = RawClient(port).ask(
+              post(R"({"prompt": "a red cube", "seed": )" + std::to_string(5 + at) + "}"));
+          EXPECT_EQ(got.status, 200) << got.body;
+          EXPECT_TRUE(Json::parse(got.body)["data"][0]["b64_json"] == images[static_cast<std::size_t>(at)]);
+        }
+      });
     }
-    job = program.json("POST", "/v1/jobs", "{\"requests\":[" + list + "]}")["id"];
-    for (int i = 0; i < 1000 && program.json("GET", "/v1/jobs/" + job)["done"] < 2; ++i) {
-      std::this_thread::sleep_for(10ms);
-    }
-  }
-  const Program program(flags);
-  ASSERT_GT(program.port(), 0);
-  Json state;
-  for (int i = 0; i < 3000; ++i) {
-    state = program.json("GET", "/v1/jobs/" + job);
-    if (state["status"] == "completed") break;
-    std::this_thread::sleep_for(10ms);
-  }
-  EXPECT_EQ(state["done"], 12) << state;
+    for (std::thread& one : clients) one.join();
+  });
 }
 
-TEST(Serve, KeysSayWhoMayAsk) {
-  const TempFolder folder;
-  const std::string keys = (folder.path() / "keys").string();
-  std::ofstream(keys) << "# name key\nsomebody a-key-of-some-length\n";
-  const Program program({"--keys", keys});
-  ASSERT_GT(program.port(), 0);
-  EXPECT_EQ(status_of(program.ask("GET", "/v1/models", "")), 401);
-  EXPECT_EQ(status_of(program.ask("GET", "/v1/models", "",
-                                  "Authorization: Bearer a-key-of-some-length\r\n")),
-            200);
+TEST_F(Serve, BundledModelsAreServedByDefault) {
+  const ProgramResult made =
+      run_program(TESSERA_ALONE, {"generate", "-p", "a red cube", "-s", "7", "-o", "a.png"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const ProgramResult served = serve_and_end(
+      {},
+      [&](std::uint16_t port) {
+        const Json models = Json::parse(RawClient(port).ask(get("/v1/models")).body)["data"];
+        ASSERT_EQ(models.size(), 3u);
+        for (const Json& model : models) EXPECT_FALSE(model["tasks"].empty()) << model;
+        const HttpSeen got = RawClient(port).ask(post(R"({"prompt": "a red cube", "seed": 7})"));
+        ASSERT_EQ(got.status, 200) << got.body;
+        EXPECT_TRUE(Json::parse(got.body)["data"][0]["b64_json"] == base64_of(content("a.png")));
+      },
+      TESSERA_ALONE);
+  EXPECT_EQ(served.exit_code, 75) << served.err;
 }
 
-TEST(Serve, WhatCannotBeServedIsRefusedAtOnce) {
-  const TempFolder folder;
-  const std::string keys = (folder.path() / "keys").string();
-  const auto outcome = [&](const std::string& flags) {
-    const ShellOutcome made = run_shell("timeout 60 " + std::string(TESSERA_ALONE) +
-                                        " serve --json --port 0 " + flags + " 2>/dev/null");
-    const Json said = Json::parse(made.out, nullptr, false);
-    return std::pair(made.code, said.is_object() && said.contains("error")
-                                    ? said["error"]["code"].get<std::string>()
-                                    : made.out);
+TEST_F(Serve, WhatIsAtWorkFinishesAfterSigterm) {
+  const ProgramResult served = serve(
+      {"--slots", "2"},
+      [&](std::uint16_t port, pid_t child) {
+        RawClient works(port), streams(port), idle(port);
+        EXPECT_EQ(idle.ask(get("/health")).status, 200);
+        works.send(post(R"({"prompt": "a red cube", "seed": 1, "n": 6})"));
+        streams.send(post(R"({"prompt": "a red cube", "seed": 1, "n": 2, "stream": true})"));
+        ASSERT_TRUE(is_at_work(port));
+        kill(child, SIGTERM);
+        EXPECT_TRUE(idle.ends());
+        EXPECT_TRUE(comes([&] { return !RawClient(port).connected(); }));
+        const HttpSeen got = works.answer();
+        EXPECT_EQ(got.status, 200);
+        EXPECT_TRUE(got.whole);
+        EXPECT_EQ(Json::parse(got.body)["data"].size(), 6u);
+        EXPECT_TRUE(works.ends());
+        const HttpSeen events = streams.answer();
+        EXPECT_TRUE(events.whole);
+        EXPECT_NE(events.body.find("\"index\":1"), std::string::npos);
+      },
+      TESSERA_ALONE);
+  EXPECT_EQ(served.exit_code, 75) << served.err;
+}
+
+// Who is cut off hears why.
+TEST_F(Serve, WhatDoesNotFinishInTimeIsRefused) {
+  const ProgramResult served = serve(
+      {"--slots", "1", "--drain", "0.3"},
+      [&](std::uint16_t port, pid_t child) {
+        RawClient works(port), waits(port);
+        works.send(post(R"({"prompt": "a red cube", "n": 10, "stream": true, "partial_images": 3})"));
+        ASSERT_TRUE(is_at_work(port));
+        waits.send(post(R"({"prompt": "a red cube", "n": 10})"));
+        ASSERT_TRUE(comes([&] {
+          return Json::parse(RawClient(port).ask(get("/health")).body).at("waiting") > 10;
+        }));
+        kill(child, SIGTERM);
+        const HttpSeen events = works.answer();
+        EXPECT_EQ(events.status, 200);
+        EXPECT_NE(events.body.find("\"code\":\"E_DRAINING\""), std::string::npos);
+        const HttpSeen got = waits.answer();
+        EXPECT_EQ(got.status, 503);
+        EXPECT_NE(got.body.find("\"code\":\"E_DRAINING\""), std::string::npos) << got.body;
+      },
+      TESSERA_ALONE);
+  EXPECT_EQ(served.exit_code, 75) << served.err;
+  EXPECT_NE(served.err.find("not finished"), std::string::npos);
+}
+
+TEST_F(Serve, ASecondSignalEndsItAtOnce) {
+  const ProgramResult served = serve(
+      {"--slots", "1"},
+      [&](std::uint16_t port, pid_t child) {
+        RawClient works(port);
+        works.send(post(R"({"prompt": "a red cube", "n": 10})"));
+        ASSERT_TRUE(is_at_work(port));
+        kill(child, SIGINT);
+        EXPECT_TRUE(comes([&] { return !RawClient(port).connected(); }));
+        kill(child, SIGTERM);
+        EXPECT_TRUE(works.ends(5));
+      },
+      TESSERA_ALONE);
+  EXPECT_EQ(served.exit_code, 143) << served.err;
+}
+
+// A list of requests is in its folder: who kills the server loses what was not done yet alone.
+TEST_F(Serve, JobsGoOnAfterAKill) {
+  const std::vector<std::string> flags = {"--jobs", "jobs"};
+  const auto ask = [](std::uint16_t port, const std::string& request) {
+    return Json::parse(RawClient(port).ask(request).body, nullptr, false);
   };
-  const auto refused = [](const char* code) { return std::pair(2, std::string(code)); };
-  for (const char* text : {"somebody short\n", "somebody\n", " key-of-some-length\n", "# none\n"}) {
-    std::ofstream(keys) << text;
-    EXPECT_EQ(outcome("--keys " + keys), refused("E_KEYS")) << text;
+  std::string job;
+  serve(
+      flags,
+      [&](std::uint16_t port, pid_t child) {
+        std::string list;
+        for (int i = 0; i < 12; ++i) {
+          list += std::string(i > 0 ? "," : "") +
+                  R"({"url":"/v1/images/generations","body":{"prompt":"a red cube"}})";
+        }
+        job = ask(port, post("{\"requests\":[" + list + "]}", "/v1/jobs"))["id"];
+        EXPECT_TRUE(comes([&] { return ask(port, get("/v1/jobs/" + job))["done"] >= 2; }));
+        kill(child, SIGKILL);
+      },
+      TESSERA_ALONE);
+  serve_and_end(
+      flags,
+      [&](std::uint16_t port) {
+        Json state;
+        EXPECT_TRUE(comes([&] {
+          state = ask(port, get("/v1/jobs/" + job));
+          return state["status"] == "completed";
+        })) << state;
+        EXPECT_EQ(state["done"], 12) << state;
+      },
+      TESSERA_ALONE);
+}
+
+class Second : public ProgramTest {
+ public:
+  using ProgramTest::run;
+  void TestBody() override {}
+};
+
+TEST_F(Serve, APortThatIsTakenIsNamed) {
+  serve_and_end({"-m", "test:tiny"}, [&](std::uint16_t port) {
+    Second other;  // with logs of its own
+    const ProgramResult second =
+        other.run({"serve", "-m", "test:tiny", "--port", std::to_string(port), "--json"});
+    EXPECT_EQ(second.exit_code, 2);
+    EXPECT_NE((second.out + second.err).find("E_SERVE_ADDRESS"), std::string::npos)
+        << second.out << second.err;
+    EXPECT_NE((second.out + second.err).find(std::to_string(port)), std::string::npos);
+    EXPECT_EQ(RawClient(port).ask(get("/health")).status, 200);  // the first one goes on
+  });
+}
+
+TEST_F(Serve, WhatItCannotStartWithIsRefused) {
+  put_file(folder_ / "short", "ann 0123456789\n");
+  put_file(folder_ / "blank", "ann  0123456789abcdef\n");
+  put_file(folder_ / "name", "# keys\n\n0123456789abcdef\n");
+  put_file(folder_ / "none", "# keys\n");
+  const std::pair<std::vector<std::string>, const char*> wrong[] = {
+      {{"--keys", "short"}, "line 1"},       {{"--keys", "blank"}, "line 1"},
+      {{"--keys", "name"}, "line 3"},        {{"--keys", "none"}, "E_KEYS"},
+      {{"--keys", "missing"}, "missing"},    {{"--host", "nowhere.example"}, "E_SERVE_ADDRESS"},
+      {{"--host", "192.0.2.1"}, "192.0.2.1"}, {{"--port", "65536"}, "65536"},
+      {{"--slots", "0"}, "slots"},           {{"--queue", "-1"}, "queue"},
+      {{"--dtype", "q7"}, "q7"},             {{"more"}, "more"},
+      {{"-m", "test:tiny"}, "E_SERVE_NAMES"},
+  };
+  for (const auto& [more, found] : wrong) {
+    std::vector<std::string> args = {"serve", "-m", "test:tiny", "--json"};
+    if (more[0] != "--port") args.insert(args.end(), {"--port", "0"});
+    args.insert(args.end(), more.begin(), more.end());
+    const ProgramResult got = run(args);
+    EXPECT_EQ(got.exit_code, 2) << more[0] << got.out << got.err;
+    EXPECT_NE((got.out + got.err).find(found), std::string::npos) << found << got.out << got.err;
+    EXPECT_EQ((got.out + got.err).find("0123456789abcdef"), std::string::npos) << "a key is shown";
   }
-  EXPECT_EQ(outcome("--keys /nowhere").first, 2);
-  EXPECT_EQ(outcome("--host 192.0.2.1"), refused("E_SERVE_ADDRESS"));
-  EXPECT_EQ(outcome("--host nowhere"), refused("E_SERVE_ADDRESS"));
-  EXPECT_EQ(outcome("-m tabletop-janus -m tabletop-janus"), refused("E_SERVE_NAMES"));
-  EXPECT_EQ(outcome("--slots 0").first, 2);
+}
+
+TEST_F(Serve, KeysAreAskedForAndAModelThatIsMissingIsNamed) {
+  put_file(folder_ / "keys", "# who may ask\nann 0123456789abcdef\r\nben fedcba9876543210\n");
+  const ProgramResult served = serve_and_end(
+      {"-m", "test:tiny", "-m", "test:none", "--keys", "keys"}, [](std::uint16_t port) {
+        const auto status = [&](const std::string& key) {
+          return RawClient(port).ask(get("/v1/models", "Authorization: Bearer " + key + "\r\n")).status;
+        };
+        EXPECT_EQ(status("0123456789abcdef"), 200);
+        EXPECT_EQ(status("fedcba9876543210"), 200);
+        EXPECT_EQ(status("0123456789abcdee"), 401);
+        EXPECT_EQ(RawClient(port).ask(get("/v1/models")).status, 401);
+      });
+  EXPECT_EQ(served.exit_code, 75);
+  EXPECT_NE(served.err.find("test:none"), std::string::npos) << served.err;
+}
+
+TEST_F(Serve, AnOpenAddressWithoutKeysIsWarnedOf) {
+  const ProgramResult served =
+      serve_and_end({"-m", "test:tiny", "--host", "0.0.0.0"}, [](std::uint16_t port) {
+        EXPECT_EQ(RawClient(port).ask("GET /health HTTP/1.1\r\nHost: any.example\r\n\r\n").status, 200);
+      });
+  EXPECT_NE(served.err.find("--keys"), std::string::npos) << served.err;
 }
 
 }  // namespace
-}  // namespace tessera::serve_test
+}  // namespace tessera::serve_program_test

@@ -14,6 +14,7 @@
 #include "engine/families/generation_defaults.h"
 #include "engine/sampling/processor_settings.h"
 #include "engine/sampling/sampling_settings.h"
+#include "tests/support/packed_file.h"
 
 namespace tessera::processors_test {
 namespace {
@@ -66,8 +67,8 @@ ProcessedRow processed_row(const DistributionSettings& settings, const Ids& prom
 }
 
 TEST(Processors, ScoresAndTextsAreThoseOfTransformers) {
-  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/processors/scores.json";
-  const Json golden = parse_json(read_file(path, std::size_t{1} << 20), path);
+  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/processors/scores.json.gz";
+  const Json golden = parse_json(unpacked_file(path), path);
   std::size_t rows = 0, cut_rows = 0, dropped = 0;
   std::vector<Json> cases = golden.at("cases").get<std::vector<Json>>();
   for (const Json& one : golden.at("more")) cases.push_back(one);

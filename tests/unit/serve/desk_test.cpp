@@ -1,281 +1,343 @@
-// The queue: turns, slots, ends of every kind, models that come and go.
-#include "apps/serve/desk.h"
-
-#include <gtest/gtest.h>
-
-#include <atomic>
+// The queue: whose turn it is, what is refused, cancelled and late, and that results depend on
+// their orders alone.
+#include <chrono>
 #include <random>
 #include <set>
 #include <thread>
 
+#include "tests/unit/serve/desk_run.h"
+
 namespace tessera::desk_test {
 namespace {
 
-using namespace std::chrono_literals;
+void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// Results by the name of their order, in the order in which they end.
-class Log {
- public:
-  void add(const std::string& name, std::string result) {
-    const std::lock_guard lock(mutex_);
-    ended_.push_back(name);
-    results_[name] = std::move(result);
-    changed_.notify_all();
-  }
-  bool wait(std::size_t count, double seconds = 60) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                             [&] { return ended_.size() >= count; });
-  }
-  std::vector<std::string> ended() {
-    const std::lock_guard lock(mutex_);
-    return ended_;
-  }
-  std::string result(const std::string& name) {
-    const std::lock_guard lock(mutex_);
-    return results_[name];
-  }
-  std::atomic<int> begun = 0, at_once = 0, most = 0;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::string> ended_;
-  std::map<std::string, std::string> results_;
-};
-
-class Listener final : public OrderListener {
- public:
-  Listener(Log& log, std::string name) : log_(log), name_(std::move(name)) {}
-  void on_begin() override {
-    ++log_.begun;
-    log_.most = std::max<int>(log_.most, ++log_.at_once);
-  }
-  void on_image(api::GeneratedImage&& made) override {
-    --log_.at_once;
-    log_.add(name_, made.png());
-  }
-  void on_error(const api::Error& error) override { log_.add(name_, error.code()); }
-
- private:
-  Log& log_;
-  std::string name_;
-};
-
-Order order_of(Log& log, const std::string& client, std::uint64_t seed, api::Settings open = {},
-               const std::string& model = "test:tiny") {
-  return {.client = client,
-          .model = model,
-          .task = api::Task::kImage,
-          .open = std::move(open),
-          .request = api::ImageRequest{.prompt = "a cube", .seed = seed},
-          .listener = std::make_shared<Listener>(log, client + std::to_string(seed))};
+TEST(Desk, ModelsAreFoundByNameAndTask) {
+  const DeskRun run(DeskRun::tiny({"test:none", "test:tiny", "test:clip"}));
+  const Desk& desk = *run.desk;
+  ASSERT_EQ(desk.models().size(), 3u);
+  EXPECT_TRUE(desk.models()[0].tasks.empty());
+  EXPECT_EQ(desk.models()[0].refusals.at(api::Task::kImage).kind, api::ErrorKind::kModel);
+  EXPECT_EQ(desk.find("", api::Task::kImage)->name, "test:tiny");
+  EXPECT_EQ(desk.find("", api::Task::kVideo)->name, "test:clip");
+  EXPECT_EQ(desk.find("test:none", api::Task::kImage)->name, "test:none");
+  EXPECT_EQ(desk.find("other", api::Task::kImage), nullptr);
+  EXPECT_EQ(desk.find("", api::Task::kComplete), nullptr);
+  EXPECT_EQ(desk.models()[1].tasks.at(api::Task::kImage).width, 32);
+  EXPECT_FALSE(desk.models()[1].serves(api::Task::kVideo));
 }
 
-std::vector<std::uint64_t> add(Desk& desk, Order order) {
-  std::vector<Order> orders;
-  orders.push_back(std::move(order));
-  return desk.add(std::move(orders));
+TEST(Desk, TurnsGoRoundClients) {
+  DeskRun run(DeskRun::tiny({"test:tiny"}, 1));
+  Barrier barrier;
+  run.stop_at(barrier);
+  run.desk->add(run.some("a", 30));
+  run.desk->add(run.some("b", 4));
+  run.desk->add(run.some("c", 2));
+  barrier.open();
+  ASSERT_TRUE(run.all_over(37));
+  const std::vector<std::string> begun = run.heard.begun_now();
+  const std::vector<std::string> first = {"0 stop", "a 0", "b 0", "c 0", "a 1", "b 1",
+                                          "c 1",    "a 2", "b 2", "a 3", "b 3", "a 4"};
+  EXPECT_EQ(std::vector<std::string>(begun.begin(), begun.begin() + 12), first);
 }
 
-DeskOptions options(std::int64_t slots = 1) {
-  return {.models = {"test:tiny"}, .open = {.threads = 1, .slots = slots}};
+// An order that no slot is free for holds up no other model's.
+TEST(Desk, AFullModelHoldsUpNoOther) {
+  DeskRun run(DeskRun::tiny({"test:tiny", "test:null"}, 1));
+  Barrier barrier;
+  run.stop_at(barrier);
+  run.desk->add(run.some("a", 3));
+  run.add(run.order("a other", 0, {}, "test:null"));
+  barrier.open();
+  ASSERT_TRUE(run.all_over(5));
+  EXPECT_EQ(run.heard.begun_now()[1], "a other");
 }
 
-std::string alone(std::uint64_t seed) {
+TEST(Desk, AFullQueueTakesAllOrNone) {
+  DeskOptions options = DeskRun::tiny();
+  options.max_waiting = 4;
+  DeskRun run(options);
+  Barrier barrier;
+  run.stop_at(barrier);
+  EXPECT_EQ(run.refused(run.some("a", 5)), "E_QUEUE_FULL");
+  run.desk->add(run.some("a", 3));
+  EXPECT_EQ(run.refused(run.some("b", 2)), "E_QUEUE_FULL");
+  EXPECT_EQ(run.desk->stats().waiting, 3u);
+  run.desk->add(run.some("c", 1));
+  EXPECT_EQ(run.refused(run.some("b", 1)), "E_QUEUE_FULL");
+  EXPECT_EQ(run.desk->stats().refused, 3u);
+  EXPECT_GT(run.desk->wait_seconds(), 0);
+  barrier.open();
+  ASSERT_TRUE(run.all_over(5));
+  ASSERT_TRUE(run.is_idle());
+  EXPECT_EQ(run.desk->stats().done, 5u);
+  EXPECT_EQ(run.desk->stats().taken, 5u);
+  EXPECT_EQ(run.refused(run.some("b", 4)), "none");
+  ASSERT_TRUE(run.all_over(9));
+}
+
+TEST(Desk, CancelledOrdersHearNothingMore) {
+  DeskRun run;
+  Barrier barrier, second;
+  run.stop_at(barrier);
+  const std::uint64_t waiting = run.add(run.order("a waiting"));
+  run.desk->cancel(waiting);
+  run.desk->cancel(waiting);
+  run.desk->cancel(1000000);  // nobody's
+  const std::uint64_t works = run.add(run.order("a works", 0, {.on_begin = [&] { second.wait(); }}));
+  barrier.open();
+  second.until_waiting();
+  run.desk->cancel(works);
+  second.open();
+  ASSERT_TRUE(run.is_idle());
+  EXPECT_EQ(run.heard.calls_of("a waiting"), 0);
+  // The desk sees it after the step that it is at.
+  EXPECT_LE(run.heard.calls_of("a works"), 3);
+  EXPECT_EQ(run.heard.image_of("a works"), "none");
+  EXPECT_EQ(run.desk->stats().cancelled, 2u);
+  EXPECT_EQ(run.desk->stats().done, 1u);
+  run.desk->cancel(works);  // over: no effect
+  run.add(run.order("b", 3));
+  ASSERT_TRUE(run.all_over(2));
+  EXPECT_TRUE(run.heard.image_of("b") == image_alone(3));
+  EXPECT_EQ(run.desk->stats().cancelled, 2u);
+  EXPECT_TRUE(comes([&] { return run.heard.listeners == 0; }));
+}
+
+TEST(Desk, LateOrdersFailWhereverTheyAre) {
+  DeskOptions options = DeskRun::tiny({"test:tiny"}, 1);
+  options.seconds = 0.3;
+  DeskRun run(options);
+  run.add(run.order("a slow", 0, {.on_progress = [] { sleep_for(0.02); }}));  // 1.3 s in all
+  run.add(run.order("b waits"));
+  ASSERT_TRUE(run.all_over(2));
+  EXPECT_EQ(run.heard.error_of("a slow"), "E_TIMEOUT");
+  EXPECT_EQ(run.heard.error_of("b waits"), "E_TIMEOUT");
+  EXPECT_LT(run.heard.calls_of("a slow"), 40);
+  EXPECT_EQ(run.heard.calls_of("b waits"), 1);
+  run.add(run.order("c"));
+  ASSERT_TRUE(run.all_over(3));
+  EXPECT_TRUE(run.heard.image_of("c") == image_alone(0));
+  EXPECT_EQ(run.desk->stats().failed, 2u);
+}
+
+std::uint64_t plan_of(const std::string& model, const api::ImageRequest& request = {.prompt = "a red cube"}) {
   api::Runtime runtime;
-  return runtime.generate(runtime.open({"test:tiny"}), {.prompt = "a cube", .seed = seed}).png();
+  api::OpenOptions options;
+  options.threads = 1;
+  options.slots = 4;
+  return runtime.plan(runtime.open({model}, options), request).on_host;
 }
 
-template <typename Condition>
-bool soon(const Condition& condition) {
-  for (int i = 0; i < 1000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return condition();
+std::set<std::string> open_models(const Desk& desk) {
+  std::set<std::string> out;
+  for (const std::string& key : desk.stats().open) out.insert(key.substr(0, key.find('\n')));
+  return out;
 }
 
-bool empty(const Desk& desk) {
-  const DeskStats stats = desk.stats();
-  return stats.waiting + stats.at_work == 0;
+TEST(Desk, TheModelThatWasIdleLongestIsClosed) {
+  const std::vector<std::string> models = {"test:tiny", "test:rows", "test:null"};
+  std::uint64_t most = 0;  // of two of them, not of three
+  for (const auto& [a, b] : {std::pair{0, 1}, {0, 2}, {1, 2}}) {
+    most = std::max(most, plan_of(models[static_cast<std::size_t>(a)]) +
+                              plan_of(models[static_cast<std::size_t>(b)]));
+  }
+  DeskOptions options = DeskRun::tiny(models);
+  options.memory = most;
+  DeskRun run(options);
+  std::size_t count = 0;
+  const auto use = [&](const std::string& model) {
+    run.add(run.order("a " + std::to_string(count), count, {}, model));
+    EXPECT_TRUE(run.all_over(++count));
+    EXPECT_TRUE(run.heard.image_of("a " + std::to_string(count - 1)) == image_alone(count - 1, model));
+  };
+  use("test:tiny");
+  use("test:rows");
+  EXPECT_EQ(open_models(*run.desk), (std::set<std::string>{"test:tiny", "test:rows"}));
+  use("test:tiny");
+  use("test:null");
+  EXPECT_EQ(open_models(*run.desk), (std::set<std::string>{"test:tiny", "test:null"}));
+  use("test:rows");
+  EXPECT_EQ(open_models(*run.desk), (std::set<std::string>{"test:null", "test:rows"}));
 }
 
-TEST(Desk, ClientsTakeTurns) {
-  Log log;
-  Desk desk(options());
-  std::vector<Order> orders;
-  for (std::uint64_t seed = 0; seed < 30; ++seed) orders.push_back(order_of(log, "a", seed));
-  desk.add(std::move(orders));
-  ASSERT_TRUE(log.wait(1));
-  for (std::uint64_t seed = 0; seed < 4; ++seed) add(desk, order_of(log, "b", seed));
-  ASSERT_TRUE(log.wait(34));
-  const auto ended = log.ended();
-  std::size_t last_b = 0, of_a = 0;
-  for (std::size_t i = 0; i < ended.size(); ++i) {
-    if (ended[i][0] == 'b') last_b = i;
-  }
-  for (std::size_t i = 0; i < last_b; ++i) of_a += ended[i][0] == 'a' ? 1 : 0;
-  EXPECT_LE(of_a, 15u) << "whoever came later waits for turns, not for the whole line";
-  // Each client's own are in order.
-  std::vector<std::string> a;
-  for (const std::string& name : ended) {
-    if (name[0] == 'a') a.push_back(name);
-  }
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i], "a" + std::to_string(i));
-  EXPECT_EQ(log.most, 1);
+// One that is at work is not closed: who needs its memory waits.
+TEST(Desk, AModelAtWorkIsNotClosed) {
+  DeskOptions options = DeskRun::tiny({"test:tiny", "test:rows"});
+  options.memory = std::max(plan_of("test:tiny"), plan_of("test:rows"));
+  DeskRun run(options);
+  Barrier barrier;
+  run.stop_at(barrier);
+  run.add(run.order("a", 1, {}, "test:rows"));
+  run.add(run.order("b", 2));
+  barrier.open();
+  ASSERT_TRUE(run.all_over(3));
+  EXPECT_EQ(run.heard.begun_now(), (std::vector<std::string>{"0 stop", "b", "a"}));
+  EXPECT_TRUE(run.heard.image_of("a") == image_alone(1, "test:rows"));
 }
 
-TEST(Desk, OrdersFillTheSlotsAndAreWhatTheyAreAlone) {
-  Log log;
-  Desk desk(options(4));
-  for (std::uint64_t seed = 0; seed < 12; ++seed) add(desk, order_of(log, "a", seed));
-  ASSERT_TRUE(log.wait(12));
-  EXPECT_EQ(log.most, 4);
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    EXPECT_TRUE(log.result("a" + std::to_string(seed)) == alone(seed)) << seed;
-  }
-  EXPECT_TRUE(soon([&] { return empty(desk); }));
-  EXPECT_EQ(desk.stats().done, 12u);
+// A request that is too large for the budget costs others nothing.
+TEST(Desk, ATooLargeRequestFailsAlone) {
+  const api::ImageRequest large = {.prompt = std::string(400, 'a')};
+  DeskOptions options = DeskRun::tiny();
+  options.memory = plan_of("test:tiny");
+  ASSERT_GT(plan_of("test:tiny", large), options.memory);
+  DeskRun run(options);
+  Order order = run.order("a large");
+  order.request = large;
+  run.add(std::move(order));
+  ASSERT_TRUE(run.all_over(1));
+  EXPECT_EQ(run.heard.error_of("a large"), "E_SERVE_MEMORY");
+  run.add(run.order("b", 4));
+  ASSERT_TRUE(run.all_over(2));
+  EXPECT_EQ(run.heard.error_of("b"), "none");
+  EXPECT_TRUE(run.heard.image_of("b") == image_alone(4));
 }
 
-TEST(Desk, AFullQueueRefusesAllOfARequest) {
-  Log log;
-  DeskOptions few = options();
-  few.max_waiting = 3;
-  Desk desk(few);
-  std::vector<Order> orders;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) orders.push_back(order_of(log, "a", seed));
-  try {
-    desk.add(std::move(orders));
-    FAIL() << "taken";
-  } catch (const api::Error& error) {
-    EXPECT_EQ(error.code(), "E_QUEUE_FULL");
-  }
-  add(desk, order_of(log, "a", 9));
-  ASSERT_TRUE(log.wait(1));
-  EXPECT_EQ(log.ended(), std::vector<std::string>{"a9"});
-  EXPECT_EQ(desk.stats().refused, 1u);
+TEST(Desk, DrainFinishesWhatWasTaken) {
+  DeskRun run;
+  Barrier barrier;
+  run.stop_at(barrier);
+  run.desk->add(run.some("a", 6));
+  std::thread opens([&] {
+    EXPECT_TRUE(comes([&] { return run.refused(run.some("b", 1)) == "E_DRAINING"; }));
+    barrier.open();
+  });
+  EXPECT_TRUE(run.desk->drain(60));
+  opens.join();
+  const DeskStats stats = run.desk->stats();
+  EXPECT_GE(stats.done, 7u);
+  EXPECT_EQ(stats.done, stats.taken);
+  EXPECT_EQ(run.heard.images.size(), run.heard.over);
 }
 
-TEST(Desk, CancelledOrdersGiveTheirSlotsBack) {
-  Log log;
-  Desk desk(options(2));
-  std::mt19937 random(3);
-  std::set<std::string> kept;
-  std::vector<std::uint64_t> numbers;
-  for (std::uint64_t seed = 0; seed < 120; ++seed) {
-    const auto number = add(desk, order_of(log, "a", seed)).front();
-    if (random() % 3 == 0) {
-      kept.insert("a" + std::to_string(seed));
-    } else {
-      numbers.push_back(number);
-    }
-    // Some of them wait, some are at work, some are over.
-    if (random() % 4 == 0) std::this_thread::sleep_for(2ms);
-    if (numbers.size() > 5 && random() % 2 == 0) {
-      desk.cancel(numbers[random() % numbers.size()]);
-    }
-  }
-  for (const std::uint64_t number : numbers) desk.cancel(number);
-  ASSERT_TRUE(soon([&] { return empty(desk); }));
-  const auto ended = log.ended();
-  EXPECT_EQ(std::set(ended.begin(), ended.end()).size(), ended.size()) << "each ends once";
-  for (const std::string& name : kept) {
-    EXPECT_TRUE(log.result(name) == alone(std::stoull(name.substr(1)))) << name;
-  }
-  const DeskStats stats = desk.stats();
-  EXPECT_EQ(stats.done + stats.cancelled, 120u);
-  EXPECT_EQ(stats.failed, 0u);
+TEST(Desk, DrainEndsWhatTakesTooLong) {
+  DeskRun run(DeskRun::tiny({"test:tiny"}, 1));
+  run.add(run.order("a slow", 0, {.on_progress = [] { sleep_for(0.05); }}));  // 3 s in all
+  run.add(run.order("b waits"));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(run.desk->drain(0.2));
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2);
+  EXPECT_EQ(run.heard.error_of("a slow"), "E_DRAINING");
+  EXPECT_EQ(run.heard.error_of("b waits"), "E_DRAINING");
+  EXPECT_EQ(run.refused(run.some("c", 1)), "E_DRAINING");
+  EXPECT_EQ(run.desk->stats().waiting + run.desk->stats().at_work, 0u);
 }
 
-TEST(Desk, OrdersThatTakeTooLongFail) {
-  Log log;
-  DeskOptions short_time = options();
-  short_time.seconds = 0.02;
-  Desk desk(short_time);
-  for (std::uint64_t seed = 0; seed < 40; ++seed) add(desk, order_of(log, "a", seed));
-  ASSERT_TRUE(log.wait(40));
-  EXPECT_EQ(log.result("a39"), "E_TIMEOUT");
-  EXPECT_TRUE(soon([&] { return empty(desk); }));
+TEST(Desk, ADeskThatEndsLetsGoOfItsOrders) {
+  DeskRun run;
+  Barrier barrier;
+  run.stop_at(barrier);
+  run.desk->add(run.some("a", 6));
+  std::thread opens([&] {
+    sleep_for(0.1);
+    barrier.open();
+  });
+  run.desk.reset();
+  opens.join();
+  EXPECT_EQ(run.heard.listeners, 0u);
+  EXPECT_TRUE(run.heard.images.empty());
 }
 
-TEST(Desk, AnOrderThatCannotBeFailsAlone) {
-  Log log;
-  Desk desk(options());
-  Order bad = order_of(log, "bad", 1);
-  bad.request = api::ImageRequest{.prompt = ""};
-  add(desk, std::move(bad));
-  add(desk, order_of(log, "open", 1, {{"decode", "nothing"}}));
-  add(desk, order_of(log, "task", 1));
-  add(desk, order_of(log, "a", 1));
-  ASSERT_TRUE(log.wait(4));
-  EXPECT_EQ(log.result("bad1"), "E_PROMPT_EMPTY");
-  EXPECT_EQ(log.result("open1"), "E_DECODE");
-  EXPECT_TRUE(log.result("a1") == alone(1));
+TEST(Desk, AListenerThatThrowsEndsItsOwnOrder) {
+  DeskRun run;
+  const auto throws = [] { throw std::runtime_error("secret"); };
+  run.add(run.order("a begin", 0, {.on_begin = throws}));
+  run.add(run.order("a progress", 0, {.on_progress = throws}));
+  run.add(run.order("a image", 0, {.on_image = throws}));
+  for (int i = 0; i < 4; ++i) {
+    run.add(run.order("b " + std::to_string(i), static_cast<std::uint64_t>(i)));
+  }
+  ASSERT_TRUE(run.all_over(7));
+  for (const char* name : {"a begin", "a progress", "a image"}) {
+    EXPECT_EQ(run.heard.error_of(name), "E_INTERNAL") << name;
+    EXPECT_TRUE(run.heard.image_of(name) == "none") << name;
+  }
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(run.heard.image_of("b " + std::to_string(i)) == image_alone(static_cast<std::uint64_t>(i)));
+  }
+  ASSERT_TRUE(run.is_idle());
+  EXPECT_EQ(run.desk->stats().failed, 3u);
 }
 
-TEST(Desk, ModelsThatAreIdleMakeRoom) {
-  Log log;
-  DeskOptions small = options();
-  small.models = {"test:tiny", "test:clip"};
-  {
-    api::Runtime runtime;
-    const api::Model tiny = runtime.open({"test:tiny"}, {.threads = 1});
-    small.memory = runtime.plan(tiny, api::ImageRequest{.prompt = "a cube"}).on_host + 4096;
+TEST(Desk, WrongRequestsFailAlone) {
+  DeskRun run(DeskRun::tiny({"test:none", "test:tiny"}));
+  Order setting = run.order("a setting");
+  setting.open = {{"decode", "nonsense"}};
+  Order value = run.order("a value");
+  std::get<api::ImageRequest>(value.request).settings = {{"top-p", 7}};
+  run.add(std::move(setting));
+  run.add(std::move(value));
+  run.add(run.order("a model", 0, {}, "test:none"));
+  run.add(run.order("b", 5));
+  ASSERT_TRUE(run.all_over(4));
+  EXPECT_TRUE(run.heard.image_of("b") == image_alone(5));
+  for (const char* name : {"a setting", "a value", "a model"}) {
+    EXPECT_NE(run.heard.error_of(name), "none") << name;
   }
-  Desk desk(small);
-  for (std::uint64_t i = 0; i < 6; ++i) {
-    add(desk, order_of(log, "a", i, i % 2 == 0 ? api::Settings{} : api::Settings{{"window", 1}}));
+  EXPECT_EQ(open_models(*run.desk), (std::set<std::string>{"test:tiny"}));
+  EXPECT_EQ(run.heard.begun_now(), (std::vector<std::string>{"b"}));
+}
+
+// Many threads add and cancel: whatever is answered is what the order alone gives.
+TEST(Desk, ResultsUnderLoadAreThoseOfEachOrderAlone) {
+  constexpr std::uint64_t kSeeds = 5;
+  std::vector<std::string> alone;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) alone.push_back(image_alone(seed));
+  DeskOptions options = DeskRun::tiny({"test:tiny", "test:null"}, 3);
+  options.max_waiting = 1000;
+  DeskRun run(options);
+  std::vector<std::thread> clients;
+  std::atomic<std::uint64_t> cancels = 0;
+  for (unsigned number = 0; number < 4; ++number) {
+    clients.emplace_back([&, number] {
+      std::mt19937 random(number);
+      for (int i = 0; i < 60; ++i) {
+        const std::uint64_t seed = random() % kSeeds;
+        const std::string name = std::to_string(number) + " " + std::to_string(i) + " " + std::to_string(seed);
+        Order order = run.order(name, seed, {}, i % 5 == 4 ? "test:null" : "test:tiny");
+        if (i % 7 == 3) order.open = {{"decode", "gumbel"}};  // identical: the same image
+        const std::uint64_t ticket = run.add(std::move(order));
+        if (random() % 3 > 0) continue;
+        sleep_for(0.001 * static_cast<double>(random() % 20));
+        run.desk->cancel(ticket);
+        ++cancels;
+      }
+    });
   }
-  ASSERT_TRUE(log.wait(6));
-  for (std::uint64_t i = 0; i < 6; ++i) {
-    EXPECT_TRUE(log.result("a" + std::to_string(i)) == alone(i)) << log.result("a" + std::to_string(i)).substr(0, 40);
+  for (std::thread& one : clients) one.join();
+  ASSERT_TRUE(run.is_idle());
+  const DeskStats stats = run.desk->stats();
+  EXPECT_EQ(stats.taken, 240u);
+  EXPECT_EQ(stats.done + stats.cancelled, 240u);
+  EXPECT_LE(stats.cancelled, cancels);
+  EXPECT_GT(stats.cancelled, 0u);
+  EXPECT_EQ(run.heard.images.size(), stats.done);
+  EXPECT_TRUE(run.heard.errors.empty());
+  for (const auto& [name, png] : run.heard.images) {
+    const std::uint64_t seed = std::stoul(name.substr(name.rfind(' ') + 1));
+    const int i = std::stoi(name.substr(2));
+    if (i % 5 == 4 || i % 7 == 3) continue;  // other models, other records
+    EXPECT_TRUE(png == alone[seed]) << name;
   }
-  EXPECT_EQ(desk.stats().open.size(), 1u);
-  // What never fits is said.
-  DeskOptions none = options();
-  none.memory = 1000;
-  Desk tight(none);
-  add(tight, order_of(log, "never", 1));
-  ASSERT_TRUE(log.wait(7));
-  EXPECT_EQ(log.result("never1"), "E_SERVE_MEMORY");
+  EXPECT_TRUE(comes([&] { return run.heard.listeners == 0; }));
 }
 
 TEST(Desk, MethodsOfClientsDoNotPileUp) {
-  Log log;
-  Desk desk(options());
-  for (std::uint64_t i = 1; i <= 24; ++i) {
-    add(desk, order_of(log, "a", i, {{"decode", "gumbel"}, {"window", static_cast<int>(i)}}));
+  DeskRun run(DeskRun::tiny({"test:tiny"}, 1));
+  for (int i = 1; i <= 24; ++i) {
+    Order order = run.order("a " + std::to_string(i), 1);
+    order.open = {{"decode", "gumbel"}, {"window", i}};
+    run.add(std::move(order));
   }
-  ASSERT_TRUE(log.wait(24));
-  EXPECT_LE(desk.stats().open.size(), 16u);
-  for (std::uint64_t i = 1; i <= 24; ++i) {
-    EXPECT_GT(log.result("a" + std::to_string(i)).size(), 100u);
-  }
+  ASSERT_TRUE(run.all_over(24));
+  EXPECT_LE(run.desk->stats().open.size(), 16u);
+  for (int i = 1; i <= 24; ++i) EXPECT_GT(run.heard.image_of("a " + std::to_string(i)).size(), 100u);
 }
 
-TEST(Desk, DrainingFinishesWhatThereIs) {
-  Log log;
-  Desk desk(options());
-  for (std::uint64_t seed = 0; seed < 5; ++seed) add(desk, order_of(log, "a", seed));
-  EXPECT_TRUE(desk.drain(60));
-  EXPECT_EQ(log.ended().size(), 5u);
-  try {
-    add(desk, order_of(log, "a", 6));
-    FAIL() << "taken";
-  } catch (const api::Error& error) {
-    EXPECT_EQ(error.code(), "E_DRAINING");
-  }
-  Desk busy(options());
-  for (std::uint64_t seed = 0; seed < 250; ++seed) add(busy, order_of(log, "b", seed));
-  EXPECT_FALSE(busy.drain(0.001));
-}
-
-TEST(Desk, TwoModelsOfOneNameAreRefused) {
-  DeskOptions twice = options();
-  twice.models = {"test:tiny", "test:tiny"};
-  EXPECT_THROW(Desk desk(twice), api::Error);
+TEST(Desk, OneModelTwiceIsRefused) {
+  EXPECT_THROW(Desk desk(DeskRun::tiny({"test:tiny", "test:tiny"})), api::Error);
 }
 
 }  // namespace

@@ -2,28 +2,19 @@
 // makes of them.
 #pragma once
 
-#include <zlib.h>
-
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "tests/support/packed_file.h"
 #include "tokenizers/template/template.h"
 
 namespace tessera::template_test {
 
 // The lines of a compressed file under tests/golden/templates.
 inline std::vector<Json> golden_lines(const std::string& name) {
-  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/templates/" + name;
-  const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) throw std::runtime_error(path);
-  std::string text;
-  char buffer[1 << 16];
-  for (int size = 0; (size = gzread(file, buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<std::size_t>(size));
-  }
-  gzclose(file);
+  const std::string text =
+      unpacked_file(std::string(TESSERA_SOURCE_DIR) + "/tests/golden/templates/" + name);
   std::vector<Json> out;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);

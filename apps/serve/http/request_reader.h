@@ -1,0 +1,47 @@
+// One request as its bytes come in: grammar and bounds of its head and its body, without a socket.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "apps/serve/http/message.h"
+
+namespace tessera {
+
+class RequestReader {
+ public:
+  RequestReader(std::size_t header_bytes, std::size_t body_bytes);
+  ~RequestReader();
+  RequestReader(const RequestReader&) = delete;
+
+  enum class State { kHead, kBody, kWhole, kRefused };
+  // Takes what it can of `bytes` and returns how many those were; the rest is to come again with
+  // more. It stops after the head, for its reader to look at it.
+  std::size_t take(std::string_view bytes);
+  State state() const { return state_; }
+
+  const HttpAnswer& refusal() const { return refusal_; }  // kRefused; the connection is of no more use
+  HttpRequest head() const;                               // kBody and kWhole; without its body
+  std::size_t body_size() const;
+  std::string take_body();  // kWhole
+  bool keeps_alive() const;
+  bool is_http11() const;
+
+ private:
+  struct Parser;
+  std::size_t refuse(int status, std::string text);
+  bool known_coding() const;
+
+  std::size_t header_bytes_, head_bytes_ = 0;  // its limit; of it so far
+  std::unique_ptr<Parser> parser_;
+  State state_ = State::kHead;
+  HttpAnswer refusal_;
+};
+
+// A line of text.
+HttpAnswer plain_refusal(int status, std::string text);
+
+}  // namespace tessera

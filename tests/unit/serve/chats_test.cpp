@@ -1,0 +1,178 @@
+// Chats: the library's texts in OpenAI's form, what each field does, and where images may come from.
+#include <fstream>
+#include <set>
+
+#include "tests/support/temp_folder.h"
+#include "tests/unit/serve/service_run.h"
+
+namespace tessera::chats_test {
+namespace {
+
+const std::string kJanus = TESSERA_SOURCE_DIR "/assets/models/tabletop-janus";
+const std::string kLlava = TESSERA_SOURCE_DIR "/assets/models/tabletop-llava";
+constexpr const char* kName = "tabletop-llava";
+constexpr const char* kChats = "/v1/chat/completions";
+
+using Pair = std::pair<std::string, std::string>;
+
+// One server for all, as its model is read once.
+class Chats : public ::testing::Test {
+ protected:
+  static DeskOptions options() { return DeskRun::tiny({kLlava}, 2); }
+  static void SetUpTestSuite() { run_ = new ServiceRun({}, options()); }
+  static void TearDownTestSuite() {
+    delete run_;
+    run_ = nullptr;
+  }
+  static Seen ask(const Json& body) {
+    return run_->ask(ServiceRun::request("POST", kChats, body.dump()));
+  }
+  static Json post(const Json& body) {
+    const Seen seen = ask(body);
+    EXPECT_EQ(seen.status, 200) << seen.body.substr(0, 500);
+    return seen.json();
+  }
+  static ServiceRun* run_;
+};
+ServiceRun* Chats::run_ = nullptr;
+
+// A picture of the bundled captioner's world.
+std::string data_url() {
+  api::Runtime runtime;
+  const auto made = runtime.generate(runtime.open({kJanus}), {.prompt = "a red cube", .seed = 7});
+  return "data:image/png;base64," + to_base64(made.png());
+}
+
+Json image_part(const std::string& url) {
+  return {{"type", "image_url"}, {"image_url", {{"url", url}}}};
+}
+Json about(const std::string& url) {
+  return {{{"role", "user"},
+           {"content", {image_part(url), {{"type", "text"}, {"text", "Describe the picture."}}}}}};
+}
+
+TEST_F(Chats, AreAnsweredAsTheLibraryDescribes) {
+  static const std::string kUrl = data_url();
+  api::Runtime runtime;
+  const api::Model model = runtime.open({kLlava, api::Task::kDescribe});
+  const std::string png = from_base64(kUrl.substr(kUrl.find(',') + 1), "");
+  const std::string text = runtime.describe(model, {.encoded = {png}});
+  const Json body = {{"model", kName}, {"messages", about(kUrl)}};
+  Json made = post(body);
+  EXPECT_EQ(made["choices"][0]["message"]["content"], text);
+  EXPECT_EQ(made["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(made["object"], "chat.completion");
+  EXPECT_GT(made["usage"]["prompt_tokens"], 100);
+  EXPECT_GT(made["visual"]["tokens"], 0);
+
+  Json more = body;
+  more["max_tokens"] = 3;
+  made = post(more);
+  EXPECT_EQ(made["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(made["usage"]["completion_tokens"], 3);
+  more = body;
+  more["stop"] = "cube";
+  made = post(more);
+  EXPECT_EQ(made["choices"][0]["message"]["content"].get<std::string>().find("cube"),
+            std::string::npos);
+  EXPECT_EQ(made["choices"][0]["finish_reason"], "stop");
+  more = body;
+  more["temperature"] = 2;
+  more["n"] = 4;
+  more["seed"] = 5;
+  std::set<std::string> texts;
+  made = post(more);
+  for (const Json& choice : made["choices"]) {
+    texts.insert(choice["message"]["content"].get<std::string>());
+  }
+  EXPECT_GT(texts.size(), 1u);
+
+  more = body;
+  more["stream"] = true;
+  more["stream_options"] = {{"include_usage", true}};
+  // The last event is no JSON.
+  const auto reply = run_->begin(ServiceRun::request("POST", kChats, more.dump()));
+  ASSERT_TRUE(reply->wait());
+  std::string streamed;
+  const auto& events = reply->events();
+  ASSERT_GT(events.size(), 4u);
+  for (std::size_t i = 0; i + 2 < events.size(); ++i) {
+    const Json chunk = Json::parse(events[i].second);
+    EXPECT_EQ(chunk["object"], "chat.completion.chunk");
+    streamed += chunk["choices"][0]["delta"].value("content", "");
+  }
+  EXPECT_EQ(streamed, text);
+  EXPECT_EQ(Json::parse(events[events.size() - 2].second)["usage"]["completion_tokens"],
+            post(body)["usage"]["completion_tokens"]);
+  EXPECT_EQ(events.back().second, "[DONE]");
+}
+
+TEST_F(Chats, FieldsAreHonouredOrRefused) {
+  static const std::string kUrl = data_url();
+  const auto refused = [&](Json more) {
+    if (!more.contains("messages")) more["messages"] = about(kUrl);
+    more["model"] = kName;
+    const Seen seen = ask(more);
+    EXPECT_EQ(seen.status, 400) << seen.body;
+    const Json error = seen.json()["error"];
+    return Pair(error["code"], error["param"].is_null() ? "" : error["param"].get<std::string>());
+  };
+  const auto content = [](Json part) {
+    return Json{{"messages", {{{"role", "user"}, {"content", {std::move(part)}}}}}};
+  };
+  EXPECT_EQ(refused({{"messages", Json::array()}}), Pair("E_FIELD", "messages"));
+  EXPECT_EQ(refused({{"messages", {{{"role", "tool"}, {"content", "a"}}}}}),
+            Pair("E_FIELD", "messages[0].role"));
+  EXPECT_EQ(refused({{"messages", {{{"role", "user"}}}}}), Pair("E_FIELD", "messages[0].content"));
+  EXPECT_EQ(refused(content({{"type", "input_audio"}})), Pair("E_FIELD", "messages[0].content[0].type"));
+  const std::string url = "messages[0].content[0].image_url.url";
+  EXPECT_EQ(refused(content(image_part("https://example.org/a.png"))), Pair("E_MEDIA", url));
+  EXPECT_EQ(refused(content(image_part("/etc/passwd"))), Pair("E_MEDIA", url));
+  EXPECT_EQ(refused(content(image_part("data:image/png,abc"))), Pair("E_MEDIA", url));
+  EXPECT_EQ(refused(content(image_part("data:image/png;base64,a_b"))), Pair("E_FIELD", url));
+  EXPECT_EQ(refused(content(image_part("data:image/png;base64,AAAA"))).first, "E_PICTURE_FORMAT");
+  EXPECT_EQ(refused({{"tools", {{{"type", "function"}}}}}), Pair("E_FIELD", "tools"));
+  EXPECT_EQ(refused({{"response_format", {{"type", "json_object"}}}}),
+            Pair("E_FIELD", "response_format"));
+  EXPECT_EQ(refused({{"presence_penalty", 1}}), Pair("E_FIELD", "presence_penalty"));
+  EXPECT_EQ(refused({{"logprobs", true}}), Pair("E_FIELD", "logprobs"));
+  EXPECT_EQ(refused({{"max_tokens", 5}, {"max_completion_tokens", 6}}), Pair("E_FIELD", "max_tokens"));
+  EXPECT_EQ(refused({{"max_tokens", 100000}}).first, "E_TEXT_LENGTH");
+  EXPECT_EQ(refused({{"stop", {1}}}), Pair("E_FIELD", "stop"));
+  EXPECT_EQ(refused({{"stop", ""}}), Pair("E_STOP_TEXT", "stop"));
+  EXPECT_EQ(refused({{"temperature", -1}}), Pair("E_FIELD", "temperature"));
+  EXPECT_EQ(refused({{"unknown", 1}}), Pair("E_FIELD", "unknown"));
+  const Json made = post({{"messages", about(kUrl)},
+                                  {"model", kName},
+                                  {"tools", Json::array()},
+                                  {"store", true},
+                                  {"top_p", 1},
+                                  {"frequency_penalty", 0}});
+  EXPECT_EQ(made["notes"].size(), 1u) << made["notes"];
+}
+
+TEST_F(Chats, FilesAreTakenBelowTheMediaRootAlone) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder.path() / "in");
+  const std::string url = data_url();
+  const std::string png = from_base64(url.substr(url.find(',') + 1), "");
+  std::ofstream(folder.path() / "in/a.png", std::ios::binary) << png;
+  std::ofstream(folder.path() / "secret.png", std::ios::binary) << png;
+  std::filesystem::create_symlink(folder.path() / "secret.png", folder.path() / "in/link.png");
+  std::filesystem::create_symlink("a.png", folder.path() / "in/own.png");
+  ServiceRun own({.media_root = folder.path() / "in"}, options());
+  const auto status = [&](const std::string& path) {
+    return own.ask(ServiceRun::request("POST", kChats, Json({{"model", kName}, {"messages", about(path)}}).dump())).status;
+  };
+  EXPECT_EQ(status("a.png"), 200);
+  EXPECT_EQ(status("file:///a.png"), 200);
+  EXPECT_EQ(status("own.png"), 200);
+  for (const char* path : {"../secret.png", "in/../../secret.png", "link.png", "missing.png", ".",
+                           "file:///../secret.png", "/etc/passwd", "", "file://"}) {
+    EXPECT_EQ(status(path), 400) << path;
+  }
+  EXPECT_EQ(status(std::string("a.png\0b", 7)), 400);
+}
+
+}  // namespace
+}  // namespace tessera::chats_test
