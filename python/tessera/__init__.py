@@ -44,7 +44,7 @@ def save_png(path: str | os.PathLike[str], image: Any) -> None:
 
 
 def png(image: Any) -> bytes:
-    """The bytes of that file."""
+    """The bytes of the file that ``save_png()`` writes."""
     return _core.png(image)
 
 

@@ -277,7 +277,7 @@ TEST(Tree, StaysSmall) {
     }
     EXPECT_LE(size, std::uintmax_t{15} << 20) << name;
   }
-  EXPECT_LE(total, std::uintmax_t{60'000'000});
+  EXPECT_LE(total, std::uintmax_t{57} << 20);  // 60 MB
   EXPECT_LE(models, std::uintmax_t{32} << 20);
   EXPECT_LE(goldens, std::uintmax_t{15} << 20);
 }
