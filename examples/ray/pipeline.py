@@ -11,6 +11,7 @@ import argparse
 import io
 import os
 import tarfile
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List
@@ -43,7 +44,8 @@ def read(path: Path) -> Rows:
 
 
 def write(path: Path, rows: Rows) -> None:
-    part = path.with_name(f".{path.name}.part")
+    # An actor of a run that was killed may still write the same shard.
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), part)
     else:

@@ -7,6 +7,7 @@ It says so and ends with 77 where Ray or the package cannot be imported.
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def check_captions(folder, support):
     theirs = {Path(line.get("key") or line["path"]).name.split(".")[0]: line["caption"] for line in lines}
     assert len(theirs) == 20, sorted(theirs)
 
-    # Killed once a shard is there; the same command goes on.
+    # Killed once a shard is there; the same command goes on. Actors may finish theirs meanwhile.
     first = subprocess.Popen(
         [sys.executable, str(PIPELINE), "captions", str(folder / "in"), str(folder / "out"), "--actors", "2"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -74,7 +75,8 @@ def check_captions(folder, support):
     assert there
     code, out, err = pipeline("captions", folder / "in", folder / "out")
     assert code == 0, out + err
-    assert f"7 shards, {len(there)} there already" in out, out
+    (found,) = re.findall(r"7 shards, (\d) there already", out)
+    assert len(there) <= int(found) < 7 and out.count(" rows, 0 failed") == 7 - int(found), out
     assert all(path.stat().st_mtime_ns == when for path, when in there.items()), "made again"
     mine = captions_of(folder / "out")
     assert {key: text.decode() for key, text in mine.items()} == theirs
