@@ -80,7 +80,7 @@ def whole(name: str, value: Any, most: int = MAX_SEED) -> int:
 def several(name: str, values: Any) -> Iterable[Any]:
     """What is iterated over; a text would be its characters."""
     if isinstance(values, (str, bytes, os.PathLike)) or not hasattr(values, "__iter__"):
-        raise usage("E_ARGUMENT", name, "an iterable of them", type(values).__name__)
+        raise usage("E_ARGUMENT", name, "a list or an iterator", type(values).__name__)
     made: Iterable[Any] = values
     return made
 
