@@ -91,17 +91,16 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
 // `request`: its images are taken.
 DescribeRequest internal_request(api::DescribeRequest&& request, std::size_t place) {
   if (request.seed) check_seed(*request.seed);
-  DescribeRequest out{
-      .id = std::to_string(place),
-      .prompt = std::move(request.question),
-      .turns = internal_turns(request.turns),
-      .negative_prompt = std::move(request.negative_question),
-      .number = request.number,
-      .sampling =
-          read_settings(request.settings, api::Task::kDescribe, api::SettingPlace::kRequest),
-      .max_tokens = request.max_tokens,
-      .seed = request.seed,
-      .stop = std::move(request.stop)};
+  DescribeRequest out{.id = std::to_string(place),
+                      .prompt = std::move(request.question),
+                      .turns = internal_turns(request.turns),
+                      .negative_prompt = std::move(request.negative_question),
+                      .number = request.number,
+                      .sampling = read_settings(request.settings, api::Task::kDescribe,
+                                                api::SettingPlace::kRequest),
+                      .max_tokens = request.max_tokens,
+                      .seed = request.seed,
+                      .stop = std::move(request.stop)};
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     auto& source = out.images.emplace_back();
     source.name = "image " + std::to_string(i);
@@ -171,7 +170,8 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   for (std::size_t i = 0; i < request.files.size() + request.encoded.size(); ++i) {
     images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
   }
-  return public_plan(task_.plan({request.question, internal_turns(request.turns)}, images), task_.backend());
+  return public_plan(task_.plan({request.question, internal_turns(request.turns)}, images),
+                     task_.backend());
 }
 
 PruneChoice prune_of(const std::string& name, const SettingValues& settings) {

@@ -38,9 +38,9 @@ struct Partial {
   tessera::Image image;
 };
 
-using Payload = std::variant<Text, Notice, Failure, Frame, Partial, tessera::Progress, tessera::Error,
-                             tessera::GeneratedImage, tessera::GeneratedVideo, tessera::Description,
-                             tessera::Completion, tessera::Answer>;
+using Payload = std::variant<Text, Notice, Failure, Frame, Partial, tessera::Progress,
+                             tessera::Error, tessera::GeneratedImage, tessera::GeneratedVideo,
+                             tessera::Description, tessera::Completion, tessera::Answer>;
 
 struct Event {
   std::size_t place = 0;  // among the requests of one submission
