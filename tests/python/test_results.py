@@ -110,12 +110,16 @@ class Videos(Case):
 
 
 class Captions(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.images = [image.png() for image in cls.runtime.open(slots=4).generate(PROMPTS * 5, seed=1)]
+
     def setUp(self):
         super().setUp()
-        self.files = []
-        for image in self.runtime.open(slots=4).generate(PROMPTS * 5, seed=1):
-            self.files.append(self.folder / f"p{image.index:02}.png")
-            image.save(self.files[-1])
+        self.files = [self.folder / f"p{place:02}.png" for place in range(25)]
+        for file, image in zip(self.files, self.images):
+            file.write_bytes(image)
 
     def test_captions_equal_those_of_the_command(self):
         out = json_lines(command("caption", ".", "--json", "--batch-size", 4, folder=self.folder))
