@@ -3,6 +3,7 @@ option(TESSERA_TESTS "build the tests" ON)
 option(TESSERA_FUZZ "build the fuzz targets beside the program (needs clang) and test with them" OFF)
 set(TESSERA_CUDA "AUTO" CACHE STRING "CUDA backend: AUTO, ON or OFF")
 set(TESSERA_VIEWER "AUTO" CACHE STRING "the desktop viewer: AUTO, ON or OFF")
+option(TESSERA_PYTHON "build the module of the Python package (python/)" OFF)
 set(TESSERA_SANITIZE "" CACHE STRING "sanitizers for every target, for instance address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)

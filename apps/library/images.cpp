@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kMaxSide = 16384;
 }
 
-Image internal_image(const api::Image& image, const std::string& what) {
+Image internal_image(api::Image image, const std::string& what) {
   const bool sides =
       image.width >= 1 && image.width <= kMaxSide && image.height >= 1 && image.height <= kMaxSide;
   if (!sides || image.rgb.size() != to_size(image.width * image.height * 3)) {
@@ -26,7 +26,7 @@ Image internal_image(const api::Image& image, const std::string& what) {
          .found = std::to_string(image.width) + "x" + std::to_string(image.height) + " with " +
                   std::to_string(image.rgb.size()) + " bytes"});
   }
-  return {image.width, image.height, image.rgb};
+  return {image.width, image.height, std::move(image.rgb)};
 }
 
 api::Image public_image(Image&& image) { return {image.width, image.height, std::move(image.rgb)}; }

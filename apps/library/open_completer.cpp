@@ -54,6 +54,7 @@ CompleteRequest internal_request(const api::CompleteRequest& request) {
           .sampling =
               read_settings(request.settings, api::Task::kComplete, api::SettingPlace::kRequest),
           .seed = request.seed,
+          .number = request.number,
           .stop = request.stop};
 }
 

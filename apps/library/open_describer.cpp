@@ -16,12 +16,46 @@ namespace {
 // What an image in a file counts as before it is read.
 constexpr std::int64_t kUsualWidth = 640, kUsualHeight = 480;
 
+api::Description description_of(Caption&& made) {
+  return {.text = std::move(made.text),
+          .cut_short = made.cut_short,
+          .stopped_by_text = made.stopped_by_text,
+          .tokens = made.tokens,
+          .passes = made.passes,
+          .prompt_tokens = made.prompt_tokens,
+          .reused_tokens = made.reused_tokens,
+          .known_images = made.known_images,
+          .visual_tokens = made.visual_tokens,
+          .kept_tokens = made.kept_tokens,
+          .seconds = made.seconds.total,
+          .notes = std::move(made.notes)};
+}
+
+// One request: the callbacks of many, without places.
+api::DescribeAllCallbacks callbacks_of_one(api::DescribeCallbacks one) {
+  api::DescribeAllCallbacks out{.on_progress = std::move(one.on_progress),
+                                .on_notice = std::move(one.on_notice)};
+  if (one.on_text) {
+    out.on_text = [to = std::move(one.on_text)](std::size_t, std::string_view more) { to(more); };
+  }
+  if (one.on_description) {
+    out.on_description = [to = std::move(one.on_description)](
+                             std::size_t, api::Description&& made) { to(std::move(made)); };
+  }
+  if (one.on_error) {
+    out.on_error = [to = std::move(one.on_error)](std::size_t, const api::Error& why) { to(why); };
+  }
+  return out;
+}
+
+// The id of a request is its place.
 class DescribeForwarder final : public Forwarder, public DescribeListener {
  public:
-  explicit DescribeForwarder(api::DescribeCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
+  explicit DescribeForwarder(api::DescribeAllCallbacks callbacks)
+      : callbacks_(std::move(callbacks)) {}
 
-  void on_text(const std::string&, std::string_view more) override {
-    if (!silent() && callbacks_.on_text) callbacks_.on_text(more);
+  void on_text(const std::string& id, std::string_view more) override {
+    if (!silent() && callbacks_.on_text) callbacks_.on_text(place_of(id), more);
   }
   void on_notice(std::string_view text) override {
     if (!silent() && callbacks_.on_notice) callbacks_.on_notice(text);
@@ -33,20 +67,16 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
   }
   void on_caption(Caption&& made) override {
     if (silent()) return;
-    if (made.failed) return report_error(callbacks_.on_error, made.error);
-    if (!callbacks_.on_description) return;
-    callbacks_.on_description({.text = std::move(made.text),
-                               .cut_short = made.cut_short,
-                               .stopped_by_text = made.stopped_by_text,
-                               .tokens = made.tokens,
-                               .passes = made.passes,
-                               .prompt_tokens = made.prompt_tokens,
-                               .reused_tokens = made.reused_tokens,
-                               .known_images = made.known_images,
-                               .visual_tokens = made.visual_tokens,
-                               .kept_tokens = made.kept_tokens,
-                               .seconds = made.seconds.total,
-                               .notes = std::move(made.notes)});
+    const std::size_t place = place_of(made.id);
+    if (made.failed) {
+      api::OnError listener;
+      if (callbacks_.on_error) {
+        listener = [&](const api::Error& why) { callbacks_.on_error(place, why); };
+      }
+      return report_error(listener, made.error);
+    }
+    if (callbacks_.on_description)
+      callbacks_.on_description(place, description_of(std::move(made)));
   }
   void on_over(bool) override { end(); }
 
@@ -54,26 +84,30 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
   void set_stop(std::function<void()> stop) { stop_ = std::move(stop); }
 
  private:
-  api::DescribeCallbacks callbacks_;
+  static std::size_t place_of(const std::string& id) { return std::stoull(id); }
+
+  api::DescribeAllCallbacks callbacks_;
   std::function<void()> stop_;
 };
 
-DescribeRequest internal_request(const api::DescribeRequest& request) {
+// `request`: its images are taken.
+DescribeRequest internal_request(api::DescribeRequest&& request, std::size_t place) {
   if (request.seed) check_seed(*request.seed);
-  DescribeRequest out{
-      .prompt = request.question,
-      .turns = internal_turns(request.turns),
-      .negative_prompt = request.negative_question,
-      .number = request.number,
-      .sampling =
-          read_settings(request.settings, api::Task::kDescribe, api::SettingPlace::kRequest),
-      .max_tokens = request.max_tokens,
-      .seed = request.seed,
-      .stop = request.stop};
+  DescribeRequest out{.id = std::to_string(place),
+                      .prompt = std::move(request.question),
+                      .turns = internal_turns(request.turns),
+                      .negative_prompt = std::move(request.negative_question),
+                      .number = request.number,
+                      .sampling = read_settings(request.settings, api::Task::kDescribe,
+                                                api::SettingPlace::kRequest),
+                      .max_tokens = request.max_tokens,
+                      .seed = request.seed,
+                      .stop = std::move(request.stop)};
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     auto& source = out.images.emplace_back();
     source.name = "image " + std::to_string(i);
-    source.image = std::make_shared<const Image>(internal_image(request.images[i], source.name));
+    source.image =
+        std::make_shared<const Image>(internal_image(std::move(request.images[i]), source.name));
   }
   for (const std::filesystem::path& file : request.files) {
     auto& source = out.images.emplace_back();
@@ -103,9 +137,16 @@ class OpenDescriber final : public OpenTask {
   api::MemoryPlan plan(const api::DescribeRequest& request) const override;
 
   Ticket submit(const api::DescribeRequest& request, api::DescribeCallbacks callbacks) override {
+    return submit(std::vector{request}, callbacks_of_one(std::move(callbacks)));
+  }
+
+  Ticket submit(std::vector<api::DescribeRequest> given,
+                api::DescribeAllCallbacks callbacks) override {
     std::vector<DescribeRequest> requests;
-    requests.push_back(internal_request(request));
-    task_.check(requests.front());
+    for (api::DescribeRequest& request : given) {
+      requests.push_back(internal_request(std::move(request), requests.size()));
+      task_.check(requests.back());
+    }
     // Once its weights are there, the lane says what fits.
     if (!planned_) task_.check_memory();
     planned_ = true;
@@ -131,7 +172,8 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   for (std::size_t i = 0; i < request.files.size() + request.encoded.size(); ++i) {
     images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
   }
-  return public_plan(task_.plan({request.question, internal_turns(request.turns)}, images), task_.backend());
+  return public_plan(task_.plan({request.question, internal_turns(request.turns)}, images),
+                     task_.backend());
 }
 
 PruneChoice prune_of(const std::string& name, const SettingValues& settings) {

@@ -55,6 +55,9 @@ class OpenTask {
   virtual Ticket submit(const api::DescribeRequest&, api::DescribeCallbacks) {
     refuse(api::Task::kDescribe);
   }
+  virtual Ticket submit(std::vector<api::DescribeRequest>, api::DescribeAllCallbacks) {
+    refuse(api::Task::kDescribe);
+  }
   virtual Ticket submit(const api::CompleteRequest&, api::CompleteCallbacks) {
     refuse(api::Task::kComplete);
   }

@@ -132,6 +132,12 @@ Ticket Runtime::submit(Model model, const DescribeRequest& request, DescribeCall
   return guarded(
       [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
 }
+Ticket Runtime::submit(Model model, std::vector<DescribeRequest> requests,
+                       DescribeAllCallbacks callbacks) {
+  return guarded([&] {
+    return Ticket{state_->find(model).submit(std::move(requests), std::move(callbacks)).number};
+  });
+}
 Ticket Runtime::submit(Model model, const CompleteRequest& request, CompleteCallbacks callbacks) {
   return guarded(
       [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
@@ -184,8 +190,8 @@ GeneratedImage Runtime::generate(Model model, const ImageRequest& request) {
 
 std::vector<Image> Runtime::generate_video(Model model, const VideoRequest& request) {
   std::vector<Image> out;
-  finish_here(*this, submit(model, request, {.on_frame = [&](std::int64_t, const Image& frame) {
-                              out.push_back(frame);
+  finish_here(*this, submit(model, request, {.on_frame = [&](std::int64_t, Image&& frame) {
+                              out.push_back(std::move(frame));
                             }}));
   return out;
 }

@@ -120,7 +120,7 @@ class CompleteSubmission final : public Submission {
     out.number = number;
     out.stream = lane_.stream_of(requests_[number]);
     Stream& stream = out.stream;
-    stream.item = number;
+    stream.item = requests_[number].number.value_or(number);
     out.needs = lane_.needs_of(stream);
     if (lane_.drafts(stream)) {
       out.on_slot = [this, item = draft_item(stream)](std::size_t slot) {

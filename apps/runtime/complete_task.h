@@ -43,7 +43,8 @@ struct CompleteRequest {
   std::vector<ChatTurn> turns = {};                 // a conversation in the place of the prompt
   std::int64_t max_tokens = 0;  // at most CompleteOptions::max_tokens; 0 = so many
   SettingValues sampling = {};  // greedy without guidance unless given
-  std::uint64_t seed = 0;       // half of the key of what is sampled; its place is the other half
+  std::uint64_t seed = 0;       // half of the key of what is sampled
+  std::optional<std::uint64_t> number = {};  // the other half; none = its place
   std::vector<std::string> stop = {};  // the text ends before the first of them
 };
 

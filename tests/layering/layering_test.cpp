@@ -49,6 +49,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/library", {"apps/runtime"}},
     {"apps/library/include", {}},
     {"apps/library/examples", {}},
+    {"python/src", {"apps/library/include"}},
     {"apps/serve/http", {"engine/core"}},
     {"apps/serve", {"apps/serve/http", "apps/library", "apps/jobs"}},
     {"apps/jobs", {"apps/runtime"}},
@@ -74,7 +75,9 @@ struct OutsideRule {
   std::set<std::string> folders;
 };
 const std::vector<OutsideRule> kOutside = {
-    {"tessera/", {"apps/library", "apps/library/include", "apps/library/examples", "apps/serve"}},
+    {"tessera/",
+     {"apps/library", "apps/library/include", "apps/library/examples", "apps/serve", "python/src"}},
+    {"pybind11/", {"python/src"}},
     {"boost/", {"apps/serve/http"}},
     {"opencv2/", {"video/cuts"}},
     {"libav", {"video/codec"}},
@@ -166,7 +169,7 @@ const fs::path kRoot = TESSERA_SOURCE_DIR;
 
 TEST(Layering, EveryIncludeFollowsAnArrow) {
   int files = 0;
-  for (const char* top : {"engine", "vision", "video", "tokenizers", "apps"}) {
+  for (const char* top : {"engine", "vision", "video", "tokenizers", "apps", "python"}) {
     if (!fs::exists(kRoot / top)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
@@ -216,6 +219,9 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("vision/image/a.cpp", "#include <webp/decode.h>\n"), 1u);
   EXPECT_EQ(count("apps/library/a.cpp", "#include <tessera/image.h>\n"), 0u);
   EXPECT_EQ(count("apps/cli/a.cpp", "#include <tessera/image.h>\n"), 1u);
+  EXPECT_EQ(count("python/src/a.cpp", "#include <tessera/image.h>\n"), 0u);
+  EXPECT_EQ(count("python/src/a.cpp", "#include \"engine/core/error.h\"\n"), 1u);
+  EXPECT_EQ(count("apps/library/a.cpp", "#include <pybind11/numpy.h>\n"), 1u);
   EXPECT_EQ(count("apps/library/include/tessera/a.h", "#include \"engine/core/error.h\"\n"), 1u);
   EXPECT_EQ(count("apps/library/include/tessera/a.h", "#include <nlohmann/json_fwd.hpp>\n"), 1u);
   EXPECT_EQ(count("apps/captions/a.cpp", "#include \"vision/image/image.h\"\n"), 1u);

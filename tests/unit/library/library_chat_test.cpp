@@ -97,6 +97,42 @@ TEST(LibraryChat, SettingsOfARequestAreItsOwnWhateverRunsWithIt) {
   EXPECT_LT(alone[3].size(), alone[0].size());
 }
 
+TEST(LibraryChat, ManyAsOneAreWhatEachIsAloneAndAnErrorIsOfItsOwnRequest) {
+  std::vector<DescribeRequest> requests(5, about_cube());
+  requests[1].max_tokens = 4;
+  requests[2].encoded = {"no image"};
+  requests[3].stop = {"cube"};
+  Runtime runtime;
+  const Model model = runtime.open(kCaptioner, {.slots = 2});
+  std::map<std::size_t, Description> made;
+  std::map<std::size_t, std::string> heard, codes;
+  const tessera::Ticket ticket = runtime.submit(
+      model, requests,
+      {.on_text = [&](std::size_t at, std::string_view more) { heard[at] += more; },
+       .on_description = [&](std::size_t at, Description&& one) { made[at] = std::move(one); },
+       .on_error = [&](std::size_t at, const tessera::Error& why) { codes[at] = why.code(); }});
+  runtime.finish(ticket);
+  EXPECT_EQ(codes, (std::map<std::size_t, std::string>{{2, "E_PICTURE_FORMAT"}}));
+  ASSERT_EQ(made.size(), 4U);
+  for (const auto& [at, one] : made) {
+    EXPECT_EQ(one.text, runtime.describe(model, requests[at])) << at;
+    EXPECT_EQ(heard[at], one.text) << at;
+  }
+  EXPECT_EQ(made.at(1).tokens, 4);
+  EXPECT_TRUE(made.at(3).stopped_by_text);
+  // One that cannot be refuses all, and false stops all that are left.
+  requests[4].stop = {""};
+  EXPECT_THROW(runtime.submit(model, requests, tessera::DescribeAllCallbacks{}), tessera::Error);
+  requests[4].stop = {};
+  int passes = 0;
+  made.clear();
+  runtime.finish(runtime.submit(
+      model, requests,
+      {.on_progress = [&] { return ++passes < 3; },
+       .on_description = [&](std::size_t at, Description&& one) { made[at] = std::move(one); }}));
+  EXPECT_TRUE(made.empty());
+}
+
 TEST(LibraryChat, AStopTextEndsTheTextBeforeItWithEveryMethod) {
   for (const char* decode : {"plain", "auto"}) {
     Runtime runtime;

@@ -4,6 +4,7 @@
 // model or end the runtime.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -89,7 +90,7 @@ struct GeneratedVideo {
 struct VideoCallbacks {
   OnProgress on_progress = {};
   // Frames in order, from index 0, as soon as they are there.
-  std::function<void(std::int64_t index, const Image& frame)> on_frame = {};
+  std::function<void(std::int64_t index, Image&& frame)> on_frame = {};
   std::function<void(const GeneratedVideo&)> on_video = {};  // also of one that was stopped
   OnError on_error = {};
 };
@@ -146,6 +147,15 @@ struct DescribeCallbacks {
   OnError on_error = {};
 };
 
+// Of many requests that are submitted as one; `index` is a request's place among them.
+struct DescribeAllCallbacks {
+  std::function<bool()> on_progress = {};  // after each pass; false stops all that are left
+  std::function<void(std::size_t index, std::string_view)> on_text = {};
+  std::function<void(std::size_t index, Description&&)> on_description = {};
+  std::function<void(std::string_view)> on_notice = {};
+  std::function<void(std::size_t index, const Error&)> on_error = {};  // the others go on
+};
+
 // --- texts --------------------------------------------------------------------------------------
 
 // The text depends on the model, its settings and this, and on nothing else.
@@ -156,7 +166,8 @@ struct CompleteRequest {
   bool chat = false;            // the prompts are questions, written by the model's chat template
   std::vector<ChatTurn> turns = {};  // a conversation in the place of the prompt
   std::int64_t max_tokens = 0;  // at most the model's setting of that name; 0 = so many
-  std::uint64_t seed = 0;       // below 2^63; of texts that are sampled
+  std::uint64_t seed = 0;       // below 2^63; half of the key of what is sampled
+  std::uint64_t number = 0;     // the other half; of the command, a prompt's place
   Settings settings = {};       // SettingPlace::kRequest of Task::kComplete; greedy without them
   std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
 };

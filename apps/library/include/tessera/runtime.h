@@ -125,6 +125,9 @@ class [[gnu::visibility("default")]] Runtime {
   Ticket submit(Model model, const DescribeRequest& request, DescribeCallbacks callbacks);
   Ticket submit(Model model, const CompleteRequest& request, CompleteCallbacks callbacks);
   Ticket submit(Model model, const AnswerRequest& request, AnswerCallbacks callbacks);
+  // Many as one, with one ticket: one process reads their images ahead of the texts, and small ones
+  // are encoded together. Each text is what it is alone.
+  Ticket submit(Model model, std::vector<DescribeRequest> requests, DescribeAllCallbacks callbacks);
 
   // Writes on. False: nothing is left to be done. Throws errors of requests without on_error and what
   // a callback threw: the other requests go on with the next call. Throws errors of models and
