@@ -20,6 +20,9 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
  public:
   explicit DescribeForwarder(api::DescribeCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
+  void on_listed(const std::string&, std::span<const TextToken> tokens) override {
+    if (!silent() && callbacks_.on_tokens) callbacks_.on_tokens(public_tokens(tokens));
+  }
   void on_text(const std::string&, std::string_view more) override {
     if (!silent() && callbacks_.on_text) callbacks_.on_text(more);
   }
@@ -44,7 +47,8 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
                                .visual_tokens = made.visual_tokens,
                                .kept_tokens = made.kept_tokens,
                                .seconds = made.seconds.total,
-                               .notes = std::move(made.notes)});
+                               .notes = std::move(made.notes),
+                               .listed = public_tokens(made.listed)});
   }
   void on_over(bool) override { end(); }
 
@@ -67,7 +71,8 @@ DescribeRequest internal_request(const api::DescribeRequest& request) {
           read_settings(request.settings, api::Task::kDescribe, api::SettingPlace::kRequest),
       .max_tokens = request.max_tokens,
       .seed = request.seed,
-      .stop = request.stop};
+      .stop = request.stop,
+      .logprobs = request.logprobs};
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     auto& source = out.images.emplace_back();
     source.name = "image " + std::to_string(i);

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20;
+constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20, kMaxTopLogprobs = 20;
 constexpr std::size_t kMaxMessages = 1024, kMaxParts = 256, kMaxStops = 16;
 
 struct ChatOrder {
@@ -22,6 +22,7 @@ struct ChatOrder {
   api::Settings open, settings;
   std::vector<std::string> stop;
   std::int64_t max_tokens = 0, choices = 1;
+  std::int64_t logprobs = -1;  // as the library takes it
   std::optional<std::uint64_t> seed;
   bool stream = false, usage = false;
   std::vector<std::string> notes;
@@ -34,16 +35,34 @@ struct ChatOrder {
                                   .max_tokens = max_tokens,
                                   .seed = own,
                                   .settings = settings,
-                                  .stop = stop};
+                                  .stop = stop,
+                                  .logprobs = logprobs};
     }
     return api::DescribeRequest{.turns = turns,
                                 .encoded = images,
                                 .max_tokens = max_tokens,
                                 .seed = own,
                                 .settings = settings,
-                                .stop = stop};
+                                .stop = stop,
+                                .logprobs = logprobs};
   }
 };
+
+Json logprobs_json(const std::vector<api::TextToken>& tokens) {
+  const auto choice = [](const api::TokenLogprob& one) {
+    Json bytes = Json::array();
+    for (const char byte : one.bytes) bytes.push_back(byte_of(byte));
+    return Json{{"token", one.bytes}, {"logprob", one.logprob}, {"bytes", std::move(bytes)}};
+  };
+  Json content = Json::array();
+  for (const api::TextToken& each : tokens) {
+    Json top = Json::array();
+    for (const api::TokenLogprob& one : each.top) top.push_back(choice(one));
+    content.push_back(choice(each.token));
+    content.back()["top_logprobs"] = std::move(top);
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
 
 // One request while its texts are written. The desk's thread calls it.
 class ChatCall : public std::enable_shared_from_this<ChatCall> {
@@ -75,7 +94,10 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
    public:
     Listener(std::shared_ptr<ChatCall> call, std::size_t at) : call_(std::move(call)), at_(at) {}
     void on_begin() override { call_->begin(at_); }
-    void on_text(std::string_view more) override { call_->more(at_, more); }
+    void on_tokens(std::vector<api::TextToken>&& tokens) override { tokens_ = std::move(tokens); }
+    void on_text(std::string_view more) override {
+      call_->more(at_, more, std::exchange(tokens_, {}));
+    }
     void on_description(api::Description&& made) override {
       Json visual = nullptr;
       if (made.visual_tokens > 0) {
@@ -90,16 +112,20 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
    private:
     std::shared_ptr<ChatCall> call_;
     std::size_t at_;
+    std::vector<api::TextToken> tokens_;  // of the text that comes next
   };
 
   Json head(const char* object) const {
     return {{"id", id_}, {"object", object}, {"created", created_}, {"model", order_.model}};
   }
-  void chunk(std::size_t at, Json delta, const Json& reason) {
+  Json logprobs_of(const std::vector<api::TextToken>& tokens) const {
+    return order_.logprobs < 0 ? Json(nullptr) : logprobs_json(tokens);
+  }
+  void chunk(std::size_t at, Json delta, const Json& reason, Json logprobs = nullptr) {
     Json event = head("chat.completion.chunk");
     event["choices"] = Json::array({{{"index", at},
                                      {"delta", std::move(delta)},
-                                     {"logprobs", nullptr},
+                                     {"logprobs", std::move(logprobs)},
                                      {"finish_reason", reason}}});
     if (order_.usage) event["usage"] = nullptr;
     reply_->event("", event.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -111,9 +137,9 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     begun_ = true;
     chunk(at, {{"role", "assistant"}, {"content", ""}}, nullptr);
   }
-  void more(std::size_t at, std::string_view text) {
+  void more(std::size_t at, std::string_view text, const std::vector<api::TextToken>& tokens) {
     if (over_ || !order_.stream) return;
-    chunk(at, {{"content", text}}, nullptr);
+    chunk(at, {{"content", text}}, nullptr, logprobs_of(tokens));
   }
 
   template <typename Made>
@@ -129,7 +155,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     } else {
       choices_[at] = {{"index", at},
                       {"message", {{"role", "assistant"}, {"content", made.text}}},
-                      {"logprobs", nullptr},
+                      {"logprobs", logprobs_of(made.listed)},
                       {"finish_reason", reason}};
     }
     if (++done_ < choices_.size()) return;
@@ -287,9 +313,6 @@ void refuse_others(Body& body) {
   refuse_unless(
       "modalities", [](const Json& value) { return value == Json::array({"text"}); },
       "[\"text\"]");
-  refuse_unless(
-      "logprobs", [](const Json& value) { return value == false; }, "false");
-  refuse_unless("top_logprobs", is_zero, "0");
   for (const char* field : {"store", "metadata", "service_tier", "parallel_tool_calls",
                             "reasoning_effort", "safety_identifier", "prompt_cache_key"}) {
     body.without_effect(field, {"auto", "default"});
@@ -314,6 +337,12 @@ void take_limits(Body& body, ChatOrder& order) {
     }
     order.usage = at != options->end() && *at == true;
   }
+  const bool logprobs = body.flag("logprobs").value_or(false);
+  const auto top = body.integer("top_logprobs", 0, kMaxTopLogprobs);
+  if (top && *top > 0 && !logprobs) {
+    refuse_field("top_logprobs", "logprobs: true next to it", "none");
+  }
+  if (logprobs) order.logprobs = top.value_or(0);
   if (const Json* const stop = body.any("stop")) {
     const Json list = stop->is_array() ? *stop : Json::array({*stop});
     if (list.size() > kMaxStops) {

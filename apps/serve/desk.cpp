@@ -403,6 +403,11 @@ void Desk::submit(Entry& entry, Lane& lane) {
   };
   const auto for_text = [&](auto callbacks) {
     callbacks.on_progress = [] { return true; };
+    if constexpr (requires { callbacks.on_tokens; }) {
+      callbacks.on_tokens = [to](std::vector<api::TextToken>&& tokens) {
+        to->on_tokens(std::move(tokens));
+      };
+    }
     callbacks.on_text = [to](std::string_view more) { to->on_text(more); };
     callbacks.on_error = on_error;
     return callbacks;

@@ -55,6 +55,7 @@ class OrderListener {
   virtual void on_begin() {}
   virtual void on_progress(const api::Progress&) {}
   virtual void on_partial(std::int64_t /*number*/, api::Image&&) {}
+  virtual void on_tokens(std::vector<api::TextToken>&&) {}  // of what on_text() says next
   virtual void on_text(std::string_view /*more*/) {}
   virtual void on_image(api::GeneratedImage&&) {}       // of an answer: not its last call
   virtual void on_frame(const api::Image&) {}

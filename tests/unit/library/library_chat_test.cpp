@@ -123,6 +123,45 @@ TEST(LibraryChat, AStopTextEndsTheTextBeforeItWithEveryMethod) {
   }
 }
 
+// Whatever drafts, and whatever is written at the same time; and nobody pays who does not ask.
+TEST(LibraryChat, LogprobsAreTheSameWithEveryMethod) {
+  std::vector<tessera::TextToken> plain;
+  for (const char* decode : {"plain", "lookup", "gumbel-tree", "recycle"}) {
+    Runtime runtime;
+    const Model model = runtime.open(kCaptioner, {.slots = 2, .settings = {{"decode", decode}}});
+    DescribeRequest request = about_cube();
+    EXPECT_TRUE(describe(runtime, model, request).listed.empty());
+    request.logprobs = 2;
+    std::vector<tessera::TextToken> streamed;
+    Description made;
+    std::string bytes;
+    runtime.submit(model, about_cube(), {});
+    runtime.finish(runtime.submit(model, request,
+                                  {.on_tokens =
+                                       [&](std::vector<tessera::TextToken>&& more) {
+                                         streamed.insert(streamed.end(), more.begin(), more.end());
+                                       },
+                                   .on_description = [&](Description&& one) { made = std::move(one); }}));
+    if (plain.empty()) plain = made.listed;
+    ASSERT_GT(made.listed.size(), 5u);
+    ASSERT_EQ(streamed.size(), made.listed.size());
+    ASSERT_EQ(plain.size(), made.listed.size());
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_EQ(streamed[i].token.id, made.listed[i].token.id);
+      EXPECT_EQ(plain[i].token.id, made.listed[i].token.id);
+      EXPECT_EQ(plain[i].token.logprob, made.listed[i].token.logprob) << decode << " " << i;
+      EXPECT_EQ(made.listed[i].top[0].id, made.listed[i].token.id);
+      EXPECT_EQ(plain[i].top[1].logprob, made.listed[i].top[1].logprob);
+      bytes += made.listed[i].token.bytes;
+    }
+    EXPECT_TRUE(bytes.ends_with(made.text)) << bytes;
+    request.logprobs = 21;
+    EXPECT_EQ(code_of(runtime, model, request), "E_LOGPROBS");
+    request.logprobs = -2;
+    EXPECT_EQ(code_of(runtime, model, request), "E_LOGPROBS");
+  }
+}
+
 TEST(LibraryChat, ATurnIsTheQuestion) {
   Runtime runtime;
   const Model model = runtime.open(kCaptioner);

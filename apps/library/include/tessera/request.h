@@ -108,6 +108,20 @@ struct ChatTurn {
   std::vector<ChatPart> parts = {};
 };
 
+// What could stand at a place of a text: the natural logarithm of its probability by the model's
+// own logits, at temperature 1, before any processor or cut; under guidance of the combined logits.
+// The same whatever drafts were made, and whatever was written at the same time.
+struct TokenLogprob {
+  std::int32_t id = 0;
+  std::string bytes = {};  // part of a character at times; of a special token its name
+  double logprob = 0;
+};
+
+struct TextToken {
+  TokenLogprob token = {};
+  std::vector<TokenLogprob> top = {};  // as many as were asked for, the likeliest first
+};
+
 struct DescribeRequest {
   std::string question = "Describe the picture.";
   // In the place of the question: a conversation, with a part for each image, in their order.
@@ -124,6 +138,7 @@ struct DescribeRequest {
   std::optional<std::uint64_t> seed = {};  // below 2^63; none = that of the model's options
   Settings settings = {};  // SettingPlace::kRequest of Task::kDescribe; greedy without them
   std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
+  std::int64_t logprobs = -1;  // 0 to 20: lists tokens, and so many likeliest of each; -1 = none
 };
 
 struct Description {
@@ -134,10 +149,13 @@ struct Description {
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // before and after pruning
   double seconds = 0;
   std::vector<std::string> notes = {};
+  // Where logprobs are asked for: tokens of which a byte is in the text, not what ends it.
+  std::vector<TextToken> listed = {};
 };
 
 struct DescribeCallbacks {
   std::function<bool()> on_progress = {};                  // as above, without figures
+  std::function<void(std::vector<TextToken>&&)> on_tokens = {};  // of what on_text says next
   std::function<void(std::string_view)> on_text = {};      // more of the text, as it is written
   std::function<void(Description&&)> on_description = {};  // not of a request that was stopped
   std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
@@ -157,6 +175,7 @@ struct CompleteRequest {
   std::uint64_t seed = 0;       // below 2^63; of texts that are sampled
   Settings settings = {};       // SettingPlace::kRequest of Task::kComplete; greedy without them
   std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
+  std::int64_t logprobs = -1;  // as of DescribeRequest
 };
 
 struct Completion {
@@ -165,10 +184,12 @@ struct Completion {
   bool stopped_by_text = false;  // one of the request's `stop` ended it
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
   double first_seconds = 0, seconds = 0;  // to the first token, to the last one
+  std::vector<TextToken> listed = {};     // as of Description
 };
 
 struct CompleteCallbacks {
   std::function<bool()> on_progress = {};                // as above, without figures
+  std::function<void(std::vector<TextToken>&&)> on_tokens = {};  // of what on_text says next
   std::function<void(std::string_view)> on_text = {};    // more of the text, as it is written
   std::function<void(Completion&&)> on_completion = {};  // not of a request that was stopped
   std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
