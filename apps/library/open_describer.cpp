@@ -1,4 +1,6 @@
 // A model that describes images.
+#include <algorithm>
+
 #include "apps/library/images.h"
 #include "apps/library/named_settings.h"
 #include "apps/library/task_options.h"
@@ -7,7 +9,10 @@
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/visual_tiles.h"
+#include "engine/core/index.h"
 #include "engine/sampling/sampling_settings.h"
+#include "vision/pruning/registry.h"
 
 namespace tessera {
 
@@ -15,6 +20,26 @@ namespace {
 
 // What an image in a file counts as before it is read.
 constexpr std::int64_t kUsualWidth = 640, kUsualHeight = 480;
+
+std::vector<api::ViewPatches> patches_of(const Caption& made) {
+  std::vector<api::ViewPatches> out;
+  for (std::size_t image = 0; image < std::min(made.whole.size(), made.kept.size()); ++image) {
+    for (const VisualTile& tile :
+         visual_tiles(made.whole[image], made.kept[image], {}, made.parts[image])) {
+      api::ViewPatches& view = out.emplace_back(api::ViewPatches{.image = to_index(image),
+                                                                 .columns = tile.columns,
+                                                                 .rows = tile.rows,
+                                                                 .left = tile.left,
+                                                                 .top = tile.top,
+                                                                 .width = tile.width,
+                                                                 .height = tile.height});
+      for (std::size_t at = 0; at < tile.kept.size(); ++at) {
+        if (tile.kept[at] != 0) view.kept.push_back(to_index(at));
+      }
+    }
+  }
+  return out;
+}
 
 class DescribeForwarder final : public Forwarder, public DescribeListener {
  public:
@@ -38,6 +63,7 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
     if (silent()) return;
     if (made.failed) return report_error(callbacks_.on_error, made.error);
     if (!callbacks_.on_description) return;
+    std::vector<api::ViewPatches> patches = patches_of(made);
     callbacks_.on_description({.text = std::move(made.text),
                                .cut_short = made.cut_short,
                                .stopped_by_text = made.stopped_by_text,
@@ -46,6 +72,7 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
                                .prompt_tokens = made.prompt_tokens,
                                .visual_tokens = made.visual_tokens,
                                .kept_tokens = made.kept_tokens,
+                               .patches = std::move(patches),
                                .seconds = made.seconds.total,
                                .notes = std::move(made.notes),
                                .listed = public_tokens(made.listed)});
@@ -137,21 +164,37 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
   return public_plan(task_.plan({request.question, internal_turns(request.turns)}, images), task_.backend());
 }
 
-PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
+// `option` is OpenOptions::prune.
+PruneChoice prune_of(const std::string& option, const SettingValues& settings) {
+  if (!option.empty() && settings.has(setting::kPrune)) {
+    refuse_setting("prune", "a setting or OpenOptions::prune", "both");
+  }
+  const std::string name = option.empty() ? settings.text(setting::kPrune) : option;
   PruneChoice out;
-  if (name.empty()) {
-    if (!settings.has(setting::kPruneRate)) return out;
-    refuse_setting("prune-rate", "a pruner by OpenOptions::prune", "none");
+  if (name == setting::kNoPruner) {
+    for (const Setting* row : {&setting::kPruneRate, &setting::kKeepTokens}) {
+      if (settings.has(*row)) refuse_setting(std::string(row->name), "a pruner by prune", "none");
+    }
+    return out;
   }
   out.method = pruner_row(name).name;
-  out.budget.ratio = 1 - settings.number(setting::kPruneRate);
+  if (!settings.has(setting::kKeepTokens)) {
+    out.budget.ratio = 1 - settings.number(setting::kPruneRate);
+    return out;
+  }
+  if (settings.has(setting::kPruneRate)) {
+    refuse_setting("keep-tokens", "either a number or prune-rate", "both");
+  }
+  out.budget.tokens = settings.integer(setting::kKeepTokens);
+  out.budget.shared = true;
   return out;
 }
 
 std::vector<GroupRows> describe_settings(api::SettingPlace place) {
   if (place == api::SettingPlace::kRequest) return {with_door(sampling_group(), Door::kCaption)};
   std::vector<GroupRows> out = text_decoding_rows();
-  out.push_back({&caption_group(), {&setting::kMaxTokens, &setting::kPruneRate}});
+  out.push_back({&caption_group(), {&setting::kMaxTokens, &setting::kPrune, &setting::kPruneRate,
+                                  &setting::kKeepTokens}});
   return out;
 }
 

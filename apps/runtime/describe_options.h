@@ -16,6 +16,7 @@
 #include "apps/runtime/chat_question.h"
 #include "apps/runtime/prune_session.h"
 #include "apps/runtime/video_source.h"
+#include "apps/runtime/visual_tiles.h"
 #include "apps/runtime/written_text.h"
 #include "engine/backend/backend.h"
 #include "engine/core/error.h"
@@ -134,6 +135,7 @@ struct Caption {
   std::vector<std::string> notes;    // of the image reader; why a text had no draft model
   std::vector<VisualBlock> kept;     // of each image, in front of the language model or after it
   std::vector<VisualBlock> whole;    // of each image, before any pruning
+  std::vector<ShownPart> parts;      // of each image
   // Of each token of `whole`, see ImagePrompt::scores().
   std::vector<std::vector<float>> scores;
   std::vector<TextToken> listed;  // tokens of the text, where log probabilities are asked for

@@ -206,6 +206,7 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
       const std::vector<std::int64_t>& shown = plan.video->numbers;
       caption.frames.insert(caption.frames.end(), shown.begin(), shown.end());
     }
+    caption.parts.push_back(shown_part(plan));
     caption.seen.push_back({std::min(plan.resized_width, plan.canvas_width),
                             std::min(plan.resized_height, plan.canvas_height)});
   }

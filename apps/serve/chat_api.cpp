@@ -64,6 +64,18 @@ Json logprobs_json(const std::vector<api::TextToken>& tokens) {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
+Json patches_json(const std::vector<api::ViewPatches>& views) {
+  Json out = Json::array();
+  for (const api::ViewPatches& view : views) {
+    out.push_back({{"image", view.image},
+                   {"columns", view.columns},
+                   {"rows", view.rows},
+                   {"box", {view.left, view.top, view.width, view.height}},
+                   {"kept", view.kept}});
+  }
+  return out;
+}
+
 // One request while its texts are written. The desk's thread calls it.
 class ChatCall : public std::enable_shared_from_this<ChatCall> {
  public:
@@ -102,6 +114,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
       Json visual = nullptr;
       if (made.visual_tokens > 0) {
         visual = {{"tokens", made.visual_tokens}, {"kept_tokens", made.kept_tokens}};
+        if (made.kept_tokens < made.visual_tokens) visual["patches"] = patches_json(made.patches);
       }
       for (std::string& note : made.notes) call_->order_.notes.push_back(std::move(note));
       call_->done(at_, made, visual);

@@ -316,7 +316,7 @@ void Service::show_metrics(Call& call) const {
 }
 
 void Service::show_settings(Call& call) const {
-  call.reply->send(json_answer(settings_json(call.request.query)));
+  call.reply->send(json_answer(settings_json(call.request.query, [&](api::Task task) { return desk_.usual(task); })));
 }
 
 void Service::show_page(Call& call) const {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/tessera.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -160,6 +161,47 @@ TEST(LibraryChat, LogprobsAreTheSameWithEveryMethod) {
     request.logprobs = -2;
     EXPECT_EQ(code_of(runtime, model, request), "E_LOGPROBS");
   }
+}
+
+TEST(LibraryChat, PatchesThatPruningKeepsAreListed) {
+  Runtime runtime;
+  const auto patches = [&](tessera::Settings settings) {
+    const Model model = runtime.open(kCaptioner, {.settings = std::move(settings)});
+    const Description made = describe(runtime, model, about_cube());
+    EXPECT_EQ(made.patches.size(), 1u);
+    const tessera::ViewPatches view = made.patches.at(0);
+    EXPECT_EQ(view.image, 0);
+    EXPECT_EQ(view.columns * view.rows, made.visual_tokens);
+    EXPECT_EQ(std::ssize(view.kept), made.kept_tokens);
+    EXPECT_TRUE(std::is_sorted(view.kept.begin(), view.kept.end()));
+    EXPECT_LT(view.kept.back(), made.visual_tokens);
+    EXPECT_EQ(view.left, 0);
+    EXPECT_EQ(view.width, 1);
+    runtime.close(model);
+    return view.kept;
+  };
+  const std::vector<std::int64_t> all = patches({});
+  EXPECT_EQ(patches({{"prune", "none"}}), all);
+  EXPECT_EQ(patches({{"prune", "divprune"}, {"keep-tokens", 20}}).size(), 20u);
+  const std::vector<std::int64_t> half = patches({{"prune", "divprune"}, {"prune-rate", 0.5}});
+  EXPECT_EQ(half.size(), all.size() / 2);
+  EXPECT_NE(half, patches({{"prune", "uniform"}, {"prune-rate", 0.5}}));
+  const auto refused = [&](const tessera::OpenOptions& options) -> std::string {
+    try {
+      runtime.open(kCaptioner, options);
+    } catch (const tessera::Error& error) {
+      return error.code() + " " + error.where();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused({.settings = {{"prune-rate", 0.5}}}), "E_SETTING_VALUE prune-rate");
+  EXPECT_EQ(refused({.settings = {{"prune", "none"}, {"keep-tokens", 5}}}),
+            "E_SETTING_VALUE keep-tokens");
+  EXPECT_EQ(refused({.settings = {{"prune", "uniform"}, {"keep-tokens", 5}, {"prune-rate", 0.5}}}),
+            "E_SETTING_VALUE keep-tokens");
+  EXPECT_EQ(refused({.settings = {{"prune", "unknown"}}}), "E_SETTING_VALUE prune");
+  EXPECT_EQ(refused({.settings = {{"prune", "uniform"}}, .prune = "uniform"}),
+            "E_SETTING_VALUE prune");
 }
 
 TEST(LibraryChat, ATurnIsTheQuestion) {

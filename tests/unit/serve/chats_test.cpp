@@ -213,6 +213,44 @@ TEST_F(Chats, LogprobsAreThoseOfTheTokensOfTheText) {
   EXPECT_TRUE(left[0]["top_logprobs"].empty());
 }
 
+// A request's own, over what the server is told to do by itself.
+TEST_F(Chats, PatchesArePrunedAsIsAsked) {
+  static const std::string kUrl = data_url();
+  const auto body = [&](Json more) {
+    more["model"] = kName;
+    more["messages"] = about(kUrl);
+    return more;
+  };
+  const Json whole = post(body(Json::object()))["visual"];
+  EXPECT_EQ(whole["kept_tokens"], whole["tokens"]);
+  EXPECT_FALSE(whole.contains("patches"));
+  const Json half = post(body({{"prune", "divprune"}, {"prune_rate", 0.5}}))["visual"];
+  EXPECT_EQ(half["tokens"], whole["tokens"]);
+  ASSERT_EQ(half["patches"].size(), 1u);
+  const Json& view = half["patches"][0];
+  EXPECT_EQ(view["image"], 0);
+  EXPECT_EQ(view["kept"].size(), half["kept_tokens"]);
+  EXPECT_EQ(view["columns"].get<int>() * view["rows"].get<int>(), whole["tokens"]);
+  EXPECT_EQ(view["box"], Json::array({0, 0, 1, 1}));
+  const Seen refused = ask(body({{"keep_tokens", 5}}));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.json()["error"]["param"], "keep_tokens");
+
+  DeskOptions pruning = options();
+  pruning.pruning = {{"prune", "uniform"}, {"prune-rate", 0.75}};
+  ServiceRun own({}, pruning);
+  const auto kept = [&](const Json& more) {
+    return own.ask(ServiceRun::request("POST", kChats, body(more).dump())).json()["visual"]["kept_tokens"];
+  };
+  const int all = whole["tokens"];
+  EXPECT_EQ(kept(Json::object()), all / 4);
+  EXPECT_EQ(kept({{"keep_tokens", 20}}), 20);
+  EXPECT_EQ(kept({{"prune_rate", 0.5}}), all / 2);
+  EXPECT_EQ(kept({{"prune", "none"}}), all);
+  EXPECT_EQ(kept({{"prune", "divprune"}, {"keep_tokens", 7}}), 7);
+  EXPECT_EQ(kept({{"temp", 0.5}}), all / 4);
+}
+
 TEST_F(Chats, FilesAreTakenBelowTheMediaRootAlone) {
   const TempFolder folder;
   std::filesystem::create_directory(folder.path() / "in");

@@ -141,12 +141,23 @@ struct DescribeRequest {
   std::int64_t logprobs = -1;  // 0 to 20: lists tokens, and so many likeliest of each; -1 = none
 };
 
+// The patches of an image's view, each one visual token.
+struct ViewPatches {
+  std::int64_t image = 0;  // of the request's
+  std::int64_t columns = 0, rows = 0;
+  // What the view shows, in shares of the image; beyond 0 and 1 it is padded.
+  double left = 0, top = 0, width = 1, height = 1;
+  std::vector<std::int64_t> kept = {};  // patches that stay, numbered line by line
+};
+
 struct Description {
   std::string text = {};
   bool cut_short = false;        // max-tokens were written
   bool stopped_by_text = false;  // one of the request's `stop` ended it
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // before and after pruning
+  // Views of tiles lie over that of the whole image. None where tokens are no patches.
+  std::vector<ViewPatches> patches = {};
   double seconds = 0;
   std::vector<std::string> notes = {};
   // Where logprobs are asked for: tokens of which a byte is in the text, not what ends it.
