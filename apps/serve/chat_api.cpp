@@ -29,6 +29,10 @@ struct ChatOrder {
 
   AnyRequest request(std::int64_t choice) const {
     const std::uint64_t own = seed.value_or(0) + narrow<std::uint64_t>(choice);
+    if (task == api::Task::kAnswer) {
+      return api::AnswerRequest{
+          .prompt = turns.front().parts.front().text, .seed = own, .settings = settings};
+    }
     if (task == api::Task::kComplete) {
       return api::CompleteRequest{.chat = true,
                                   .turns = turns,
@@ -82,6 +86,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   ChatCall(Desk& desk, ChatOrder order, std::shared_ptr<HttpReply> reply)
       : orders_(desk), order_(std::move(order)), reply_(std::move(reply)) {
     choices_.resize(to_size(order_.choices));
+    images_.resize(choices_.size(), Json::array());
   }
 
   void start(const std::string& client) {
@@ -120,6 +125,16 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
       call_->done(at_, made, visual);
     }
     void on_completion(api::Completion&& made) override { call_->done(at_, made, nullptr); }
+    void on_image(api::GeneratedImage&& made) override { call_->image(at_, made); }
+    void on_answer(api::Answer&& made) override {
+      call_->done(at_,
+                  api::Completion{.text = std::move(made.text),
+                                  .cut_short = made.cut_short,
+                                  .tokens = made.tokens,
+                                  .passes = made.passes,
+                                  .prompt_tokens = made.prompt_tokens},
+                  nullptr);
+    }
     void on_error(const api::Error& error) override { call_->failed(error); }
 
    private:
@@ -155,6 +170,16 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     chunk(at, {{"content", text}}, nullptr, logprobs_of(tokens));
   }
 
+  // An image of the answer, as it stands after the text so far.
+  void image(std::size_t at, const api::GeneratedImage& made) {
+    if (over_) return;
+    image_tokens_ += made.tokens;
+    Json part = {{"type", "image_url"},
+                 {"image_url", {{"url", "data:image/png;base64," + to_base64(made.png())}}}};
+    if (order_.stream) return chunk(at, {{"images", Json::array({std::move(part)})}}, nullptr);
+    images_[at].push_back(std::move(part));
+  }
+
   template <typename Made>
   void done(std::size_t at, const Made& made, const Json& visual) {
     if (over_) return;
@@ -170,6 +195,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
                       {"message", {{"role", "assistant"}, {"content", made.text}}},
                       {"logprobs", logprobs_of(made.listed)},
                       {"finish_reason", reason}};
+      if (!images_[at].empty()) choices_[at]["message"]["images"] = std::move(images_[at]);
     }
     if (++done_ < choices_.size()) return;
     over_ = true;
@@ -189,9 +215,14 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     reply_->end();
   }
   void add_facts(Json& body) const {
+    const std::int64_t written = tokens_ + image_tokens_;
     body["usage"] = {{"prompt_tokens", prompt_tokens_},
-                     {"completion_tokens", tokens_},
-                     {"total_tokens", prompt_tokens_ + tokens_}};
+                     {"completion_tokens", written},
+                     {"total_tokens", prompt_tokens_ + written}};
+    if (order_.task == api::Task::kAnswer) {
+      body["usage"]["completion_tokens_details"] = {{"text_tokens", tokens_},
+                                                    {"image_tokens", image_tokens_}};
+    }
     body["passes"] = passes_;
     if (!visual_.is_null()) body["visual"] = visual_;
     if (order_.seed) body["seed"] = *order_.seed;
@@ -210,10 +241,10 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   Orders orders_;
   ChatOrder order_;
   std::shared_ptr<HttpReply> reply_;
-  std::vector<Json> choices_;
+  std::vector<Json> choices_, images_;  // of each choice
   std::string id_ = random_id("chatcmpl-");
   std::int64_t created_ = unix_seconds();
-  std::int64_t prompt_tokens_ = 0, tokens_ = 0, passes_ = 0;
+  std::int64_t prompt_tokens_ = 0, tokens_ = 0, image_tokens_ = 0, passes_ = 0;
   Json visual_ = nullptr;
   std::size_t done_ = 0;
   bool begun_ = false, over_ = false;
@@ -310,12 +341,9 @@ void refuse_others(Body& body) {
     if (value != nullptr && !empty(*value)) refuse_field(field, expected, "another");
   };
   const auto is_empty = [](const Json& value) { return value.empty(); };
-  const auto is_zero = [](const Json& value) { return value.is_number() && value == 0; };
   refuse_unless("tools", is_empty, "none, as no tools are called");
   refuse_unless("functions", is_empty, "none, as no tools are called");
   refuse_unless("logit_bias", is_empty, "none; the setting sequence_bias is taken");
-  refuse_unless("presence_penalty", is_zero, "0; the setting repetition_penalty is taken");
-  refuse_unless("frequency_penalty", is_zero, "0; the setting repetition_penalty is taken");
   refuse_unless(
       "tool_choice", [](const Json& value) { return value == "none" || value == "auto"; },
       "none, as no tools are called");
@@ -323,9 +351,6 @@ void refuse_others(Body& body) {
       "response_format",
       [](const Json& value) { return value.is_object() && value.value("type", "") == "text"; },
       "{\"type\": \"text\"}");
-  refuse_unless(
-      "modalities", [](const Json& value) { return value == Json::array({"text"}); },
-      "[\"text\"]");
   for (const char* field : {"store", "metadata", "service_tier", "parallel_tool_calls",
                             "reasoning_effort", "safety_identifier", "prompt_cache_key"}) {
     body.without_effect(field, {"auto", "default"});
@@ -369,11 +394,29 @@ void take_limits(Body& body, ChatOrder& order) {
   }
 }
 
+// What may answer, the first that can. Images are answers where they are asked for, or where a
+// model does nothing else.
+std::vector<api::Task> tasks_of(Body& body, const ChatOrder& order) {
+  const Json* const kinds = body.any("modalities");
+  bool text = kinds == nullptr, image = false;
+  for (std::size_t at = 0; kinds != nullptr && kinds->is_array() && at < kinds->size(); ++at) {
+    text = text || (*kinds)[at] == "text";
+    image = image || (*kinds)[at] == "image";
+  }
+  if (!text || (kinds != nullptr && kinds->size() != (image ? 2u : 1u))) {
+    refuse_field("modalities", "[\"text\"] or [\"text\", \"image\"]", "another");
+  }
+  if (image) return {api::Task::kAnswer};
+  if (!order.images.empty()) return {api::Task::kDescribe};
+  std::vector<api::Task> out = {api::Task::kComplete, api::Task::kDescribe};
+  if (kinds == nullptr) out.push_back(api::Task::kAnswer);
+  return out;
+}
+
 // Which of the models answers: that of the name, else the first that can.
 void choose_model(const Service& service, Body& body, ChatOrder& order) {
   const std::string name = body.text("model").value_or("");
-  std::vector<api::Task> tasks = {api::Task::kDescribe};
-  if (order.images.empty()) tasks.insert(tasks.begin(), api::Task::kComplete);
+  const std::vector<api::Task> tasks = tasks_of(body, order);
   const ServedModel* found = nullptr;
   for (const api::Task task : tasks) {
     const ServedModel* const model = service.desk().find(name, task);
@@ -384,8 +427,25 @@ void choose_model(const Service& service, Body& body, ChatOrder& order) {
     order.task = task;
     return;
   }
-  if (found != nullptr) throw api::Error(found->refusals.at(api::Task::kDescribe));
+  if (found != nullptr) {
+    const bool answers = tasks.front() == api::Task::kAnswer;
+    throw api::Error(found->refusals.at(answers ? api::Task::kAnswer : api::Task::kDescribe));
+  }
   service.refuse_model(name, tasks);
+}
+
+// Answers with images are to one question, and end by themselves.
+void check_answer(const ChatOrder& order) {
+  const auto refuse = [](const char* field, const char* expected) {
+    refuse_field(field, std::string(expected) + ", as the answer has texts and images", "another");
+  };
+  const std::vector<api::ChatPart>& parts = order.turns.front().parts;
+  const bool one = order.turns.size() == 1 && order.turns.front().role == "user";
+  if (!one || parts.size() != 1 || parts.front().image) {
+    refuse("messages", "one message of the user, a text");
+  }
+  if (!order.stop.empty()) refuse("stop", "none");
+  if (order.logprobs >= 0) refuse("logprobs", "false");
 }
 
 ChatOrder read_chat(const Service& service, Body& body) {
@@ -394,11 +454,15 @@ ChatOrder read_chat(const Service& service, Body& body) {
   choose_model(service, body, order);
   take_limits(body, order);
   refuse_others(body);
+  if (order.task == api::Task::kAnswer) check_answer(order);
   const auto temperature = body.number("temperature", 0, 100);
   Body::Settings settings = body.settings(order.task);
   order.settings = std::move(settings.request);
   order.open = std::move(settings.open);
   if (temperature) order.settings.push_back({"temp", *temperature});
+  if (order.task == api::Task::kAnswer && order.max_tokens > 0) {
+    order.open.push_back({"max-tokens", order.max_tokens});
+  }
   for (const std::string& note : body.notes()) order.notes.push_back(note);
   return order;
 }

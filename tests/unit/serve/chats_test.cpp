@@ -134,7 +134,10 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
   EXPECT_EQ(refused({{"tools", {{{"type", "function"}}}}}), Pair("E_FIELD", "tools"));
   EXPECT_EQ(refused({{"response_format", {{"type", "json_object"}}}}),
             Pair("E_FIELD", "response_format"));
-  EXPECT_EQ(refused({{"presence_penalty", 1}}), Pair("E_FIELD", "presence_penalty"));
+  EXPECT_EQ(refused({{"presence_penalty", "much"}}), Pair("E_SETTING_VALUE", "presence_penalty"));
+  EXPECT_EQ(refused({{"modalities", {"audio"}}}), Pair("E_FIELD", "modalities"));
+  EXPECT_EQ(refused({{"modalities", {"text", "audio"}}}), Pair("E_FIELD", "modalities"));
+  EXPECT_NE(refused({{"modalities", {"text", "image"}}}).first, "E_FIELD");
   EXPECT_EQ(refused({{"logprobs", 3}}), Pair("E_FIELD", "logprobs"));
   EXPECT_EQ(refused({{"top_logprobs", 2}}), Pair("E_FIELD", "top_logprobs"));
   EXPECT_EQ(refused({{"logprobs", true}, {"top_logprobs", 21}}), Pair("E_FIELD", "top_logprobs"));
@@ -151,6 +154,11 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
                                   {"top_p", 1},
                                   {"frequency_penalty", 0}});
   EXPECT_EQ(made["notes"].size(), 1u) << made["notes"];
+  const Json body = {{"messages", about(kUrl)}, {"model", kName}, {"max_tokens", 24}};
+  Json penalised = body;
+  penalised["presence_penalty"] = 2;
+  penalised["frequency_penalty"] = 100;
+  EXPECT_NE(post(penalised)["choices"][0]["message"], post(body)["choices"][0]["message"]);
 }
 
 // Each token with its bytes, which are the text; as they come, the same.

@@ -46,6 +46,7 @@ struct ImageRequest {
 
 struct [[gnu::visibility("default")]] GeneratedImage {
   Image image = {};
+  std::int64_t prompt_tokens = 0;  // without those of another branch; 0 within an answer
   std::int64_t tokens = 0, passes = 0;
   double seconds = 0;
   std::string record = {};  // JSON: all that is needed to generate the image again
@@ -219,7 +220,7 @@ struct AnswerRequest {
 struct Answer {
   std::string text = {};   // of all turns
   bool cut_short = false;  // max-tokens, max-images or the model's positions were reached
-  std::int64_t tokens = 0, images = 0, passes = 0;  // tokens of text
+  std::int64_t prompt_tokens = 0, tokens = 0, images = 0, passes = 0;  // tokens of text
 };
 
 struct AnswerCallbacks {
