@@ -140,7 +140,8 @@ int run_serve(const Session& session, const ServeFlags& flags) {
       [&](const HttpRequest& head) { return service.admit(head); },
       [&](HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
         service.handle(std::move(request), std::move(reply));
-      });
+      },
+      [&](const HttpRequest& head) { return service.common_fields(head); });
   const bool v6 = flags.host.find(':') != std::string::npos;
   const std::string url = "http://" + (v6 ? "[" + flags.host + "]" : flags.host) + ":" +
                           std::to_string(server.port());
