@@ -60,7 +60,15 @@ std::int64_t token_count(const std::string& text) {
 void add_prune_flags(CLI::App& app, PruneFlags& flags) {
   const std::string group = "Pruning";
   const std::string names = names_of([](const PrunerRow&) { return true; });
-  text_flag(app, "--prune", flags.method, "drops visual tokens: " + names)->group(group);
+  app.add_option_function<std::string>(
+         flag_names(setting::kPrune),
+         [&flags](const std::string& text) {
+           flags.method.reset();
+           if (text != setting::kNoPruner) flags.method = text;
+         },
+         std::string(setting::kPrune.help) + ": " + names)
+      ->type_name("TEXT")
+      ->group(group);
   setting_flag(app, setting::kPruneRate, flags.rate, {.group = group});
   app.add_option_function<std::string>(
          "--keep-tokens", [&flags](const std::string& text) { flags.keep = token_count(text); },

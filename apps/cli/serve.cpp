@@ -30,6 +30,7 @@ struct ServeFlags {
   std::int64_t port = 8080, slots = 8, queue = 256, body = 64, connections = 512, image_cache = 256;
   std::optional<double> timeout, drain, memory;
   std::optional<std::int64_t> max_tokens;
+  SettingValues pruning;
   DeviceFlags device;
 };
 
@@ -83,6 +84,19 @@ DeskOptions desk_options(const ServeFlags& flags) {
   out.open.image_cache = narrow<std::uint64_t>(flags.image_cache) << 20;
   out.memory = truncate<std::uint64_t>(flags.memory.value_or(0) * 1024 * 1024 * 1024);
   if (flags.max_tokens) out.texts.push_back({std::string(setting::kMaxTokens.name), *flags.max_tokens});
+  for (const Setting* row : setting::kPruneRows) {
+    if (const SettingValue* const value = flags.pruning.find(*row)) {
+      out.pruning.push_back({std::string(row->name), setting_text(*row, *value)});
+    }
+  }
+  const Setting& method = **std::begin(setting::kPruneRows);
+  if (!out.pruning.empty() && !flags.pruning.has(method)) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_CONFLICT",
+                 .where = "--" + std::string(method.name),
+                 .expected = "a method for --" + out.pruning.front().name,
+                 .found = "none"});
+  }
   out.max_waiting = to_size(flags.queue);
   out.seconds = flags.timeout.value_or(kTimeoutSeconds);
   return out;
@@ -127,7 +141,8 @@ int run_serve(const Session& session, const ServeFlags& flags) {
       [&](const HttpRequest& head) { return service.admit(head); },
       [&](HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
         service.handle(std::move(request), std::move(reply));
-      });
+      },
+      [&](const HttpRequest& head) { return service.common_fields(head); });
   const bool v6 = flags.host.find(':') != std::string::npos;
   const std::string url = "http://" + (v6 ? "[" + flags.host + "]" : flags.host) + ":" +
                           std::to_string(server.port());
@@ -166,6 +181,7 @@ void add_serve(CLI::App& root, Session& session) {
   text_flag(*app, "--jobs", flags->jobs, "a folder for lists of requests (/v1/jobs)");
   integer_flag(*app, "--slots", flags->slots, 1, 256, "requests that a model writes at once");
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
+  for (const Setting* row : setting::kPruneRows) setting_flag(*app, *row, flags->pruning);
   integer_flag(*app, "--queue", flags->queue, 1, 100000, "requests that may wait");
   number_flag(*app, "--memory-budget", flags->memory, 0, 1e6,
                "GiB that open models may plan for; 0 = what there is");

@@ -41,6 +41,7 @@ class AnswerForwarder final : public Forwarder, public InterleaveListener {
     if (made.stopped || !callbacks_.on_answer) return;
     callbacks_.on_answer({.text = std::move(made.text),
                           .cut_short = made.cut_short,
+                          .prompt_tokens = made.prompt_tokens,
                           .tokens = made.text_tokens,
                           .images = made.images,
                           .passes = made.passes});

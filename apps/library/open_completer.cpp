@@ -14,6 +14,9 @@ class CompleteForwarder final : public Forwarder, public CompleteListener {
  public:
   explicit CompleteForwarder(api::CompleteCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
+  void on_listed(std::size_t, std::span<const TextToken> tokens) override {
+    if (!silent() && callbacks_.on_tokens) callbacks_.on_tokens(public_tokens(tokens));
+  }
   void on_text(std::size_t, std::string_view more) override {
     if (!silent() && callbacks_.on_text) callbacks_.on_text(more);
   }
@@ -36,7 +39,8 @@ class CompleteForwarder final : public Forwarder, public CompleteListener {
                               .prompt_tokens = made.prompt_tokens,
                               .reused_tokens = made.reused_tokens,
                               .first_seconds = made.first_seconds,
-                              .seconds = made.seconds});
+                              .seconds = made.seconds,
+                              .listed = public_tokens(made.listed)});
   }
   void on_over(bool) override { end(); }
 
@@ -55,7 +59,8 @@ CompleteRequest internal_request(const api::CompleteRequest& request) {
               read_settings(request.settings, api::Task::kComplete, api::SettingPlace::kRequest),
           .seed = request.seed,
           .number = request.number,
-          .stop = request.stop};
+          .stop = request.stop,
+          .logprobs = request.logprobs};
 }
 
 class OpenCompleter final : public OpenTask {

@@ -1,4 +1,6 @@
 // A model that describes images.
+#include <algorithm>
+
 #include "apps/library/images.h"
 #include "apps/library/named_settings.h"
 #include "apps/library/task_options.h"
@@ -7,7 +9,10 @@
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/visual_tiles.h"
+#include "engine/core/index.h"
 #include "engine/sampling/sampling_settings.h"
+#include "vision/pruning/registry.h"
 
 namespace tessera {
 
@@ -16,7 +21,28 @@ namespace {
 // What an image in a file counts as before it is read.
 constexpr std::int64_t kUsualWidth = 640, kUsualHeight = 480;
 
+std::vector<api::ViewPatches> patches_of(const Caption& made) {
+  std::vector<api::ViewPatches> out;
+  for (std::size_t image = 0; image < std::min(made.whole.size(), made.kept.size()); ++image) {
+    for (const VisualTile& tile :
+         visual_tiles(made.whole[image], made.kept[image], {}, made.parts[image])) {
+      api::ViewPatches& view = out.emplace_back(api::ViewPatches{.image = to_index(image),
+                                                                 .columns = tile.columns,
+                                                                 .rows = tile.rows,
+                                                                 .left = tile.left,
+                                                                 .top = tile.top,
+                                                                 .width = tile.width,
+                                                                 .height = tile.height});
+      for (std::size_t at = 0; at < tile.kept.size(); ++at) {
+        if (tile.kept[at] != 0) view.kept.push_back(to_index(at));
+      }
+    }
+  }
+  return out;
+}
+
 api::Description description_of(Caption&& made) {
+  std::vector<api::ViewPatches> patches = patches_of(made);
   return {.text = std::move(made.text),
           .cut_short = made.cut_short,
           .stopped_by_text = made.stopped_by_text,
@@ -27,14 +53,20 @@ api::Description description_of(Caption&& made) {
           .known_images = made.known_images,
           .visual_tokens = made.visual_tokens,
           .kept_tokens = made.kept_tokens,
+          .patches = std::move(patches),
           .seconds = made.seconds.total,
-          .notes = std::move(made.notes)};
+          .notes = std::move(made.notes),
+          .listed = public_tokens(made.listed)};
 }
 
 // One request: the callbacks of many, without places.
 api::DescribeAllCallbacks callbacks_of_one(api::DescribeCallbacks one) {
   api::DescribeAllCallbacks out{.on_progress = std::move(one.on_progress),
                                 .on_notice = std::move(one.on_notice)};
+  if (one.on_tokens) {
+    out.on_tokens = [to = std::move(one.on_tokens)](
+                        std::size_t, std::vector<api::TextToken>&& tokens) { to(std::move(tokens)); };
+  }
   if (one.on_text) {
     out.on_text = [to = std::move(one.on_text)](std::size_t, std::string_view more) { to(more); };
   }
@@ -54,6 +86,9 @@ class DescribeForwarder final : public Forwarder, public DescribeListener {
   explicit DescribeForwarder(api::DescribeAllCallbacks callbacks)
       : callbacks_(std::move(callbacks)) {}
 
+  void on_listed(const std::string& id, std::span<const TextToken> tokens) override {
+    if (!silent() && callbacks_.on_tokens) callbacks_.on_tokens(place_of(id), public_tokens(tokens));
+  }
   void on_text(const std::string& id, std::string_view more) override {
     if (!silent() && callbacks_.on_text) callbacks_.on_text(place_of(id), more);
   }
@@ -102,7 +137,8 @@ DescribeRequest internal_request(api::DescribeRequest&& request, std::size_t pla
                                                 api::SettingPlace::kRequest),
                       .max_tokens = request.max_tokens,
                       .seed = request.seed,
-                      .stop = std::move(request.stop)};
+                      .stop = std::move(request.stop),
+                      .logprobs = request.logprobs};
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     auto& source = out.images.emplace_back();
     source.name = "image " + std::to_string(i);
@@ -176,21 +212,37 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
                      task_.backend());
 }
 
-PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
+// `option` is OpenOptions::prune.
+PruneChoice prune_of(const std::string& option, const SettingValues& settings) {
+  if (!option.empty() && settings.has(setting::kPrune)) {
+    refuse_setting("prune", "a setting or OpenOptions::prune", "both");
+  }
+  const std::string name = option.empty() ? settings.text(setting::kPrune) : option;
   PruneChoice out;
-  if (name.empty()) {
-    if (!settings.has(setting::kPruneRate)) return out;
-    refuse_setting("prune-rate", "a pruner by OpenOptions::prune", "none");
+  if (name == setting::kNoPruner) {
+    for (const Setting* row : {&setting::kPruneRate, &setting::kKeepTokens}) {
+      if (settings.has(*row)) refuse_setting(std::string(row->name), "a pruner by prune", "none");
+    }
+    return out;
   }
   out.method = pruner_row(name).name;
-  out.budget.ratio = 1 - settings.number(setting::kPruneRate);
+  if (!settings.has(setting::kKeepTokens)) {
+    out.budget.ratio = 1 - settings.number(setting::kPruneRate);
+    return out;
+  }
+  if (settings.has(setting::kPruneRate)) {
+    refuse_setting("keep-tokens", "either a number or prune-rate", "both");
+  }
+  out.budget.tokens = settings.integer(setting::kKeepTokens);
+  out.budget.shared = true;
   return out;
 }
 
 std::vector<GroupRows> describe_settings(api::SettingPlace place) {
   if (place == api::SettingPlace::kRequest) return {with_door(sampling_group(), Door::kCaption)};
   std::vector<GroupRows> out = text_decoding_rows();
-  out.push_back({&caption_group(), {&setting::kMaxTokens, &setting::kPruneRate}});
+  out.push_back({&caption_group(), {&setting::kMaxTokens, &setting::kPrune, &setting::kPruneRate,
+                                  &setting::kKeepTokens}});
   return out;
 }
 

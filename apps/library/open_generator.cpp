@@ -42,6 +42,7 @@ class ImageForwarder final : public Forwarder, public GenerateListener {
     if (made.status == ImageStatus::kFailed) return report_error(callbacks_.on_error, made.error);
     if (made.status != ImageStatus::kDone || !callbacks_.on_image) return;
     callbacks_.on_image({.image = public_image(std::move(made.image)),
+                         .prompt_tokens = made.prompt_tokens,
                          .tokens = made.facts.tokens,
                          .passes = made.facts.passes,
                          .seconds = made.seconds,

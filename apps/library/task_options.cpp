@@ -172,6 +172,19 @@ std::vector<ChatTurn> internal_turns(const std::vector<api::ChatTurn>& turns) {
   return out;
 }
 
+std::vector<api::TextToken> public_tokens(std::span<const TextToken> tokens) {
+  const auto choice = [](const TokenChoice& one) {
+    return api::TokenLogprob{one.id, one.bytes, one.logprob};
+  };
+  std::vector<api::TextToken> out;
+  for (const TextToken& each : tokens) {
+    api::TextToken& made = out.emplace_back();
+    made.token = choice(each.token);
+    for (const TokenChoice& one : each.top) made.top.push_back(choice(one));
+  }
+  return out;
+}
+
 void report_error(const api::OnError& listener, const ErrorInfo& error) {
   if (!listener) throw Error(error);
   listener(public_error(error));

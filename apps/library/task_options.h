@@ -10,6 +10,7 @@
 #include "apps/runtime/chat_question.h"
 #include "apps/runtime/generate_request.h"
 #include "apps/runtime/memory.h"
+#include "apps/runtime/written_text.h"
 #include "engine/families/folder_files.h"
 
 namespace tessera {
@@ -65,6 +66,8 @@ std::vector<GroupRows> text_decoding_rows();
 
 // Error kUsage (E_CHAT_ROLE) for a role that there is not.
 std::vector<ChatTurn> internal_turns(const std::vector<api::ChatTurn>& turns);
+
+std::vector<api::TextToken> public_tokens(std::span<const TextToken> tokens);
 
 // To whom a request belongs, or thrown where nobody listens.
 void report_error(const api::OnError& listener, const ErrorInfo& error);

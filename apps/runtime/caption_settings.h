@@ -16,6 +16,25 @@ inline constexpr Setting kMaxTokens{.name = "max-tokens",
                                     .unit = "tokens",
                                     .fallback = 256,
                                     .doors = Door::kCaption};
+// "none" and the pruners.
+std::span<const std::string_view> prune_choices();
+inline constexpr std::string_view kNoPruner = "none";
+
+inline constexpr Setting kPrune{.name = "prune",
+                                .kind = SettingKind::kChoice,
+                                .help = "drops visual tokens",
+                                .text_fallback = kNoPruner,
+                                .choices = prune_choices,
+                                .doors = Door::kCaption};
+inline constexpr Setting kKeepTokens{
+    .name = "keep-tokens",
+    .kind = SettingKind::kInteger,
+    .help = "visual tokens of each image that stay, in the place of prune-rate",
+    .low = 1,
+    .high = 1 << 20,
+    .unit = "tokens",
+    .otherwise = "as prune-rate says",
+    .doors = Door::kCaption};
 inline constexpr Setting kPruneRate{.name = "prune-rate",
                                     .help = "fraction of visual tokens that --prune drops",
                                     .low = 0,
@@ -56,8 +75,11 @@ inline constexpr Setting kSkipSimilar{
     .otherwise = "off; 6 without a value",
     .doors = Door::kCaption};
 
-inline constexpr const Setting* kCaptionRows[] = {&kMaxTokens, &kPruneRate, &kVideoFrames,
-                                                  &kShownRate, &kSceneCut,  &kSkipSimilar};
+// The method first, then how much goes.
+inline constexpr const Setting* kPruneRows[] = {&kPrune, &kPruneRate, &kKeepTokens};
+inline constexpr const Setting* kCaptionRows[] = {&kMaxTokens,   &kPrune,     &kPruneRate,
+                                                  &kKeepTokens,  &kVideoFrames, &kShownRate,
+                                                  &kSceneCut,    &kSkipSimilar};
 
 }  // namespace setting
 

@@ -117,6 +117,7 @@ DistributionSettings CompleteLane::dist_of(const CompleteRequest& request) const
   }
   max_tokens_of(request);
   check_stop_texts(request.stop);
+  check_logprobs(request.logprobs);
   return out;
 }
 
@@ -153,6 +154,7 @@ Stream CompleteLane::stream_of(const CompleteRequest& request) const {
   out.before = out.processed = out.prompt.ids;
   out.stops = model_->stops();
   out.seed = request.seed;
+  out.logprobs = request.logprobs;
   return out;
 }
 

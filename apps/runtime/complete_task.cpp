@@ -6,7 +6,6 @@
 
 #include "apps/runtime/clock.h"
 #include "apps/runtime/complete_lane.h"
-#include "apps/runtime/written_text.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -49,19 +48,22 @@ class CompleteSubmission final : public Submission {
   Flow on_pass(const SubmissionPass& /*pass*/) override {
     return stop_asked() ? Flow::kStop : Flow::kContinue;
   }
+  void on_logprobs(std::size_t number, std::span<const TokenLogprobs> of_tokens) override {
+    at_work_.at(number).logprobs = of_tokens;
+  }
   void on_tokens(std::size_t number, std::span<const std::int32_t> tokens) override {
     Work& work = at_work_.at(number);
     if (work.completion.first_seconds == 0) work.completion.first_seconds = since(work.start);
-    const std::string more = work.text.add(tokens, lane_.model().stops());
-    if (!more.empty()) listener_.on_text(number, more);
+    show(number, work, work.text.add(tokens, lane_.model().stops(), work.logprobs));
+    work.logprobs = {};
   }
   std::optional<SlidingStream> on_done(std::size_t number, StreamResult&& result) override {
     Work work = std::move(at_work_.at(number));
     at_work_.erase(number);
-    const std::string more = work.text.rest();
-    if (!more.empty()) listener_.on_text(number, more);
+    show(number, work, work.text.rest());
     Completion& completion = work.completion;
     completion.text = work.text.whole();
+    completion.listed = work.text.take_listed();
     completion.seconds = since(work.start);
     completion.tokens = work.text.tokens();
     completion.stopped_by_text = work.text.ended();
@@ -102,7 +104,15 @@ class CompleteSubmission final : public Submission {
     Completion completion;
     WrittenText text;
     Clock::time_point start;
+    std::span<const TokenLogprobs> logprobs = {};  // of the tokens that come next
   };
+
+  void show(std::size_t number, Work& work, const std::string& more) {
+    if (more.empty()) return;
+    const std::span<const TextToken> listed = work.text.newly_listed();
+    if (!listed.empty()) listener_.on_listed(number, listed);
+    listener_.on_text(number, more);
+  }
 
   bool stop_asked() {
     stopped_ = stopped_ || listener_.on_pass() == Flow::kStop;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/completion_model.h"
 #include "apps/runtime/runtime.h"
+#include "apps/runtime/written_text.h"
 #include "engine/core/setting.h"
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/meters.h"
@@ -46,6 +48,7 @@ struct CompleteRequest {
   std::uint64_t seed = 0;       // half of the key of what is sampled
   std::optional<std::uint64_t> number = {};  // the other half; none = its place
   std::vector<std::string> stop = {};  // the text ends before the first of them
+  std::int64_t logprobs = kNoLogprobs;  // likeliest ids of each token that are listed, with its own
 };
 
 struct Completion {
@@ -58,12 +61,15 @@ struct Completion {
   std::int64_t prompt_tokens = 0, tokens = 0, passes = 0;
   std::int64_t reused_tokens = 0;  // of the prompt, those that another text had cached
   double first_seconds = 0, seconds = 0;  // to the first token, to the last one
+  std::vector<TextToken> listed;  // tokens of the text, where log probabilities are asked for
   DecodeMeters meters;
 };
 
 class CompleteListener {
  public:
   virtual ~CompleteListener() = default;
+  // Tokens of what on_text() says next, where log probabilities are asked for.
+  virtual void on_listed(std::size_t /*number*/, std::span<const TextToken> /*tokens*/) {}
   // More of a text, as tokens are committed; all of it before on_completion().
   virtual void on_text(std::size_t /*number*/, std::string_view /*more*/) {}
   virtual void on_completion(Completion&& completion) = 0;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "apps/runtime/chat_question.h"
 #include "apps/runtime/prune_session.h"
 #include "apps/runtime/video_source.h"
+#include "apps/runtime/visual_tiles.h"
+#include "apps/runtime/written_text.h"
 #include "engine/backend/backend.h"
 #include "engine/core/error.h"
 #include "engine/core/setting.h"
@@ -91,6 +94,7 @@ struct DescribeRequest {
   std::int64_t max_tokens = 0;  // at most the task's; 0 = so many
   std::optional<std::uint64_t> seed = {};  // none = the task's
   std::vector<std::string> stop = {};      // the text ends before the first of them
+  std::int64_t logprobs = kNoLogprobs;     // likeliest ids of each token that are listed, with its own
   // Set: the source could not make a request of it. It becomes a failed caption, in its turn.
   std::optional<ErrorInfo> failure;
   // Looks at each image once it is decoded, on the thread that reads them, in the order of the
@@ -134,8 +138,10 @@ struct Caption {
   std::vector<std::string> notes;    // of the image reader; why a text had no draft model
   std::vector<VisualBlock> kept;     // of each image, in front of the language model or after it
   std::vector<VisualBlock> whole;    // of each image, before any pruning
+  std::vector<ShownPart> parts;      // of each image
   // Of each token of `whole`, see ImagePrompt::scores().
   std::vector<std::vector<float>> scores;
+  std::vector<TextToken> listed;  // tokens of the text, where log probabilities are asked for
   DecodeMeters meters;
   CaptionSeconds seconds;
 };
@@ -143,6 +149,8 @@ struct Caption {
 class DescribeListener {
  public:
   virtual ~DescribeListener() = default;
+  // Tokens of what on_text() says next, where log probabilities are asked for.
+  virtual void on_listed(const std::string& /*id*/, std::span<const TextToken> /*tokens*/) {}
   // More of a text; called as tokens are committed.
   virtual void on_text(const std::string& /*id*/, std::string_view /*more*/) {}
   virtual void on_caption(Caption&& caption) = 0;

@@ -7,7 +7,6 @@
 
 #include "apps/runtime/clock.h"
 #include "apps/runtime/generation_parts.h"
-#include "apps/runtime/written_text.h"
 #include "engine/core/index.h"
 
 namespace tessera {
@@ -48,6 +47,7 @@ ChatQuestion without_images(const DescribeRequest& request) {
 
 void check_describe_request(const DescribeRequest& request, std::size_t images) {
   check_stop_texts(request.stop);
+  check_logprobs(request.logprobs);
   const std::int64_t parts = question_of(request).image_parts();
   if (request.turns.empty() || parts == to_index(images)) return;
   refuse_request("E_CHAT_IMAGES", "turns", std::to_string(images) + " parts for images",
@@ -67,6 +67,7 @@ struct DescribeSubmission::Work {
   std::unique_ptr<VerifierWatch> watch;  // over the prompt, for a draft that goes by it
   std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
   std::optional<WrittenText> text;
+  std::span<const TokenLogprobs> logprobs;  // of the tokens that come next
   Clock::time_point start;
 };
 
@@ -209,6 +210,7 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
       const std::vector<std::int64_t>& shown = plan.video->numbers;
       caption.frames.insert(caption.frames.end(), shown.begin(), shown.end());
     }
+    caption.parts.push_back(shown_part(plan));
     caption.seen.push_back({std::min(plan.resized_width, plan.canvas_width),
                             std::min(plan.resized_height, plan.canvas_height)});
   }
@@ -253,6 +255,7 @@ void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64
   }
   stream.seed = seed_of(request);
   stream.item = number;
+  stream.logprobs = request.logprobs;
   const CaptionDraft* draft = model_.draft();
   const ModelConfig& language = model_.model().spec().model.transformer;
   if (draft != nullptr && draft->verified() && pruning_->pruner == nullptr && language.layers > 1 &&
@@ -353,11 +356,23 @@ bool DescribeSubmission::stop_asked() {
   return true;
 }
 
+void DescribeSubmission::on_logprobs(std::size_t number,
+                                     std::span<const TokenLogprobs> of_tokens) {
+  at_work_.at(number)->logprobs = of_tokens;
+}
+
+void DescribeSubmission::show(Work& work, const std::string& more) {
+  if (more.empty()) return;
+  const std::span<const TextToken> listed = work.text->newly_listed();
+  if (!listed.empty()) listener_.on_listed(work.caption.id, listed);
+  listener_.on_text(work.caption.id, more);
+}
+
 void DescribeSubmission::on_tokens(std::size_t number, std::span<const std::int32_t> tokens) {
   Work& work = *at_work_.at(number);
   if (work.caption.seconds.first == 0) work.caption.seconds.first = since(work.start);
-  const std::string more = work.text->add(tokens, model_.model().describe().stops);
-  if (!more.empty()) listener_.on_text(work.caption.id, more);
+  show(work, work.text->add(tokens, model_.model().describe().stops, work.logprobs));
+  work.logprobs = {};
 }
 
 std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
@@ -382,9 +397,9 @@ std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
     fail(std::move(caption), result.error);
     return std::nullopt;
   }
-  const std::string more = work->text->rest();
-  if (!more.empty()) listener_.on_text(caption.id, more);
+  show(*work, work->text->rest());
   caption.text = work->text->whole();
+  caption.listed = work->text->take_listed();
   caption.cut_short = !result.stopped && !caption.stopped_by_text;
   listener_.on_caption(std::move(caption));
   return std::nullopt;

@@ -32,6 +32,7 @@ class DescribeSubmission final : public Submission {
   bool more() const override;
   Flow on_pass(const SubmissionPass& pass) override;
   bool drops(std::size_t number) const override;
+  void on_logprobs(std::size_t number, std::span<const TokenLogprobs> of_tokens) override;
   void on_tokens(std::size_t number, std::span<const std::int32_t> tokens) override;
   std::optional<SlidingStream> on_done(std::size_t number, StreamResult&& result) override;
   void on_stopped(std::size_t number, StreamResult&& result) override;
@@ -53,6 +54,7 @@ class DescribeSubmission final : public Submission {
   std::unique_ptr<Work> prepare(Arrival& arrival) const;
   void make_stream(const DescribeRequest& request, std::uint64_t number, Work& work) const;
   void prepare_draft(const PreparedImages& prepared, Work& work) const;
+  void show(Work& work, const std::string& more);
   void fail(Caption caption, const ErrorInfo& error);
   std::uint64_t seed_of(const DescribeRequest& request) const;
 

@@ -86,7 +86,8 @@ struct GeneratedImage {
   std::vector<std::int32_t> codes;  // row by row, without the control ids of the stream
   std::int64_t rows_done = 0;
   ImageFacts facts;
-  double seconds = 0;  // of all phases
+  std::int64_t prompt_tokens = 0;  // rows of its prompt, of one branch
+  double seconds = 0;              // of all phases
   DecodeMeters meters;
   PassTimes times;  // its share of the passes after its prefill
   PhaseSeconds phases;

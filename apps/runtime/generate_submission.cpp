@@ -39,6 +39,7 @@ std::optional<NextStream> GenerateSubmission::next(Wait wait) {
   out.stream = std::move(request->item);
   out.stream.traced = traced_;
   make_rows_(out.stream);
+  work_[number].prompt_tokens = out.stream.prompt.length();
   out.on_slot = [this, number, draft = std::move(request->draft)](std::size_t slot) {
     begin(number, slot, draft);
   };
@@ -195,6 +196,7 @@ void GenerateSubmission::emit(std::size_t number, StreamResult&& result) {
   out.facts = std::move(work.facts);
   out.facts.tokens = std::ssize(result.tokens);
   out.facts.passes = result.passes;
+  out.prompt_tokens = work.prompt_tokens;
   out.meters = std::move(result.meters);
   out.times = work.times;
   out.rows_done = rows_among(result.tokens.size());

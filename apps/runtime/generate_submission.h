@@ -51,6 +51,7 @@ class GenerateSubmission final : public Submission {
   // An image at work, or about to be.
   struct Work {
     ImageFacts facts;
+    std::int64_t prompt_tokens = 0;
     bool prefilled = false;
     double began = 0;
     // Seconds of passes are shared among the images in them.

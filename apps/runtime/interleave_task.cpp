@@ -48,6 +48,7 @@ class Answer {
         image_dist_(model.image_dist(request.sampling)),
         text_dist_(text_dist(model, request.sampling)) {
     out_.number = number;
+    out_.prompt_tokens = to_index(prompt_);
   }
 
   // None: the answer is over, as it was cut short.

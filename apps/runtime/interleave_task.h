@@ -50,7 +50,7 @@ struct Interleaved {
   ErrorInfo error;
   std::vector<std::int32_t> ids;  // of the joint vocabulary, after the prompt's
   std::string text;               // of all turns
-  std::int64_t text_tokens = 0, images = 0, passes = 0;
+  std::int64_t prompt_tokens = 0, text_tokens = 0, images = 0, passes = 0;
   bool cut_short = false;  // max_tokens, max_images or the model's positions were reached
   bool stopped = false;    // by the listener
 };

@@ -416,6 +416,12 @@ void StreamLane::notify_pass(Entry& entry, const SubmissionPass& pass) {
   });
 }
 
+void StreamLane::on_logprobs(std::size_t slot, std::span<const TokenLogprobs> of_tokens) {
+  const SlotUse& use = uses_[slot];
+  if (use.entry->ending && use.entry->error != nullptr) return;
+  call(*use.entry, [&](Submission& submission) { submission.on_logprobs(use.number, of_tokens); });
+}
+
 void StreamLane::on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) {
   const SlotUse& use = uses_[slot];
   if (use.entry->ending && use.entry->error != nullptr) return;

@@ -190,6 +190,7 @@ class StreamLane final : public Lane, private StreamListener {
   void remove(std::size_t at);
   void abandon(const ErrorInfo& error);
   void on_pass(const StreamPass& pass) override;
+  void on_logprobs(std::size_t slot, std::span<const TokenLogprobs> of_tokens) override;
   void on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) override;
   void on_done(std::size_t slot, StreamResult&& result) override;
 

@@ -86,6 +86,8 @@ class Submission {
   // After each pass, for each of its streams that goes on: true ends that stream alone;
   // on_stopped() is called for it.
   virtual bool drops(std::size_t /*number*/) const { return false; }
+  // Of the tokens of the call below that follows, where the stream asks for it.
+  virtual void on_logprobs(std::size_t /*number*/, std::span<const TokenLogprobs> /*of_tokens*/) {}
   // Tokens that were committed in a pass.
   virtual void on_tokens(std::size_t /*number*/, std::span<const std::int32_t> /*tokens*/) {}
   // A stream is done or has failed. One that was done and held may go on in its slot.

@@ -1,6 +1,7 @@
 #include "apps/runtime/written_text.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "apps/runtime/generation_parts.h"
 #include "engine/core/index.h"
@@ -47,15 +48,49 @@ void check_stop_texts(std::span<const std::string> stop) {
   }
 }
 
+void check_logprobs(std::int64_t logprobs) {
+  if (logprobs >= kNoLogprobs && logprobs <= kMaxTopLogprobs) return;
+  refuse_request("E_LOGPROBS", "logprobs",
+                 "0 to " + std::to_string(kMaxTopLogprobs) + ", or -1 for none",
+                 std::to_string(logprobs));
+}
+
+TextToken WrittenText::listed_token(const TokenLogprobs& logprobs) const {
+  const auto choice = [&](const IdLogprob& one) {
+    return TokenChoice{one.id, tokenizer_.bytes_of(one.id), one.logprob};
+  };
+  TextToken out{choice(logprobs.token), {}};
+  for (const IdLogprob& one : logprobs.top) out.top.push_back(choice(one));
+  return out;
+}
+
+// A token whose text is not known yet waits for the rest of a character, behind those that do.
+void WrittenText::list(const TokenLogprobs& logprobs) {
+  Unlisted made{passed_ + held_.size(), listed_token(logprobs)};
+  if (!unlisted_.empty() && unlisted_.back().begin >= made.begin) {
+    const TokenChoice& before = unlisted_.back().token.token;
+    made.begin = unlisted_.back().begin;
+    if (!tokenizer_.is_special(before.id)) made.begin += before.bytes.size();
+  }
+  unlisted_.push_back(std::move(made));
+}
+
+std::span<const TextToken> WrittenText::newly_listed() {
+  return std::span(listed_).subspan(std::exchange(taken_, listed_.size()));
+}
+
 std::string WrittenText::add(std::span<const std::int32_t> tokens,
-                             std::span<const std::int32_t> stops) {
-  if (stop_.empty()) {
+                             std::span<const std::int32_t> stops,
+                             std::span<const TokenLogprobs> logprobs) {
+  expects(logprobs.empty() || logprobs.size() == tokens.size(), "of each token, or of none");
+  if (stop_.empty() && logprobs.empty()) {
     tokens_ += std::ssize(tokens);
     return show(stream_.add(tokens, stops), false);
   }
   std::string out;
   for (std::size_t i = 0; i < tokens.size() && !ended_; ++i) {
     ++tokens_;
+    if (!logprobs.empty()) list(logprobs[i]);
     out += show(stream_.add(tokens.subspan(i, 1), stops), false);
   }
   return out;
@@ -66,6 +101,10 @@ std::string WrittenText::rest() { return ended_ ? std::string() : show(stream_.r
 // What of held_ and `more` can be shown.
 std::string WrittenText::show(std::string more, bool last) {
   held_ += more;
+  if (!more.empty()) {  // of which each token that waited has some
+    const std::size_t last_byte = passed_ + held_.size() - 1;
+    for (Unlisted& one : unlisted_) one.begin = std::min(one.begin, last_byte);
+  }
   const std::size_t at = find_first(held_, stop_);
   ended_ = at != std::string::npos;
   std::size_t shown = ended_ ? at : held_.size();
@@ -79,6 +118,10 @@ std::string WrittenText::show(std::string more, bool last) {
   }
   std::string out = held_.substr(from, shown - from);
   held_.erase(0, shown);
+  passed_ += shown;
+  for (; !unlisted_.empty() && unlisted_.front().begin < passed_; unlisted_.pop_front()) {
+    listed_.push_back(std::move(unlisted_.front().token));
+  }
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20;
+constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20, kMaxTopLogprobs = 20;
 constexpr std::size_t kMaxMessages = 1024, kMaxParts = 256, kMaxStops = 16;
 
 struct ChatOrder {
@@ -22,28 +22,63 @@ struct ChatOrder {
   api::Settings open, settings;
   std::vector<std::string> stop;
   std::int64_t max_tokens = 0, choices = 1;
+  std::int64_t logprobs = -1;  // as the library takes it
   std::optional<std::uint64_t> seed;
   bool stream = false, usage = false;
   std::vector<std::string> notes;
 
   AnyRequest request(std::int64_t choice) const {
     const std::uint64_t own = seed.value_or(0) + narrow<std::uint64_t>(choice);
+    if (task == api::Task::kAnswer) {
+      return api::AnswerRequest{
+          .prompt = turns.front().parts.front().text, .seed = own, .settings = settings};
+    }
     if (task == api::Task::kComplete) {
       return api::CompleteRequest{.chat = true,
                                   .turns = turns,
                                   .max_tokens = max_tokens,
                                   .seed = own,
                                   .settings = settings,
-                                  .stop = stop};
+                                  .stop = stop,
+                                  .logprobs = logprobs};
     }
     return api::DescribeRequest{.turns = turns,
                                 .encoded = images,
                                 .max_tokens = max_tokens,
                                 .seed = own,
                                 .settings = settings,
-                                .stop = stop};
+                                .stop = stop,
+                                .logprobs = logprobs};
   }
 };
+
+Json logprobs_json(const std::vector<api::TextToken>& tokens) {
+  const auto choice = [](const api::TokenLogprob& one) {
+    Json bytes = Json::array();
+    for (const char byte : one.bytes) bytes.push_back(byte_of(byte));
+    return Json{{"token", one.bytes}, {"logprob", one.logprob}, {"bytes", std::move(bytes)}};
+  };
+  Json content = Json::array();
+  for (const api::TextToken& each : tokens) {
+    Json top = Json::array();
+    for (const api::TokenLogprob& one : each.top) top.push_back(choice(one));
+    content.push_back(choice(each.token));
+    content.back()["top_logprobs"] = std::move(top);
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+Json patches_json(const std::vector<api::ViewPatches>& views) {
+  Json out = Json::array();
+  for (const api::ViewPatches& view : views) {
+    out.push_back({{"image", view.image},
+                   {"columns", view.columns},
+                   {"rows", view.rows},
+                   {"box", {view.left, view.top, view.width, view.height}},
+                   {"kept", view.kept}});
+  }
+  return out;
+}
 
 // One request while its texts are written. The desk's thread calls it.
 class ChatCall : public std::enable_shared_from_this<ChatCall> {
@@ -51,6 +86,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   ChatCall(Desk& desk, ChatOrder order, std::shared_ptr<HttpReply> reply)
       : orders_(desk), order_(std::move(order)), reply_(std::move(reply)) {
     choices_.resize(to_size(order_.choices));
+    images_.resize(choices_.size(), Json::array());
   }
 
   void start(const std::string& client) {
@@ -75,31 +111,49 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
    public:
     Listener(std::shared_ptr<ChatCall> call, std::size_t at) : call_(std::move(call)), at_(at) {}
     void on_begin() override { call_->begin(at_); }
-    void on_text(std::string_view more) override { call_->more(at_, more); }
+    void on_tokens(std::vector<api::TextToken>&& tokens) override { tokens_ = std::move(tokens); }
+    void on_text(std::string_view more) override {
+      call_->more(at_, more, std::exchange(tokens_, {}));
+    }
     void on_description(api::Description&& made) override {
       Json visual = nullptr;
       if (made.visual_tokens > 0) {
         visual = {{"tokens", made.visual_tokens}, {"kept_tokens", made.kept_tokens}};
+        if (made.kept_tokens < made.visual_tokens) visual["patches"] = patches_json(made.patches);
       }
       for (std::string& note : made.notes) call_->order_.notes.push_back(std::move(note));
       call_->done(at_, made, visual);
     }
     void on_completion(api::Completion&& made) override { call_->done(at_, made, nullptr); }
+    void on_image(api::GeneratedImage&& made) override { call_->image(at_, made); }
+    void on_answer(api::Answer&& made) override {
+      call_->done(at_,
+                  api::Completion{.text = std::move(made.text),
+                                  .cut_short = made.cut_short,
+                                  .tokens = made.tokens,
+                                  .passes = made.passes,
+                                  .prompt_tokens = made.prompt_tokens},
+                  nullptr);
+    }
     void on_error(const api::Error& error) override { call_->failed(error); }
 
    private:
     std::shared_ptr<ChatCall> call_;
     std::size_t at_;
+    std::vector<api::TextToken> tokens_;  // of the text that comes next
   };
 
   Json head(const char* object) const {
     return {{"id", id_}, {"object", object}, {"created", created_}, {"model", order_.model}};
   }
-  void chunk(std::size_t at, Json delta, const Json& reason) {
+  Json logprobs_of(const std::vector<api::TextToken>& tokens) const {
+    return order_.logprobs < 0 ? Json(nullptr) : logprobs_json(tokens);
+  }
+  void chunk(std::size_t at, Json delta, const Json& reason, Json logprobs = nullptr) {
     Json event = head("chat.completion.chunk");
     event["choices"] = Json::array({{{"index", at},
                                      {"delta", std::move(delta)},
-                                     {"logprobs", nullptr},
+                                     {"logprobs", std::move(logprobs)},
                                      {"finish_reason", reason}}});
     if (order_.usage) event["usage"] = nullptr;
     reply_->event("", event.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -111,9 +165,19 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     begun_ = true;
     chunk(at, {{"role", "assistant"}, {"content", ""}}, nullptr);
   }
-  void more(std::size_t at, std::string_view text) {
+  void more(std::size_t at, std::string_view text, const std::vector<api::TextToken>& tokens) {
     if (over_ || !order_.stream) return;
-    chunk(at, {{"content", text}}, nullptr);
+    chunk(at, {{"content", text}}, nullptr, logprobs_of(tokens));
+  }
+
+  // An image of the answer, as it stands after the text so far.
+  void image(std::size_t at, const api::GeneratedImage& made) {
+    if (over_) return;
+    image_tokens_ += made.tokens;
+    Json part = {{"type", "image_url"},
+                 {"image_url", {{"url", "data:image/png;base64," + to_base64(made.png())}}}};
+    if (order_.stream) return chunk(at, {{"images", Json::array({std::move(part)})}}, nullptr);
+    images_[at].push_back(std::move(part));
   }
 
   template <typename Made>
@@ -130,8 +194,9 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     } else {
       choices_[at] = {{"index", at},
                       {"message", {{"role", "assistant"}, {"content", made.text}}},
-                      {"logprobs", nullptr},
+                      {"logprobs", logprobs_of(made.listed)},
                       {"finish_reason", reason}};
+      if (!images_[at].empty()) choices_[at]["message"]["images"] = std::move(images_[at]);
     }
     if (++done_ < choices_.size()) return;
     over_ = true;
@@ -151,10 +216,15 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     reply_->end();
   }
   void add_facts(Json& body) const {
+    const std::int64_t written = tokens_ + image_tokens_;
     body["usage"] = {{"prompt_tokens", prompt_tokens_},
                      {"prompt_tokens_details", {{"cached_tokens", reused_tokens_}}},
-                     {"completion_tokens", tokens_},
-                     {"total_tokens", prompt_tokens_ + tokens_}};
+                     {"completion_tokens", written},
+                     {"total_tokens", prompt_tokens_ + written}};
+    if (order_.task == api::Task::kAnswer) {
+      body["usage"]["completion_tokens_details"] = {{"text_tokens", tokens_},
+                                                    {"image_tokens", image_tokens_}};
+    }
     body["passes"] = passes_;
     if (!visual_.is_null()) body["visual"] = visual_;
     if (order_.seed) body["seed"] = *order_.seed;
@@ -173,10 +243,11 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   Orders orders_;
   ChatOrder order_;
   std::shared_ptr<HttpReply> reply_;
-  std::vector<Json> choices_;
+  std::vector<Json> choices_, images_;  // of each choice
   std::string id_ = random_id("chatcmpl-");
   std::int64_t created_ = unix_seconds();
-  std::int64_t prompt_tokens_ = 0, reused_tokens_ = 0, tokens_ = 0, passes_ = 0;
+  std::int64_t prompt_tokens_ = 0, reused_tokens_ = 0, passes_ = 0;
+  std::int64_t tokens_ = 0, image_tokens_ = 0;
   Json visual_ = nullptr;
   std::size_t done_ = 0;
   bool begun_ = false, over_ = false;
@@ -273,12 +344,9 @@ void refuse_others(Body& body) {
     if (value != nullptr && !empty(*value)) refuse_field(field, expected, "another");
   };
   const auto is_empty = [](const Json& value) { return value.empty(); };
-  const auto is_zero = [](const Json& value) { return value.is_number() && value == 0; };
   refuse_unless("tools", is_empty, "none, as no tools are called");
   refuse_unless("functions", is_empty, "none, as no tools are called");
   refuse_unless("logit_bias", is_empty, "none; the setting sequence_bias is taken");
-  refuse_unless("presence_penalty", is_zero, "0; the setting repetition_penalty is taken");
-  refuse_unless("frequency_penalty", is_zero, "0; the setting repetition_penalty is taken");
   refuse_unless(
       "tool_choice", [](const Json& value) { return value == "none" || value == "auto"; },
       "none, as no tools are called");
@@ -286,12 +354,6 @@ void refuse_others(Body& body) {
       "response_format",
       [](const Json& value) { return value.is_object() && value.value("type", "") == "text"; },
       "{\"type\": \"text\"}");
-  refuse_unless(
-      "modalities", [](const Json& value) { return value == Json::array({"text"}); },
-      "[\"text\"]");
-  refuse_unless(
-      "logprobs", [](const Json& value) { return value == false; }, "false");
-  refuse_unless("top_logprobs", is_zero, "0");
   for (const char* field : {"store", "metadata", "service_tier", "parallel_tool_calls",
                             "reasoning_effort", "safety_identifier", "prompt_cache_key"}) {
     body.without_effect(field, {"auto", "default"});
@@ -316,6 +378,12 @@ void take_limits(Body& body, ChatOrder& order) {
     }
     order.usage = at != options->end() && *at == true;
   }
+  const bool logprobs = body.flag("logprobs").value_or(false);
+  const auto top = body.integer("top_logprobs", 0, kMaxTopLogprobs);
+  if (top && *top > 0 && !logprobs) {
+    refuse_field("top_logprobs", "logprobs: true next to it", "none");
+  }
+  if (logprobs) order.logprobs = top.value_or(0);
   if (const Json* const stop = body.any("stop")) {
     const Json list = stop->is_array() ? *stop : Json::array({*stop});
     if (list.size() > kMaxStops) {
@@ -329,11 +397,29 @@ void take_limits(Body& body, ChatOrder& order) {
   }
 }
 
+// What may answer, the first that can. Images are answers where they are asked for, or where a
+// model does nothing else.
+std::vector<api::Task> tasks_of(Body& body, const ChatOrder& order) {
+  const Json* const kinds = body.any("modalities");
+  bool text = kinds == nullptr, image = false;
+  for (std::size_t at = 0; kinds != nullptr && kinds->is_array() && at < kinds->size(); ++at) {
+    text = text || (*kinds)[at] == "text";
+    image = image || (*kinds)[at] == "image";
+  }
+  if (!text || (kinds != nullptr && kinds->size() != (image ? 2u : 1u))) {
+    refuse_field("modalities", "[\"text\"] or [\"text\", \"image\"]", "another");
+  }
+  if (image) return {api::Task::kAnswer};
+  if (!order.images.empty()) return {api::Task::kDescribe};
+  std::vector<api::Task> out = {api::Task::kComplete, api::Task::kDescribe};
+  if (kinds == nullptr) out.push_back(api::Task::kAnswer);
+  return out;
+}
+
 // Which of the models answers: that of the name, else the first that can.
 void choose_model(const Service& service, Body& body, ChatOrder& order) {
   const std::string name = body.text("model").value_or("");
-  std::vector<api::Task> tasks = {api::Task::kDescribe};
-  if (order.images.empty()) tasks.insert(tasks.begin(), api::Task::kComplete);
+  const std::vector<api::Task> tasks = tasks_of(body, order);
   const ServedModel* found = nullptr;
   for (const api::Task task : tasks) {
     const ServedModel* const model = service.desk().find(name, task);
@@ -344,8 +430,25 @@ void choose_model(const Service& service, Body& body, ChatOrder& order) {
     order.task = task;
     return;
   }
-  if (found != nullptr) throw api::Error(found->refusals.at(api::Task::kDescribe));
+  if (found != nullptr) {
+    const bool answers = tasks.front() == api::Task::kAnswer;
+    throw api::Error(found->refusals.at(answers ? api::Task::kAnswer : api::Task::kDescribe));
+  }
   service.refuse_model(name, tasks);
+}
+
+// Answers with images are to one question, and end by themselves.
+void check_answer(const ChatOrder& order) {
+  const auto refuse = [](const char* field, const char* expected) {
+    refuse_field(field, std::string(expected) + ", as the answer has texts and images", "another");
+  };
+  const std::vector<api::ChatPart>& parts = order.turns.front().parts;
+  const bool one = order.turns.size() == 1 && order.turns.front().role == "user";
+  if (!one || parts.size() != 1 || parts.front().image) {
+    refuse("messages", "one message of the user, a text");
+  }
+  if (!order.stop.empty()) refuse("stop", "none");
+  if (order.logprobs >= 0) refuse("logprobs", "false");
 }
 
 ChatOrder read_chat(const Service& service, Body& body) {
@@ -354,11 +457,15 @@ ChatOrder read_chat(const Service& service, Body& body) {
   choose_model(service, body, order);
   take_limits(body, order);
   refuse_others(body);
+  if (order.task == api::Task::kAnswer) check_answer(order);
   const auto temperature = body.number("temperature", 0, 100);
   Body::Settings settings = body.settings(order.task);
   order.settings = std::move(settings.request);
   order.open = std::move(settings.open);
   if (temperature) order.settings.push_back({"temp", *temperature});
+  if (order.task == api::Task::kAnswer && order.max_tokens > 0) {
+    order.open.push_back({"max-tokens", order.max_tokens});
+  }
   for (const std::string& note : body.notes()) order.notes.push_back(note);
   return order;
 }

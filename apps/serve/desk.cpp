@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "apps/runtime/caption_settings.h"
 #include "apps/serve/answers.h"
 #include "engine/core/index.h"
 
@@ -117,6 +118,18 @@ api::OpenOptions Desk::open_options(api::Task task, const api::Settings& setting
   const bool texts = task == api::Task::kDescribe || task == api::Task::kComplete;
   out.settings = texts ? options_.texts : api::Settings{};
   if (task != api::Task::kDescribe) out.image_cache = 0;
+  const auto is_given = [&](const Setting& row) {
+    return std::any_of(settings.begin(), settings.end(),
+                       [&](const api::Setting& given) { return given.name == row.name; });
+  };
+  const Setting& method = **std::begin(setting::kPruneRows);
+  const bool own = is_given(method),
+             own_share = std::any_of(std::begin(setting::kPruneRows), std::end(setting::kPruneRows),
+                                     [&](const Setting* row) { return is_given(*row); });
+  for (const api::Setting& each : options_.pruning) {
+    if (task != api::Task::kDescribe) break;
+    if (!(each.name == method.name ? own : own_share)) out.settings.push_back(each);
+  }
   out.settings.insert(out.settings.end(), settings.begin(), settings.end());
   return out;
 }
@@ -404,6 +417,11 @@ void Desk::submit(Entry& entry, Lane& lane) {
   };
   const auto for_text = [&](auto callbacks) {
     callbacks.on_progress = [] { return true; };
+    if constexpr (requires { callbacks.on_tokens; }) {
+      callbacks.on_tokens = [to](std::vector<api::TextToken>&& tokens) {
+        to->on_tokens(std::move(tokens));
+      };
+    }
     callbacks.on_text = [to](std::string_view more) { to->on_text(more); };
     callbacks.on_error = on_error;
     return callbacks;

@@ -30,6 +30,8 @@ struct DeskOptions {
   std::vector<std::string> models = {};  // as `-m` takes them
   api::OpenOptions open = {};            // of every model that reads them; its settings are not read
   api::Settings texts = {};              // that models of texts are opened with, next to an order's
+  // The same of models that describe; where an order says how much goes, these do not.
+  api::Settings pruning = {};
   std::uint64_t memory = 0;              // bytes that open models may plan for; 0 = what there is
   std::size_t max_waiting = 256;         // orders that wait; more are refused
   double seconds = 0;                    // that an order may take with its wait; 0 = any
@@ -55,6 +57,7 @@ class OrderListener {
   virtual void on_begin() {}
   virtual void on_progress(const api::Progress&) {}
   virtual void on_partial(std::int64_t /*number*/, api::Image&&) {}
+  virtual void on_tokens(std::vector<api::TextToken>&&) {}  // of what on_text() says next
   virtual void on_text(std::string_view /*more*/) {}
   virtual void on_image(api::GeneratedImage&&) {}       // of an answer: not its last call
   virtual void on_frame(const api::Image&) {}
@@ -94,6 +97,8 @@ class Desk {
 
   // All of these from any thread.
   const std::vector<ServedModel>& models() const { return models_; }
+  // What a model is opened with for the task where an order says nothing.
+  api::Settings usual(api::Task task) const { return open_options(task, {}).settings; }
   // Null: no model of that name. Empty = the first one that does the task.
   const ServedModel* find(const std::string& name, api::Task task) const;
   // All or none, of one request. Returns their numbers. Error E_QUEUE_FULL, E_DRAINING.

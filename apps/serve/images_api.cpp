@@ -89,7 +89,13 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
   static std::string size_of(const api::Image& image) {
     return std::to_string(image.width) + "x" + std::to_string(image.height);
   }
-  static Json usage_of(std::int64_t tokens) { return {{"output_tokens", tokens}}; }
+  // Models read prompts of text alone.
+  Json usage_of(std::int64_t tokens) const {
+    return {{"input_tokens", prompt_tokens_},
+            {"input_tokens_details", {{"text_tokens", prompt_tokens_}, {"image_tokens", 0}}},
+            {"output_tokens", tokens},
+            {"total_tokens", prompt_tokens_ + tokens}};
+  }
 
   void partial(std::size_t at, std::int64_t number, const api::Image& image) {
     if (over_) return;
@@ -103,6 +109,7 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
     if (over_) return;
     const std::string png = made.png();
     tokens_ += made.tokens;
+    prompt_tokens_ = made.prompt_tokens;  // the same of all
     size_ = size_of(made.image);
     if (order_.stream) {
       begin();
@@ -150,7 +157,7 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
   ImageOrder order_;
   std::shared_ptr<HttpReply> reply_;
   std::vector<Json> images_;
-  std::int64_t created_ = unix_seconds(), tokens_ = 0;
+  std::int64_t created_ = unix_seconds(), tokens_ = 0, prompt_tokens_ = 0;
   std::string size_;
   std::size_t done_ = 0;
   bool begun_ = false, over_ = false;

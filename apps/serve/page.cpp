@@ -59,7 +59,7 @@ std::string page_policy(std::string_view page) {
          hashes_of(page, "<script type=\"module\">", "</script>");
 }
 
-Json settings_json(std::string_view query) {
+Json settings_json(std::string_view query, UsualSettings usual) {
   constexpr std::string_view kTask = "task=";
   const std::string_view name = query.starts_with(kTask) ? query.substr(kTask.size()) : "";
   std::string names;
@@ -67,7 +67,13 @@ Json settings_json(std::string_view query) {
     names += (names.empty() ? "task=" : ", ") + std::string(each);
     if (each != name) continue;
     Json list = Json::array();
-    for (const api::SettingInfo& info : api::setting_table(task)) list.push_back(row_json(info));
+    const api::Settings own = usual(task);
+    for (const api::SettingInfo& info : api::setting_table(task)) {
+      list.push_back(row_json(info));
+      for (const api::Setting& one : own) {
+        if (one.name == info.name) list.back()["without"] = one.value.text();
+      }
+    }
     return {{"object", "list"}, {"task", name}, {"data", list}};
   }
   refuse_field("query", "one of " + names,

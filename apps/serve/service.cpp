@@ -11,6 +11,7 @@
 #include "apps/serve/page.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
+#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -34,8 +35,8 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 // An answer that a page from elsewhere may read.
 class ReplyToOrigin final : public HttpReply {
  public:
-  ReplyToOrigin(std::shared_ptr<HttpReply> to, const std::string& origin)
-      : to_(std::move(to)), fields_{{"Access-Control-Allow-Origin", origin}} {}
+  ReplyToOrigin(std::shared_ptr<HttpReply> to, HttpFields fields)
+      : to_(std::move(to)), fields_(std::move(fields)) {}
   void send(HttpAnswer answer) override {
     answer.fields.insert(answer.fields.end(), fields_.begin(), fields_.end());
     to_->send(std::move(answer));
@@ -114,14 +115,15 @@ std::span<const Service::Route> Service::routes() {
 Service::Service(Desk& desk, ServiceOptions options)
     : desk_(desk), options_(std::move(options)), started_(unix_seconds()) {}
 
-const Service::Route* Service::route_of(const HttpRequest& request, bool& known_path) const {
-  known_path = false;
+const Service::Route* Service::route_of(const HttpRequest& request, std::string& methods) const {
+  methods.clear();
   const std::string_view path = request.path;
   for (const Route& route : routes()) {
     const bool below = route.path.size() > 1 && route.path.ends_with('/');
     if (below ? !path.starts_with(route.path) || path == route.path : path != route.path) continue;
     if (route.path == "/" && options_.page.empty()) continue;
-    known_path = true;
+    methods.append(methods.empty() ? "" : ", ").append(route.method);
+    if (route.method == "GET") methods += ", HEAD";
     const bool head = request.method == "HEAD" && route.method == "GET";
     if (request.method == route.method || head) return &route;
   }
@@ -130,8 +132,9 @@ const Service::Route* Service::route_of(const HttpRequest& request, bool& known_
 
 std::string Service::caller(const HttpRequest& request) const {
   std::string_view given = request.field("authorization");
-  constexpr std::string_view kBearer = "Bearer ";
-  given = given.starts_with(kBearer) ? given.substr(kBearer.size()) : std::string_view();
+  constexpr std::string_view kBearer = "bearer ";
+  const bool bearer = ascii_lower_case(given.substr(0, kBearer.size())) == kBearer;
+  given = bearer ? given.substr(kBearer.size()) : std::string_view();
   std::string found;
   for (const auto& [name, key] : options_.keys) {
     if (equal_in_constant_time(given, key)) found = name;
@@ -139,7 +142,22 @@ std::string Service::caller(const HttpRequest& request) const {
   return found;
 }
 
+HttpFields Service::common_fields(const HttpRequest& head) const {
+  const std::string_view origin = head.field("origin");
+  if (options_.cors.empty() || origin.empty()) return {};
+  if (options_.cors != "*" && options_.cors != origin) return {};
+  return {{"Access-Control-Allow-Origin", options_.cors}, {"Access-Control-Expose-Headers", "*"}};
+}
+
 std::optional<HttpAnswer> Service::admit(const HttpRequest& head) const {
+  std::optional<HttpAnswer> out = refusal_of(head);
+  if (!out) return out;
+  const HttpFields fields = common_fields(head);
+  out->fields.insert(out->fields.end(), fields.begin(), fields.end());
+  return out;
+}
+
+std::optional<HttpAnswer> Service::refusal_of(const HttpRequest& head) const {
   const auto refuse = [&](const api::Error& error) {
     return std::optional(error_answer(error));
   };
@@ -158,18 +176,20 @@ std::optional<HttpAnswer> Service::admit(const HttpRequest& head) const {
   if (head.method == "OPTIONS" && !own) {
     return HttpAnswer{.status = 204,
                       .type = "text/plain",
-                      .fields = {{"Access-Control-Allow-Origin", options_.cors},
-                                 {"Access-Control-Allow-Methods", "GET, POST, DELETE"},
+                      .fields = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
                                  {"Access-Control-Allow-Headers", "authorization, content-type"},
                                  {"Access-Control-Max-Age", "600"}}};
   }
-  bool known_path = false;
-  const Route* const route = route_of(head, known_path);
+  std::string methods;
+  const Route* const route = route_of(head, methods);
+  if (route == nullptr && methods.empty()) {
+    return refuse(refusal("E_ROUTE", "path", "a path of this server",
+                          escape_for_terminal(head.path, 64)));
+  }
   if (route == nullptr) {
-    return refuse(known_path ? refusal("E_METHOD", "method", "another method for this path",
-                                       escape_for_terminal(head.method, 16))
-                             : refusal("E_ROUTE", "path", "a path of this server",
-                                       escape_for_terminal(head.path, 64)));
+    auto out = refuse(refusal("E_METHOD", "method", methods, escape_for_terminal(head.method, 16)));
+    out->fields.emplace_back("Allow", methods);
+    return out;
   }
   if (!route->open && !options_.keys.empty() && caller(head).empty()) {
     return refuse(refusal("E_KEY", "authorization", "Bearer and a key of this server",
@@ -177,8 +197,9 @@ std::optional<HttpAnswer> Service::admit(const HttpRequest& head) const {
   }
   if (route->method == "POST") {
     // Pages elsewhere may send other types without asking first.
-    const std::string_view type = head.field("content-type");
-    const bool json = type == "application/json" || type.starts_with("application/json;");
+    const std::string type = ascii_lower_case(head.field("content-type"));
+    const std::string_view name = std::string_view(type).substr(0, type.find(';'));
+    const bool json = name.substr(0, name.find_last_not_of(" \t") + 1) == "application/json";
     const bool form = type.starts_with("multipart/form-data") && route->run == edit_images;
     if (!json && !form) {
       return refuse(refusal("E_CONTENT_TYPE", "content-type", "application/json",
@@ -189,8 +210,8 @@ std::optional<HttpAnswer> Service::admit(const HttpRequest& head) const {
 }
 
 void Service::handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
-  if (!options_.cors.empty() && !request.field("origin").empty()) {
-    reply = std::make_shared<ReplyToOrigin>(std::move(reply), options_.cors);
+  if (HttpFields fields = common_fields(request); !fields.empty()) {
+    reply = std::make_shared<ReplyToOrigin>(std::move(reply), std::move(fields));
   }
   const std::string owner = caller(request);
   const std::string client = owner.empty() ? request.peer : "key " + owner;
@@ -199,8 +220,8 @@ void Service::handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
 
 void Service::answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
                      const std::string& client, const std::string& owner) {
-  bool known_path = false;
-  const Route* const route = route_of(request, known_path);
+  std::string methods;
+  const Route* const route = route_of(request, methods);
   expects(route != nullptr, "what was let in has a route");
   Call call{std::move(request), std::move(reply), client, owner};
   try {
@@ -322,7 +343,7 @@ void Service::show_metrics(Call& call) const {
 }
 
 void Service::show_settings(Call& call) const {
-  call.reply->send(json_answer(settings_json(call.request.query)));
+  call.reply->send(json_answer(settings_json(call.request.query, [&](api::Task task) { return desk_.usual(task); })));
 }
 
 void Service::show_page(Call& call) const {

@@ -39,6 +39,8 @@ class Service {
 
   // Whether a request may be read at all: its path, method, key, origin and kind of content.
   std::optional<HttpAnswer> admit(const HttpRequest& head) const;
+  // What every answer to it has, refusals too: the origin that may read it.
+  HttpFields common_fields(const HttpRequest& head) const;
   void handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply);
   // The same for a request that takes the turn of `client`.
   void answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply, const std::string& client,
@@ -67,7 +69,9 @@ class Service {
 
   struct Route;
   static std::span<const Route> routes();
-  const Route* route_of(const HttpRequest& request, bool& known_path) const;
+  std::optional<HttpAnswer> refusal_of(const HttpRequest& head) const;
+  // Null: none. `methods`: those of the path, parted by commas.
+  const Route* route_of(const HttpRequest& request, std::string& methods) const;
   std::string caller(const HttpRequest& request) const;
 
   Desk& desk_;

@@ -2,8 +2,8 @@
 
 #include "apps/captions/text_forms.h"
 #include "apps/runtime/caption_settings.h"
+#include "apps/runtime/visual_tiles.h"
 #include "apps/studio/boundary.h"
-#include "apps/studio/visual_tiles.h"
 #include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 
@@ -49,7 +49,8 @@ class CaptionWorker::Listener final : public DescribeListener {
       entry.text = clean_caption(caption.text);
       if (!caption.whole.empty() && !caption.kept.empty()) {
         const auto scores = caption.scores.empty() ? std::vector<float>() : caption.scores.front();
-        entry.tiles = visual_tiles(caption.whole.front(), caption.kept.front(), scores);
+        entry.tiles = visual_tiles(caption.whole.front(), caption.kept.front(), scores,
+                                   caption.parts.front());
       }
     }
     worker_.tell(entry);

@@ -13,6 +13,7 @@
 
 #include "apps/runtime/facts.h"
 #include "apps/runtime/model_catalog.h"
+#include "apps/runtime/visual_tiles.h"
 #include "apps/studio/command.h"
 #include "engine/core/error.h"
 #include "engine/decoding/trace.h"
@@ -61,14 +62,6 @@ struct GalleryEntry {
   std::string problem;                     // why it is shown as a bad file
 };
 inline constexpr std::int64_t kThumbnailSide = 160;
-
-// One tile of visual tokens as a pruner saw it. Row by row; score is relative, 0..1, NaN = none.
-struct VisualTile {
-  std::int64_t rows = 0, columns = 0;
-  double left = 0, top = 0, width = 1, height = 1;  // where on the image, in shares of it
-  std::vector<float> scores;
-  std::vector<std::uint8_t> kept;  // 1 = kept
-};
 
 enum class CaptionState : std::uint8_t { kQueued, kReading, kWriting, kDone, kFailed };
 struct CaptionEntry {

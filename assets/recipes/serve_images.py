@@ -57,13 +57,16 @@ def main():
         page.wait("[...document.querySelectorAll('.tile[data-state=work] progress')].every((each) => each.value >= 2)")
         shoot(page, os.path.join(out, "serve-desktop.png"))
         page.close()
-        page = browser.Page(window, server.url, width=390, height=844, scheme="dark")
+        page = browser.Page(window, server.url, height=720)
         page.wait("!document.getElementById('generate-button').disabled")
-        generate(page, *PROMPTS[2])
-        page.wait(f"{done} === 4")
-        page.run("document.documentElement.style.scrollBehavior = 'auto'; window.scrollTo(0, 0);"
-                 "document.getElementById('results').scrollIntoView()")
-        shoot(page, os.path.join(out, "serve-phone.png"))
+        generate(page, PROMPTS[2][0], 2, PROMPTS[2][2])
+        page.wait(f"{done} === 2")
+        for number, (tile, percent) in enumerate(((0, 100), (0, 30), (1, 10)), 1):
+            page.run("(() => { const kept = document.getElementById('kept');"
+                     f" kept.value = {percent}; kept.dispatchEvent(new Event('input')); }})()")
+            page.run(f"document.querySelectorAll('.tile .describe-it')[{tile}].click()")
+            page.wait(f"document.querySelectorAll('.caption[data-state=done]').length === {number}")
+        shoot(page, os.path.join(out, "serve-describe.png"))
         page.close()
     finally:
         window.close()

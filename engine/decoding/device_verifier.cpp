@@ -239,7 +239,16 @@ void DeviceVerifier::add_edits_of(LoopSequence& sequence, std::size_t first, std
 
 void DeviceVerifier::read(ModelPass& pass, std::size_t space) {
   // A pass of prompts alone leaves the distributions of the last one where they are.
-  if (!streams_.empty()) read(pass.device_logits(space));
+  fetched_ = nullptr;
+  if (streams_.empty()) return;
+  read(pass.device_logits(space));
+  const bool recorded = std::any_of(streams_.begin(), streams_.end(), [](const LoopSequence* one) {
+    return one->record() != nullptr;
+  });
+  if (!recorded) return;
+  pass.fetch_logits(space);
+  fetched_ = &pass;
+  space_ = space;
 }
 
 void DeviceVerifier::read(ConstTensorView logits) {
@@ -262,7 +271,18 @@ std::optional<BrokenLogit> DeviceVerifier::settle(std::size_t number) {
   RecordVerdicts verdicts(records, slots_[sequence.slot()].first);
   sequence.settle(verdicts, sound);
   note_dists(sequence, before);
+  if (fetched_ != nullptr) record(number, before);
   return std::nullopt;
+}
+
+void DeviceVerifier::record(std::size_t number, std::size_t before) const {
+  const auto first = to_size(batch_.items[number].first);
+  record_committed(*streams_[number], before, [&](std::size_t place) {
+    const VerifiedRow& row = batch_.rows[first + place];
+    return RawRow<float>{fetched_->logits(row.cond, space_), row.uncond < 0
+                                                                 ? std::span<const float>()
+                                                                 : fetched_->logits(row.uncond, space_)};
+  });
 }
 
 // The newest code of a column counts. Row j spoke of the position j places after `before`.

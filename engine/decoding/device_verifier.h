@@ -55,6 +55,7 @@ class DeviceVerifier final : public Verifier {
   void ask_for_drafts(LoopSequence& sequence);
   void add_edits_of(LoopSequence& sequence, std::size_t first, std::size_t position);
   void note_dists(const LoopSequence& sequence, std::size_t before);
+  void record(std::size_t number, std::size_t before) const;
   const float* guest_dists() const {
     if (memory_ != nullptr) return memory_->kept();
     return guest_ == nullptr ? nullptr : guest_->dists();
@@ -71,6 +72,9 @@ class DeviceVerifier final : public Verifier {
   std::vector<KeptDistribution> kept_dists_;
   DeviceBatch batch_;
   std::vector<LoopSequence*> streams_;  // of the pass
+  // Its rows on the host, where somebody asks for log probabilities; null = they stay where they are.
+  const ModelPass* fetched_ = nullptr;
+  std::size_t space_ = 0;
   std::vector<VerifiedDraw> draws_;
   std::vector<std::size_t> first_draws_;  // of each sequence
   std::span<const VerifiedCount> item_records_;

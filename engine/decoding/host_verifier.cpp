@@ -41,7 +41,9 @@ std::optional<BrokenLogit> HostVerifier::settle(std::size_t number) {
     const std::int64_t id = *first_unsound(branch);
     return BrokenLogit{sound, id, nth(branch, id)};
   }
+  const std::size_t before = stream.sequence->tokens().size();
   stream.sequence->verify(raw, sound);
+  record_committed(*stream.sequence, before, raw);
   return std::nullopt;
 }
 

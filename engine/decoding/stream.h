@@ -15,6 +15,7 @@
 #include "engine/core/tensor.h"
 #include "engine/decoding/meters.h"
 #include "engine/decoding/prompt_cuts.h"
+#include "engine/decoding/token_logprobs.h"
 #include "engine/decoding/trace.h"
 #include "engine/model/cross_context.h"
 #include "engine/sampling/dist.h"
@@ -86,6 +87,9 @@ struct Stream {
   // held. Each part has its own noise (part_random), and its positions begin at 0.
   std::vector<StreamGrammar> grammars = {};
   bool traced = false;  // its result gets a trace
+  // Likeliest ids that are recorded with the log probability of each token; kNoLogprobs = none. Of
+  // streams that have one grammar and begin with their first token.
+  std::int64_t logprobs = kNoLogprobs;
   // When it is done it keeps its slot and its cache, for StreamLoop::slide() or drop().
   bool held = false;
   // What both branches attend to besides themselves, where the model does so; borrowed.
@@ -120,6 +124,7 @@ struct StreamResult {
   std::int64_t reused = 0;     // further ones of prompts, which were cached already
   DecodeMeters meters;         // when it is over
   DecodeTrace trace;           // of traced streams, after every pass
+  LogprobRecord logprobs;      // of all tokens so far, where Stream::logprobs asks for them
   ErrorInfo error;             // kFailed: what was wrong, with the token's position
 };
 

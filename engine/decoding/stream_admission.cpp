@@ -45,6 +45,8 @@ void StreamLoop::State::check(const Stream& stream) const {
           "given tokens fit the limits");
   if (limits.shape == PassShape::kBlock) check_blocks(stream);
   if (!stream.grammars.empty()) check_grammars(stream);
+  expects(stream.logprobs == kNoLogprobs || (stream.grammars.empty() && stream.given.empty()),
+          "log probabilities are of streams with one grammar that begin by themselves");
   expects(stream.max_tokens >= 0 && stream.max_tokens <= limits.tokens(), "the tokens fit");
 }
 
@@ -111,6 +113,11 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
   if (own.traced) {
     slot.result.trace.start(most);
     slot.sequence->trace_to(&slot.result.trace);
+  }
+  if (own.logprobs != kNoLogprobs) {
+    slot.result.logprobs.top = own.logprobs;
+    slot.result.logprobs.tokens.reserve(most);
+    slot.sequence->record_to(&slot.result.logprobs);
   }
   for (int branch = 0; branch < own.branches(); ++branch) {
     const auto b = to_size(branch);

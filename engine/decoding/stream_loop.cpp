@@ -295,6 +295,11 @@ void StreamLoop::State::emit(const PassTimes& pass_times, StreamListener& listen
     if (!std::exchange(slot.in_pass, false)) continue;
     if (slot.result.tokens.size() > slot.emitted) {
       const std::span<const std::int32_t> tokens = slot.result.tokens;
+      if (slot.stream.logprobs != kNoLogprobs) {
+        listener.on_logprobs(number,
+                             std::span(slot.result.logprobs.tokens).subspan(slot.emitted));
+      }
+      if (!slot.taken()) continue;
       listener.on_tokens(number, tokens.subspan(std::exchange(slot.emitted, tokens.size())));
     }
     if (!slot.taken() || slot.running()) continue;  // dropped by the listener, or goes on

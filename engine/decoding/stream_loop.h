@@ -52,6 +52,8 @@ class StreamListener {
   virtual ~StreamListener() = default;
   // After each pass, before the calls below.
   virtual void on_pass(const StreamPass&) {}
+  // What is known of the tokens of the call below that follows, of a stream that asks for it.
+  virtual void on_logprobs(std::size_t /*slot*/, std::span<const TokenLogprobs> /*of_tokens*/) {}
   // Tokens that were committed in a pass.
   virtual void on_tokens(std::size_t /*slot*/, std::span<const std::int32_t> /*tokens*/) {}
   // A stream is done or has failed. Its slot is free when this is called, unless it is held.

@@ -21,6 +21,7 @@
 #include "engine/core/index.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/meters.h"
+#include "engine/decoding/token_logprobs.h"
 #include "engine/decoding/trace.h"
 #include "engine/decoding/trees/tree_dist_source.h"
 #include "engine/sampling/dist.h"
@@ -112,6 +113,9 @@ class TokenSequence {
   DecodeMeters take_meters() { return std::move(meters_); }
   // Borrowed, with room for the stream: where the outcome of every token is written down.
   void trace_to(DecodeTrace* trace) { trace_ = trace; }
+  // Borrowed: where the verifier, which has the rows, writes down log probabilities.
+  void record_to(LogprobRecord* record) { record_ = record; }
+  LogprobRecord* record() const { return record_; }  // null = nobody asks
   // Drafts that the last pass tested, and how many of them were right.
   std::int64_t last_tested() const { return last_tested_; }
   std::int64_t last_accepted() const { return last_accepted_; }
@@ -265,6 +269,7 @@ class TokenSequence {
  private:
   std::int64_t last_tested_ = 0, last_accepted_ = 0;
   DecodeTrace* trace_ = nullptr;
+  LogprobRecord* record_ = nullptr;
   std::span<const std::int32_t> stops_;
   bool stopped_ = false;
 };

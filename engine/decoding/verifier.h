@@ -56,6 +56,10 @@ class Verifier {
   virtual std::optional<BrokenLogit> settle(std::size_t number) = 0;
 };
 
+// Writes down the log probabilities of the tokens after the first `before`, where they are asked
+// for: those that a pass with these rows committed.
+void record_committed(const LoopSequence& sequence, std::size_t before, RawRows<float> rows);
+
 // For passes of at most `items` streams with `window` rows each: on the device where that can, else
 // on the host. Parts are borrowed. Error kMemory.
 std::unique_ptr<Verifier> make_verifier(Backend& backend, const LoopParts& parts,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "engine/core/index.h"
@@ -188,6 +189,36 @@ struct ApplyDecode {
   }
 };
 
+// The same for one token that is not the first, as bytes.
+struct BytesOfToken {
+  static constexpr std::size_t kMaxTokenBytes = std::size_t{1} << 20;
+  std::string token;
+  RegexScratch& scratch;
+  const std::string& file;
+  bool fused = false;  // steps that follow see whole texts
+  bool bytes = false;  // nothing is left to be done
+
+  void operator()(const DecodeByteLevel&) {
+    std::string out;
+    append_bytes(out, token);
+    token = std::move(out);
+    bytes = true;
+  }
+  void operator()(const DecodeByteFallback&) {
+    const auto byte = fallback_byte(token);
+    if (!byte) return;
+    token.assign(1, *byte);
+    bytes = true;
+  }
+  void operator()(const DecodeFuse&) { fused = true; }
+  template <typename Step>
+  void operator()(const Step& step) {
+    // What is taken off the ends of a text is not this token's.
+    if (fused && std::is_same_v<Step, DecodeStrip>) return;
+    token = ApplyDecode{{"", token, ""}, kMaxTokenBytes, scratch, file}(step)[1];
+  }
+};
+
 }  // namespace
 
 std::string decode_tokens(const Decoder& decoder, std::vector<std::string> tokens,
@@ -209,6 +240,15 @@ std::string decode_tokens(const Decoder& decoder, std::vector<std::string> token
   std::string out;
   for (const std::string& token : apply.tokens) out += token;
   return out;
+}
+
+std::string token_bytes(const Decoder& decoder, std::string_view token, RegexScratch& scratch,
+                        const std::string& file) {
+  BytesOfToken out{std::string(token), scratch, file};
+  for (const DecodeStep& step : decoder) {
+    if (!out.bytes) std::visit(out, step);
+  }
+  return std::move(out.token);
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -43,5 +44,9 @@ using Decoder = std::vector<DecodeStep>;
 // Error kGeneral, E_TOK_TEXT_SIZE, above max_bytes.
 std::string decode_tokens(const Decoder& decoder, std::vector<std::string> tokens,
                           std::size_t max_bytes, RegexScratch& scratch, const std::string& file);
+
+// What a token adds to a text that others stand in front of: its bytes, of a character perhaps a part.
+std::string token_bytes(const Decoder& decoder, std::string_view token, RegexScratch& scratch,
+                        const std::string& file);
 
 }  // namespace tessera

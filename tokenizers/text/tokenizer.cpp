@@ -195,6 +195,16 @@ std::vector<std::int32_t> TextTokenizer::ids_after() const {
   return out;
 }
 
+std::string TextTokenizer::bytes_of(std::int32_t id) const {
+  if (id < 0 || id >= vocab_size()) return {};
+  const std::int32_t added = nth(parts_->added_by_id, id);
+  if (added >= 0) return std::string(nth(parts_->added, added).shown);
+  const std::string_view token = parts_->model->token(id);
+  RegexScratch scratch(token.size(), parts_->file);
+  if (parts_->decoder) return token_bytes(*parts_->decoder, token, scratch, parts_->file);
+  return " " + std::string(token);
+}
+
 std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());

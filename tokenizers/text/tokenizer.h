@@ -72,6 +72,10 @@ class TextTokenizer {
   // vocabulary give nothing. Error kGeneral, E_TOK_TEXT_SIZE, when the text exceeds 64 MiB.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const;
 
+  // What the id adds to a text, which may be part of a character; of a special token its name. Empty
+  // outside the vocabulary.
+  std::string bytes_of(std::int32_t id) const;
+
   // The id of exactly this token, as it is written in the file, added tokens included.
   std::optional<std::int32_t> id_of(std::string_view token) const;
   // The token as it is written in the file. 0 <= id < vocab_size().

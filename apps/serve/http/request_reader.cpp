@@ -49,6 +49,7 @@ std::size_t RequestReader::take(std::string_view bytes) {
       return refuse(431, "the header is too long");
     }
     if (state_ == State::kHead && parser_->is_header_done()) {
+      if (parser_->get().count(http::field::host) > 1) return refuse(400, "more than one Host");
       if (!known_coding()) return refuse(501, "of transfer codings only chunked is known");
       parser_->eager(true);
       state_ = parser_->is_done() ? State::kWhole : State::kBody;

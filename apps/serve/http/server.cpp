@@ -65,10 +65,11 @@ std::string whole_answer(const HttpAnswer& answer, bool close, bool head_only) {
 class Connection;
 
 struct HttpServer::State : std::enable_shared_from_this<State> {
-  State(const HttpLimits& bounds, Gate first, Handler then)
+  State(const HttpLimits& bounds, Gate first, Handler then, Fields more)
       : limits(bounds),
         gate(std::move(first)),
         handler(std::move(then)),
+        fields(std::move(more)),
         acceptor(io),
         pause(io),
         handlers(to_size(bounds.handlers)) {}
@@ -79,6 +80,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   HttpLimits limits;
   Gate gate;
   Handler handler;
+  Fields fields;  // may be empty
   asio::io_context io{1};
   // It goes on without connections, until the server ends.
   asio::executor_work_guard<asio::io_context::executor_type> goes_on{io.get_executor()};
@@ -340,7 +342,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       refusal = plain_refusal(500, "the request failed");
     }
     if (refusal) {
-      refuse(*refusal);
+      refuse(*refusal, /*by_gate=*/true);
       return false;
     }
     phase_ = Phase::kBody;
@@ -381,8 +383,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   // The rest of the request is not read: the connection ends with it.
-  void refuse(const HttpAnswer& answer) {
+  void refuse(HttpAnswer answer, bool by_gate = false) {
     refused_ = true;
+    if (!by_gate && state_->fields) {  // the gate's answers have them
+      const HttpFields more = state_->fields(reader_->head());
+      answer.fields.insert(answer.fields.end(), more.begin(), more.end());
+    }
     begin_work(true);
     at_work_->send(answer);
     read();
@@ -533,8 +539,9 @@ void HttpServer::State::accept() {
 }
 
 HttpServer::HttpServer(const std::string& address, std::uint16_t port, const HttpLimits& limits,
-                       Gate gate, Handler handler)
-    : state_(std::make_shared<State>(limits, std::move(gate), std::move(handler))) {
+                       Gate gate, Handler handler, Fields fields)
+    : state_(std::make_shared<State>(limits, std::move(gate), std::move(handler),
+                                     std::move(fields))) {
   state_->listen(address, port);
   state_->accept();
   state_->thread = std::thread([state = state_.get()] {

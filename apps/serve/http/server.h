@@ -33,12 +33,14 @@ class HttpServer {
  public:
   // Looks at a request before its body is read. An answer refuses it.
   using Gate = std::function<std::optional<HttpAnswer>(const HttpRequest& head)>;
+  // What the server's own refusals of a request have, as far as its header was read.
+  using Fields = std::function<HttpFields(const HttpRequest& head)>;
   // Called on a thread of handlers; may answer later. What it throws becomes 500.
   using Handler = std::function<void(HttpRequest&& request, std::shared_ptr<HttpReply> reply)>;
 
   // Listens at once; `port` 0 = any free one. Error kUsage (E_SERVE_ADDRESS).
   HttpServer(const std::string& address, std::uint16_t port, const HttpLimits& limits, Gate gate,
-             Handler handler);
+             Handler handler, Fields fields = {});
   // Closes every connection.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -13,30 +13,36 @@ function read_file(file) {
   });
 }
 
-// The patches that pruning dropped, dark over the picture. `visual` has columns and rows of patches
-// and the indices of those that were kept, line by line; `box` is their place as left, top, width and
-// height in parts of the picture, without it the whole of it.
-function draw_dropped(canvas, visual, width, height) {
+// What pruning dropped, dark over the picture: patches that no view of it kept. A view has columns
+// and rows of patches, the indices of those that were kept, line by line, and its place in parts of
+// the picture: left, top, width, height.
+function draw_dropped(canvas, views, width, height) {
   const scale = 640 / Math.max(width, height);
   canvas.width = Math.round(width * scale);
   canvas.height = Math.round(height * scale);
-  const [left, top, wide, high] = visual.box || [0, 0, 1, 1];
-  const kept = new Set(visual.kept);
   const pen = canvas.getContext('2d');
   pen.fillStyle = 'rgb(8 10 14 / 0.78)';
-  const x = (column) => Math.round((left + wide * column / visual.columns) * canvas.width);
-  const y = (row) => Math.round((top + high * row / visual.rows) * canvas.height);
-  for (let row = 0; row < visual.rows; ++row) {
-    for (let column = 0; column < visual.columns; ++column) {
-      if (kept.has(row * visual.columns + column)) continue;
-      pen.fillRect(x(column), y(row), x(column + 1) - x(column), y(row + 1) - y(row));
+  const x = ({box, columns}, column) => Math.round((box[0] + box[2] * column / columns) * canvas.width);
+  const y = ({box, rows}, row) => Math.round((box[1] + box[3] * row / rows) * canvas.height);
+  for (const view of views) {
+    const left = x(view, 0), top = y(view, 0), wide = x(view, view.columns) - left, high = y(view, view.rows) - top;
+    pen.clearRect(left, top, wide, high);  // else what two views cover is darker
+    pen.fillRect(left, top, wide, high);
+  }
+  for (const view of views) {
+    for (const index of view.kept) {
+      const column = index % view.columns, row = Math.floor(index / view.columns);
+      const left = x(view, column), top = y(view, row);
+      pen.clearRect(left, top, x(view, column + 1) - left, y(view, row + 1) - top);
     }
   }
 }
 
 const is_count = (value) => Number.isInteger(value) && value > 0 && value <= 4096;
-const has_patches = (visual) => Boolean(visual) && is_count(visual.columns) && is_count(visual.rows) &&
-    Array.isArray(visual.kept) && visual.kept.every(Number.isInteger);
+const is_view = (view) => Boolean(view) && is_count(view.columns) && is_count(view.rows) &&
+    Array.isArray(view.kept) && view.kept.every(Number.isInteger) &&
+    Array.isArray(view.box) && view.box.length === 4 && view.box.every(Number.isFinite);
+const views_of = (visual) => Array.isArray(visual?.patches) ? visual.patches.filter(is_view) : [];
 
 class Card {
   constructor(request, url, image) {
@@ -95,7 +101,8 @@ class Card {
           announce('Copied');
         }));
       }
-      if (has_patches(this.visual)) this.add_overlay();
+      const views = views_of(this.visual);
+      if (views.length > 0) this.add_overlay(views);
     } else {
       set_text(this.facts, is_cancel(error) ? 'cancelled' : `failed: ${error.message}`);
     }
@@ -103,8 +110,8 @@ class Card {
                         this.button('Remove', () => this.remove()));
   }
 
-  add_overlay() {
-    draw_dropped(this.overlay, this.visual, this.image.naturalWidth, this.image.naturalHeight);
+  add_overlay(views) {
+    draw_dropped(this.overlay, views, this.image.naturalWidth, this.image.naturalHeight);
     const toggle = this.button('Dropped patches', () => {
       this.overlay.hidden = !this.overlay.hidden;
       toggle.setAttribute('aria-pressed', String(!this.overlay.hidden));
@@ -121,6 +128,40 @@ class Card {
     if (had_focus) find('question').focus();
     show_results();
   }
+}
+
+// The share of patches that stay is three settings of the server in one: the slider shows and sets
+// them, and they are what is sent.
+const kUsualPruner = 'divprune';
+
+const without = (name) => settings_of_texts.controls.get(name).row.without;
+
+function share_of_settings() {
+  const {prune, 'prune-rate': rate} = settings_of_texts.values();
+  return (prune ?? without('prune')) === 'none' ? 1 : 1 - (rate ?? Number(without('prune-rate')));
+}
+
+function show_share() {
+  const box = find('kept-field');
+  box.hidden = !settings_of_texts.controls.has('prune-rate');
+  if (box.hidden) return;
+  const percent = Math.round(share_of_settings() * 100);
+  find('kept').value = percent;
+  const counted = settings_of_texts.value('keep-tokens') !== null;
+  set_text(find('kept-text'), counted ? 'as keep-tokens says' : `${percent} %`);
+}
+
+function choose_share() {
+  const {prune, 'prune-rate': rate, 'keep-tokens': count, ...others} = settings_of_texts.values();
+  const percent = Number(find('kept').value), pruned = (prune ?? without('prune')) !== 'none';
+  if (percent < 100) {
+    if (!pruned) others.prune = kUsualPruner;
+    else if (prune !== undefined) others.prune = prune;
+    others['prune-rate'] = (100 - percent) / 100;
+  } else if (without('prune') !== 'none') {
+    others.prune = 'none';
+  }
+  settings_of_texts.set(others);
 }
 
 // The request is read when it is made, so that it can be made again.

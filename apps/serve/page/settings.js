@@ -134,6 +134,7 @@ class SettingsForm {
     set_text(this.count, changed ? `${changed} changed` : '');
     this.reset.disabled = changed === 0;
     for (const group of this.body.children) group.recount();
+    if (this.on_change) this.on_change();
   }
 
   // Shows an error at the setting that it names. False: it names none of these.

@@ -160,6 +160,8 @@ function start_drops() {
 function start() {
   settings_of_images = new SettingsForm(find('image-settings'), 'image');
   settings_of_texts = new SettingsForm(find('text-settings'), 'describe');
+  settings_of_texts.on_change = show_share;
+  find('kept').addEventListener('input', choose_share);
   for (let count = 1; count <= kMaxImages; ++count) find('images').append(make('option', {textContent: count}));
   find('seed-mode').addEventListener('change', () => {
     const random = find('seed-mode').value === 'random';

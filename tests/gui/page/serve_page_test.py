@@ -250,6 +250,48 @@ class ServePage(unittest.TestCase):
         page.click(".caption button[aria-pressed]")
         self.assertTrue(page.run("document.querySelector('.described canvas').hidden"))
 
+    def test_patches_are_drawn_where_the_server_kept_them(self):
+        page = self.ready()
+        file = self.picture()
+        page.click("#tab-describe")
+        self.assertEqual(self.text("#kept-text"), "100 %")
+        page.run("(() => { const kept = document.getElementById('kept'); kept.value = 30;"
+                 " kept.dispatchEvent(new Event('input')); })()")
+        self.assertEqual(self.text("#kept-text"), "30 %")
+        self.assertEqual(page.run("[document.getElementById('describe-prune').value,"
+                                  " document.getElementById('describe-prune-rate').value]"), ["divprune", "0.7"])
+        page.drop([file], 900, 500)
+        page.wait("document.querySelector('.caption[data-state=done]')")
+        with open(file, "rb") as sent:
+            url = "data:image/png;base64," + base64.b64encode(sent.read()).decode()
+        content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "Describe the picture."}]
+        made = post(self.server.url, "/v1/chat/completions",
+                    {"messages": [{"role": "user", "content": content}], "prune": "divprune", "prune_rate": 0.7})
+        visual = made["visual"]
+        view, = visual["patches"]
+        columns, rows = view["columns"], view["rows"]
+        self.assertEqual(len(view["kept"]), visual["kept_tokens"])
+        self.assertEqual(columns * rows, visual["tokens"])
+        self.assertAlmostEqual(visual["kept_tokens"] / visual["tokens"], 0.3, delta=0.02)
+        self.assertIn(f"{visual['kept_tokens']} of {visual['tokens']} patches kept", self.text(".caption .facts"))
+        self.assertEqual(self.text(".answer"), made["choices"][0]["message"]["content"])
+        clear = page.run(f"""(() => {{ const canvas = document.querySelector('.described canvas');
+          const pen = canvas.getContext('2d'), clear = [];
+          for (let row = 0; row < {rows}; ++row) for (let column = 0; column < {columns}; ++column) {{
+            const alpha = pen.getImageData((column + 0.5) / {columns} * canvas.width,
+              (row + 0.5) / {rows} * canvas.height, 1, 1).data[3];
+            if (alpha === 0) clear.push(row * {columns} + column);
+          }}
+          return clear; }})()""")
+        self.assertEqual(clear, view["kept"])
+        # All of them again: nothing is said of pruning, nothing is drawn.
+        page.run("(() => { const kept = document.getElementById('kept'); kept.value = 100;"
+                 " kept.dispatchEvent(new Event('input')); })()")
+        self.assertEqual(page.run("document.getElementById('describe-prune').value"), "")
+        page.run("document.getElementById('describe-button').click()")
+        page.wait("document.querySelectorAll('.caption[data-state=done]').length === 2")
+        self.assertTrue(page.run("document.querySelector('.described canvas').hidden"))
+
     def test_what_is_no_image_is_refused_by_name(self):
         page = self.ready(url=self.stand_in.url)
         file = os.path.join(self.folder, "notes.txt")

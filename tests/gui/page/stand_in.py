@@ -93,8 +93,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         events.append(chunk({}, "stop"))
         events.append({**head, "choices": [],
                        "usage": {"prompt_tokens": 60, "completion_tokens": len(words), "total_tokens": 60 + len(words)},
-                       "visual": {"tokens": COLUMNS * ROWS, "kept_tokens": len(KEPT), "columns": COLUMNS, "rows": ROWS,
-                                  "kept": KEPT}})
+                       "visual": {"tokens": COLUMNS * ROWS, "kept_tokens": len(KEPT),
+                                  "patches": [{"image": 0, "columns": COLUMNS, "rows": ROWS, "box": [0, 0, 1, 1],
+                                               "kept": KEPT}]}})
         blocks = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events] + [b"data: [DONE]\n\n"]
         # The middle of a character and of an event may be where a packet ends.
         whole = b"".join(blocks)

@@ -82,6 +82,56 @@ TEST_P(Tokenizers, WithoutStopsItIsTheWholeText) {
   }
 }
 
+// Tokens are listed with the text that shows them: those before a stop, none after it.
+TEST_P(Tokenizers, TokensAreListedWithWhatIsShown) {
+  const TextTokenizer tokenizer = tokenizer_of(GetParam());
+  const std::vector<std::int32_t> ids = tokenizer.encode(kText, false), none;
+  const auto bytes_of = [](std::span<const TextToken> tokens) {
+    std::string out;
+    for (const TextToken& one : tokens) out += one.token.bytes;
+    return out;
+  };
+  const auto logged = [](std::span<const std::int32_t> tokens) {
+    std::vector<TokenLogprobs> out;
+    for (const std::int32_t id : tokens) out.push_back({{id, -0.5}, {{id, -0.5}, {id, -1}}});
+    return out;
+  };
+  for (const std::string stop : {"", "two", "na\u00efve", "\U0001f3a8", " three"}) {
+    for (const std::size_t step : {std::size_t{1}, std::size_t{4}, ids.size()}) {
+      std::vector<std::string> stops;
+      if (!stop.empty()) stops.push_back(stop);
+      WrittenText written(tokenizer, stops, Ends::kAsWritten);
+      std::string shown, listed;
+      const auto take = [&](const std::string& more) {
+        shown += more;
+        listed += bytes_of(written.newly_listed());
+        if (more.empty()) {
+          EXPECT_TRUE(written.newly_listed().empty());
+        }
+      };
+      for (std::size_t i = 0; i < ids.size() && !written.ended(); i += step) {
+        const auto part = std::span(ids).subspan(i, std::min(step, ids.size() - i));
+        take(written.add(part, none, logged(part)));
+      }
+      take(written.rest());
+      EXPECT_EQ(shown, expected(kText, stop.empty() ? "\x01" : stop, Ends::kAsWritten));
+      // Bytes are those of a text in front of which others stand: a space may come first.
+      const std::size_t lead = listed.starts_with(' ') ? 1 : 0;
+      EXPECT_TRUE(listed.substr(lead).starts_with(shown)) << listed << "|" << shown;
+      const std::vector<TextToken> all = written.take_listed();
+      EXPECT_EQ(bytes_of(all), listed);
+      ASSERT_FALSE(all.empty());
+      EXPECT_EQ(all[0].top.size(), 2u);
+      // The last one has a byte in the text.
+      EXPECT_LT(listed.size() - all.back().token.bytes.size(), shown.size() + lead) << stop;
+      if (stop.empty()) {
+        EXPECT_EQ(listed.substr(lead), shown);
+        EXPECT_EQ(all.size(), ids.size());
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(WrittenText, Tokenizers,
                          ::testing::Values("gpt2", "qwen2", "llama2", "deepseek_llm"),
                          [](const auto& name) { return std::string(name.param); });

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/tessera.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -157,6 +158,86 @@ TEST(LibraryChat, AStopTextEndsTheTextBeforeItWithEveryMethod) {
     // The slot is free for the next.
     EXPECT_EQ(describe(runtime, model, about_cube()).text, whole.text);
   }
+}
+
+// Whatever drafts, and whatever is written at the same time; and nobody pays who does not ask.
+TEST(LibraryChat, LogprobsAreTheSameWithEveryMethod) {
+  std::vector<tessera::TextToken> plain;
+  for (const char* decode : {"plain", "lookup", "gumbel-tree", "recycle"}) {
+    Runtime runtime;
+    const Model model = runtime.open(kCaptioner, {.slots = 2, .settings = {{"decode", decode}}});
+    DescribeRequest request = about_cube();
+    EXPECT_TRUE(describe(runtime, model, request).listed.empty());
+    request.logprobs = 2;
+    std::vector<tessera::TextToken> streamed;
+    Description made;
+    std::string bytes;
+    runtime.submit(model, about_cube(), {});
+    runtime.finish(runtime.submit(model, request,
+                                  {.on_tokens =
+                                       [&](std::vector<tessera::TextToken>&& more) {
+                                         streamed.insert(streamed.end(), more.begin(), more.end());
+                                       },
+                                   .on_description = [&](Description&& one) { made = std::move(one); }}));
+    if (plain.empty()) plain = made.listed;
+    ASSERT_GT(made.listed.size(), 5u);
+    ASSERT_EQ(streamed.size(), made.listed.size());
+    ASSERT_EQ(plain.size(), made.listed.size());
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_EQ(streamed[i].token.id, made.listed[i].token.id);
+      EXPECT_EQ(plain[i].token.id, made.listed[i].token.id);
+      EXPECT_EQ(plain[i].token.logprob, made.listed[i].token.logprob) << decode << " " << i;
+      EXPECT_EQ(made.listed[i].top[0].id, made.listed[i].token.id);
+      EXPECT_EQ(plain[i].top[1].logprob, made.listed[i].top[1].logprob);
+      bytes += made.listed[i].token.bytes;
+    }
+    EXPECT_TRUE(bytes.ends_with(made.text)) << bytes;
+    request.logprobs = 21;
+    EXPECT_EQ(code_of(runtime, model, request), "E_LOGPROBS");
+    request.logprobs = -2;
+    EXPECT_EQ(code_of(runtime, model, request), "E_LOGPROBS");
+  }
+}
+
+TEST(LibraryChat, PatchesThatPruningKeepsAreListed) {
+  Runtime runtime;
+  const auto patches = [&](tessera::Settings settings) {
+    const Model model = runtime.open(kCaptioner, {.settings = std::move(settings)});
+    const Description made = describe(runtime, model, about_cube());
+    EXPECT_EQ(made.patches.size(), 1u);
+    const tessera::ViewPatches view = made.patches.at(0);
+    EXPECT_EQ(view.image, 0);
+    EXPECT_EQ(view.columns * view.rows, made.visual_tokens);
+    EXPECT_EQ(std::ssize(view.kept), made.kept_tokens);
+    EXPECT_TRUE(std::is_sorted(view.kept.begin(), view.kept.end()));
+    EXPECT_LT(view.kept.back(), made.visual_tokens);
+    EXPECT_EQ(view.left, 0);
+    EXPECT_EQ(view.width, 1);
+    runtime.close(model);
+    return view.kept;
+  };
+  const std::vector<std::int64_t> all = patches({});
+  EXPECT_EQ(patches({{"prune", "none"}}), all);
+  EXPECT_EQ(patches({{"prune", "divprune"}, {"keep-tokens", 20}}).size(), 20u);
+  const std::vector<std::int64_t> half = patches({{"prune", "divprune"}, {"prune-rate", 0.5}});
+  EXPECT_EQ(half.size(), all.size() / 2);
+  EXPECT_NE(half, patches({{"prune", "uniform"}, {"prune-rate", 0.5}}));
+  const auto refused = [&](const tessera::OpenOptions& options) -> std::string {
+    try {
+      runtime.open(kCaptioner, options);
+    } catch (const tessera::Error& error) {
+      return error.code() + " " + error.where();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused({.settings = {{"prune-rate", 0.5}}}), "E_SETTING_VALUE prune-rate");
+  EXPECT_EQ(refused({.settings = {{"prune", "none"}, {"keep-tokens", 5}}}),
+            "E_SETTING_VALUE keep-tokens");
+  EXPECT_EQ(refused({.settings = {{"prune", "uniform"}, {"keep-tokens", 5}, {"prune-rate", 0.5}}}),
+            "E_SETTING_VALUE keep-tokens");
+  EXPECT_EQ(refused({.settings = {{"prune", "unknown"}}}), "E_SETTING_VALUE prune");
+  EXPECT_EQ(refused({.settings = {{"prune", "uniform"}}, .prune = "uniform"}),
+            "E_SETTING_VALUE prune");
 }
 
 TEST(LibraryChat, ATurnIsTheQuestion) {

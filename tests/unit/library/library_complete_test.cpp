@@ -158,6 +158,23 @@ TEST(LibraryComplete, ShorterTextsAreBeginningsOfLongerOnes) {
   EXPECT_EQ(error.found(), "25");
 }
 
+TEST(LibraryComplete, LogprobsAreListedOfTheTokensOfTheText) {
+  Runtime runtime;
+  const Model model = open_texts(runtime);
+  CompleteRequest request{.prompt = "The cat sat on"};
+  EXPECT_TRUE(completed(runtime, model, request).listed.empty());
+  request.logprobs = 0;
+  const Completion made = completed(runtime, model, request);
+  for (const tessera::TextToken& one : made.listed) {
+    EXPECT_FALSE(one.token.bytes.empty());
+    EXPECT_LT(one.token.logprob, 0);
+    EXPECT_TRUE(one.top.empty());
+  }
+  // What ends a text is none of its tokens.
+  EXPECT_EQ(std::ssize(made.listed), made.cut_short ? made.tokens : made.tokens - 1);
+  EXPECT_GT(made.listed.size(), 3u);
+}
+
 TEST(LibraryComplete, GuidanceLeadsAwayFromTheNegativePrompt) {
   CompleteRequest guided{.prompt = "The cat sat on",
                          .negative_prompt = "Hello, world! 12345",

@@ -37,9 +37,11 @@ TEST(Page, PolicyNamesWhatThePageHoldsByItsHash) {
   EXPECT_EQ(page_policy(page_text()).find("unsafe"), std::string::npos);
 }
 
+constexpr auto none = [](api::Task) { return api::Settings{}; };
+
 TEST(Page, SettingsAreThoseOfTheLibrary) {
   const std::vector<api::SettingInfo> table = api::setting_table(api::Task::kImage);
-  const Json answer = settings_json("task=image");
+  const Json answer = settings_json("task=image", none);
   EXPECT_EQ(answer["task"], "image");
   ASSERT_EQ(answer["data"].size(), table.size());
   for (std::size_t at = 0; at < table.size(); ++at) {
@@ -55,13 +57,28 @@ TEST(Page, SettingsAreThoseOfTheLibrary) {
                                  [](const Json& row) { return row["name"] == "temp"; });
   ASSERT_NE(temp, answer["data"].end());
   EXPECT_EQ((*temp)["high"], 100.0);
-  EXPECT_NE(settings_json("task=describe"), answer);
+  EXPECT_NE(settings_json("task=describe", none), answer);
+}
+
+TEST(Page, WhatAServerDoesByItselfIsSaid) {
+  const auto without = [](const Json& answer, std::string_view name) {
+    for (const Json& row : answer["data"]) {
+      if (row["name"] == name) return row["without"].get<std::string>();
+    }
+    return std::string();
+  };
+  const auto own = [](api::Task task) {
+    return task == api::Task::kDescribe ? api::Settings{{"prune", "divprune"}} : api::Settings{};
+  };
+  EXPECT_EQ(without(settings_json("task=describe", own), "prune"), "divprune");
+  EXPECT_EQ(without(settings_json("task=describe", none), "prune"), "none");
+  EXPECT_EQ(without(settings_json("task=describe", own), "prune-rate"), "0.67");
 }
 
 TEST(Page, SettingsOfAnotherQueryAreRefused) {
   for (const char* query : {"", "task=", "task=images", "image", "task=image&more=1"}) {
     try {
-      settings_json(query);
+      settings_json(query, none);
       ADD_FAILURE() << query;
     } catch (const api::Error& error) {
       EXPECT_EQ(error.code(), "E_FIELD");

@@ -171,8 +171,13 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
   EXPECT_EQ(refused({{"tools", {{{"type", "function"}}}}}), Pair("E_FIELD", "tools"));
   EXPECT_EQ(refused({{"response_format", {{"type", "json_object"}}}}),
             Pair("E_FIELD", "response_format"));
-  EXPECT_EQ(refused({{"presence_penalty", 1}}), Pair("E_FIELD", "presence_penalty"));
-  EXPECT_EQ(refused({{"logprobs", true}}), Pair("E_FIELD", "logprobs"));
+  EXPECT_EQ(refused({{"presence_penalty", "much"}}), Pair("E_SETTING_VALUE", "presence_penalty"));
+  EXPECT_EQ(refused({{"modalities", {"audio"}}}), Pair("E_FIELD", "modalities"));
+  EXPECT_EQ(refused({{"modalities", {"text", "audio"}}}), Pair("E_FIELD", "modalities"));
+  EXPECT_NE(refused({{"modalities", {"text", "image"}}}).first, "E_FIELD");
+  EXPECT_EQ(refused({{"logprobs", 3}}), Pair("E_FIELD", "logprobs"));
+  EXPECT_EQ(refused({{"top_logprobs", 2}}), Pair("E_FIELD", "top_logprobs"));
+  EXPECT_EQ(refused({{"logprobs", true}, {"top_logprobs", 21}}), Pair("E_FIELD", "top_logprobs"));
   EXPECT_EQ(refused({{"max_tokens", 5}, {"max_completion_tokens", 6}}), Pair("E_FIELD", "max_tokens"));
   EXPECT_EQ(refused({{"max_tokens", 100000}}).first, "E_TEXT_LENGTH");
   EXPECT_EQ(refused({{"stop", {1}}}), Pair("E_FIELD", "stop"));
@@ -186,6 +191,109 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
                                   {"top_p", 1},
                                   {"frequency_penalty", 0}});
   EXPECT_EQ(made["notes"].size(), 1u) << made["notes"];
+  const Json body = {{"messages", about(kUrl)}, {"model", kName}, {"max_tokens", 24}};
+  Json penalised = body;
+  penalised["presence_penalty"] = 2;
+  penalised["frequency_penalty"] = 100;
+  EXPECT_NE(post(penalised)["choices"][0]["message"], post(body)["choices"][0]["message"]);
+}
+
+// Each token with its bytes, which are the text; as they come, the same.
+TEST_F(Chats, LogprobsAreThoseOfTheTokensOfTheText) {
+  static const std::string kUrl = data_url();
+  Json body = {{"model", kName}, {"messages", about(kUrl)}};
+  const Json plain = post(body);
+  EXPECT_TRUE(plain["choices"][0]["logprobs"].is_null());
+  body["logprobs"] = true;
+  body["top_logprobs"] = 3;
+  const auto text_of = [](const Json& content) {
+    std::string out;
+    for (const Json& token : content) {
+      for (const Json& byte : token["bytes"]) out += static_cast<char>(byte.get<int>());
+    }
+    return out.substr(std::min(out.find_first_not_of(' '), out.size()));
+  };
+  const Json whole = post(body)["choices"][0];
+  const Json& content = whole["logprobs"]["content"];
+  EXPECT_EQ(whole["message"], plain["choices"][0]["message"]);
+  EXPECT_EQ(text_of(content), whole["message"]["content"]);
+  EXPECT_GT(content.size(), 5u);
+  double sum = 0;
+  for (const Json& token : content) {
+    ASSERT_EQ(token["top_logprobs"].size(), 3u);
+    const Json& first = token["top_logprobs"][0];
+    EXPECT_EQ(first["token"], token["token"]) << "texts are greedy";
+    EXPECT_EQ(first["logprob"], token["logprob"]);
+    EXPECT_GE(first["logprob"], token["top_logprobs"][1]["logprob"]);
+    EXPECT_LE(token["logprob"], 0);
+    sum += token["logprob"].get<double>();
+  }
+  EXPECT_LT(sum, 0);
+
+  body["stream"] = true;
+  const auto reply = run_->begin(ServiceRun::request("POST", kChats, body.dump()));
+  ASSERT_TRUE(reply->wait());
+  Json streamed = Json::array();
+  for (const auto& [name, data] : reply->events()) {
+    if (data == "[DONE]") continue;
+    const Json choice = Json::parse(data)["choices"][0];
+    if (!choice["delta"].contains("content") || choice["logprobs"].is_null()) continue;
+    EXPECT_FALSE(choice["logprobs"]["content"].empty()) << data;
+    for (const Json& token : choice["logprobs"]["content"]) streamed.push_back(token);
+  }
+  EXPECT_EQ(streamed, content);
+
+  // What a stop text leaves out has no tokens.
+  body["stream"] = false;
+  body["stop"] = "cube";
+  body.erase("top_logprobs");
+  const Json cut = post(body)["choices"][0];
+  EXPECT_EQ(cut["message"]["content"], whole["message"]["content"].get<std::string>().substr(
+      0, cut["message"]["content"].get<std::string>().size()));
+  const Json& left = cut["logprobs"]["content"];
+  EXPECT_LT(left.size(), content.size());
+  const std::string listed = text_of(left);
+  EXPECT_TRUE(listed.starts_with(cut["message"]["content"].get<std::string>())) << listed;
+  EXPECT_EQ(listed.find("cube"), std::string::npos) << listed;
+  EXPECT_TRUE(left[0]["top_logprobs"].empty());
+}
+
+// A request's own, over what the server is told to do by itself.
+TEST_F(Chats, PatchesArePrunedAsIsAsked) {
+  static const std::string kUrl = data_url();
+  const auto body = [&](Json more) {
+    more["model"] = kName;
+    more["messages"] = about(kUrl);
+    return more;
+  };
+  const Json whole = post(body(Json::object()))["visual"];
+  EXPECT_EQ(whole["kept_tokens"], whole["tokens"]);
+  EXPECT_FALSE(whole.contains("patches"));
+  const Json half = post(body({{"prune", "divprune"}, {"prune_rate", 0.5}}))["visual"];
+  EXPECT_EQ(half["tokens"], whole["tokens"]);
+  ASSERT_EQ(half["patches"].size(), 1u);
+  const Json& view = half["patches"][0];
+  EXPECT_EQ(view["image"], 0);
+  EXPECT_EQ(view["kept"].size(), half["kept_tokens"]);
+  EXPECT_EQ(view["columns"].get<int>() * view["rows"].get<int>(), whole["tokens"]);
+  EXPECT_EQ(view["box"], Json::array({0, 0, 1, 1}));
+  const Seen refused = ask(body({{"keep_tokens", 5}}));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.json()["error"]["param"], "keep_tokens");
+
+  DeskOptions pruning = options();
+  pruning.pruning = {{"prune", "uniform"}, {"prune-rate", 0.75}};
+  ServiceRun own({}, pruning);
+  const auto kept = [&](const Json& more) {
+    return own.ask(ServiceRun::request("POST", kChats, body(more).dump())).json()["visual"]["kept_tokens"];
+  };
+  const int all = whole["tokens"];
+  EXPECT_EQ(kept(Json::object()), all / 4);
+  EXPECT_EQ(kept({{"keep_tokens", 20}}), 20);
+  EXPECT_EQ(kept({{"prune_rate", 0.5}}), all / 2);
+  EXPECT_EQ(kept({{"prune", "none"}}), all);
+  EXPECT_EQ(kept({{"prune", "divprune"}, {"keep_tokens", 7}}), 7);
+  EXPECT_EQ(kept({{"temp", 0.5}}), all / 4);
 }
 
 TEST_F(Chats, FilesAreTakenBelowTheMediaRootAlone) {

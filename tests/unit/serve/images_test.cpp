@@ -22,6 +22,10 @@ TEST(Images, TheBytesAreThoseOfTheLibrary) {
     EXPECT_EQ(image["record"]["seed"], 3 + i);
   }
   EXPECT_EQ(all["usage"]["output_tokens"], 3 * 64);
+  const int asked = all["usage"]["input_tokens"];
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(all["usage"]["input_tokens_details"]["text_tokens"], asked);
+  EXPECT_EQ(all["usage"]["total_tokens"], asked + 3 * 64);
   EXPECT_EQ(all["output_format"], "png");
   EXPECT_EQ(all["size"], "32x32");
   EXPECT_EQ(all["model"], "test:tiny");

@@ -26,6 +26,8 @@ TEST(Service, PathsAndMethodsThatAreNotThereAreRefused) {
     EXPECT_EQ(run.get(path).refusal(), "404 E_SERVED_MODEL model") << path;
   }
   EXPECT_EQ(run.get("/v1/images/generations").refusal(), "405 E_METHOD method");
+  EXPECT_EQ(run.get("/v1/images/generations").field("Allow"), "POST");
+  EXPECT_EQ(run.ask(ServiceRun::request("PUT", "/v1/jobs/x")).field("Allow"), "GET, HEAD, DELETE");
   EXPECT_EQ(run.ask(ServiceRun::request("POST", "/health", "{}")).refusal(), "405 E_METHOD method");
   EXPECT_EQ(run.ask(ServiceRun::request("DELETE", "/v1/models/test:tiny")).refusal(),
             "405 E_METHOD method");
@@ -51,6 +53,8 @@ TEST(Service, KeysSayWhoMayAsk) {
   const std::string right = kKey;
   EXPECT_EQ(with("Bearer " + right), "200");
   EXPECT_EQ(with("Bearer another-key-of-16"), "200");
+  EXPECT_EQ(with("bearer another-key-of-16"), "200");
+  EXPECT_EQ(with("BEARER " + right), "200");
   EXPECT_EQ(run.get("/health").status, 200);
   std::string wrong = right;
   wrong.back() ^= 1;
@@ -98,6 +102,12 @@ TEST(Service, PagesElsewhereAskOnlyWhereTheyMay) {
   EXPECT_EQ(asked("http://a.example", "http://a.example.evil"), "403 E_ORIGIN origin ");
   EXPECT_EQ(asked("*", "http://evil.example"), "200 *");
   ServiceRun run({.cors = "http://a.example"});
+  const auto refused = [&](const std::string& path, const std::string& origin) {
+    return run.get(path, {{"origin", origin}}).field("Access-Control-Allow-Origin");
+  };
+  EXPECT_EQ(refused("/none", "http://a.example"), "http://a.example");
+  EXPECT_EQ(refused("/v1/images/generations", "http://a.example"), "http://a.example");
+  EXPECT_EQ(refused("/none", "http://b.example"), "");
   const Seen before = run.ask(ServiceRun::request("OPTIONS", "/v1/images/generations", "",
                                                   {{"origin", "http://a.example"}}));
   EXPECT_EQ(before.status, 204);
@@ -115,6 +125,7 @@ TEST(Service, OnlyJsonIsTaken) {
   };
   EXPECT_EQ(typed("application/json"), "200");
   EXPECT_EQ(typed("application/json; charset=utf-8"), "200");
+  EXPECT_EQ(typed("Application/JSON ;charset=UTF-8"), "200");
   for (const char* type : {"text/plain", "application/x-www-form-urlencoded", "application/jsonx",
                            "multipart/form-data; boundary=x", " application/json"}) {
     EXPECT_EQ(typed(type), "415 E_CONTENT_TYPE content-type") << type;

@@ -66,7 +66,9 @@ TEST(HttpLimits, HeadersThatAreTooLongGet431) {
 TEST(HttpLimits, BodiesThatAreTooLongGet413) {
   const HttpRun run(small());
   EXPECT_EQ(run.ask(post_request("/size", std::string(4096, 'x'))).body, "4096");
-  EXPECT_EQ(run.ask(post_request("/size", std::string(4097, 'x'))).status, 413);
+  HttpSeen long_one = run.ask(post_request("/size", std::string(4097, 'x')));
+  EXPECT_EQ(long_one.status, 413);
+  EXPECT_EQ(long_one.fields["x-of"], "/size") << "a page elsewhere reads refusals, too";
   EXPECT_EQ(run.ask("POST /size HTTP/1.1\r\nContent-Length: 1073741824\r\n\r\n").status, 413);
   EXPECT_EQ(run.ask("POST /size HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n").status, 413);
   std::string pieces = chunked_head();

@@ -37,7 +37,8 @@ struct HttpRun {
             "127.0.0.1", 0, limits, [this](const HttpRequest& head) { return gate(head); },
             [this](HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
               handle(std::move(request), std::move(reply));
-            })) {}
+            },
+            [](const HttpRequest& head) { return HttpFields{{"X-Of", head.path}}; })) {}
   ~HttpRun() {
     server.reset();
     for (std::thread& one : threads) one.join();

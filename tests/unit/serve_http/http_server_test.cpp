@@ -129,6 +129,7 @@ TEST(HttpServer, MalformedRequestsGet400AndEnd) {
       "GET /e cho HTTP/1.1\r\n\r\n",
       "GET /echo HTTP/1.1\r\nHost localhost\r\n\r\n",
       "GET /echo HTTP/1.1\r\nHost : localhost\r\n\r\n",
+      "GET /echo HTTP/1.1\r\nHost: localhost\r\nhost: other.example\r\n\r\n",
       std::string("GET /echo HTTP/1.1\r\nA: \0\r\n\r\n", 29),
       std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11),  // TLS
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

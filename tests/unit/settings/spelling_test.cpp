@@ -167,6 +167,8 @@ constexpr Use kMore[] = {
     {"model-draft", "apps/library/task_options.cpp", "a model of the task, not of the method"},
     {"max-tokens", "apps/library/open_completer.cpp", "which rows a library's text takes"},
     {"max-tokens", "apps/cli/serve.cpp", "of the texts that are served"},
+    {"max-tokens", "apps/serve/chat_api.cpp", "a field of chats by another name"},
+    {"prune", "apps/cli/caption.cpp", "a key of its records, and what draft models may not be given"},
 };
 
 // Rows of one name, which stand for different settings at different doors, count each for itself.

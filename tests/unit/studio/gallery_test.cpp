@@ -12,8 +12,8 @@
 
 #include "apps/runtime/facts.h"
 #include "apps/runtime/metadata.h"
+#include "apps/runtime/visual_tiles.h"
 #include "apps/studio/settings.h"
-#include "apps/studio/visual_tiles.h"
 #include "engine/core/io.h"
 #include "engine/decoding/rules/grouped_rule.h"
 #include "tests/bad_files/image_bad_sample.h"

@@ -47,6 +47,7 @@ struct ImageRequest {
 
 struct [[gnu::visibility("default")]] GeneratedImage {
   Image image = {};
+  std::int64_t prompt_tokens = 0;  // without those of another branch; 0 within an answer
   std::int64_t tokens = 0, passes = 0;
   double seconds = 0;
   std::string record = {};  // JSON: all that is needed to generate the image again
@@ -109,6 +110,20 @@ struct ChatTurn {
   std::vector<ChatPart> parts = {};
 };
 
+// What could stand at a place of a text: the natural logarithm of its probability by the model's
+// own logits, at temperature 1, before any processor or cut; under guidance of the combined logits.
+// The same whatever drafts were made, and whatever was written at the same time.
+struct TokenLogprob {
+  std::int32_t id = 0;
+  std::string bytes = {};  // part of a character at times; of a special token its name
+  double logprob = 0;
+};
+
+struct TextToken {
+  TokenLogprob token = {};
+  std::vector<TokenLogprob> top = {};  // as many as were asked for, the likeliest first
+};
+
 struct DescribeRequest {
   std::string question = "Describe the picture.";
   // In the place of the question: a conversation, with a part for each image, in their order.
@@ -125,6 +140,16 @@ struct DescribeRequest {
   std::optional<std::uint64_t> seed = {};  // below 2^63; none = that of the model's options
   Settings settings = {};  // SettingPlace::kRequest of Task::kDescribe; greedy without them
   std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
+  std::int64_t logprobs = -1;  // 0 to 20: lists tokens, and so many likeliest of each; -1 = none
+};
+
+// The patches of an image's view, each one visual token.
+struct ViewPatches {
+  std::int64_t image = 0;  // of the request's
+  std::int64_t columns = 0, rows = 0;
+  // What the view shows, in shares of the image; beyond 0 and 1 it is padded.
+  double left = 0, top = 0, width = 1, height = 1;
+  std::vector<std::int64_t> kept = {};  // patches that stay, numbered line by line
 };
 
 struct Description {
@@ -135,12 +160,17 @@ struct Description {
   // Of the prompt's tokens, those that an earlier text had read; images of OpenOptions::image_cache.
   std::int64_t reused_tokens = 0, known_images = 0;
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // before and after pruning
+  // Views of tiles lie over that of the whole image. None where tokens are no patches.
+  std::vector<ViewPatches> patches = {};
   double seconds = 0;
   std::vector<std::string> notes = {};
+  // Where logprobs are asked for: tokens of which a byte is in the text, not what ends it.
+  std::vector<TextToken> listed = {};
 };
 
 struct DescribeCallbacks {
   std::function<bool()> on_progress = {};                  // as above, without figures
+  std::function<void(std::vector<TextToken>&&)> on_tokens = {};  // of what on_text says next
   std::function<void(std::string_view)> on_text = {};      // more of the text, as it is written
   std::function<void(Description&&)> on_description = {};  // not of a request that was stopped
   std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
@@ -150,6 +180,7 @@ struct DescribeCallbacks {
 // Of many requests that are submitted as one; `index` is a request's place among them.
 struct DescribeAllCallbacks {
   std::function<bool()> on_progress = {};  // after each pass; false stops all that are left
+  std::function<void(std::size_t index, std::vector<TextToken>&&)> on_tokens = {};
   std::function<void(std::size_t index, std::string_view)> on_text = {};
   std::function<void(std::size_t index, Description&&)> on_description = {};
   std::function<void(std::string_view)> on_notice = {};
@@ -170,6 +201,7 @@ struct CompleteRequest {
   std::uint64_t number = 0;     // the other half; of the command, a prompt's place
   Settings settings = {};       // SettingPlace::kRequest of Task::kComplete; greedy without them
   std::vector<std::string> stop = {};  // the text ends before the first of them; 16 at most
+  std::int64_t logprobs = -1;  // as of DescribeRequest
 };
 
 struct Completion {
@@ -179,10 +211,12 @@ struct Completion {
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
   std::int64_t reused_tokens = 0;  // of the prompt's, those that an earlier text had read
   double first_seconds = 0, seconds = 0;  // to the first token, to the last one
+  std::vector<TextToken> listed = {};     // as of Description
 };
 
 struct CompleteCallbacks {
   std::function<bool()> on_progress = {};                // as above, without figures
+  std::function<void(std::vector<TextToken>&&)> on_tokens = {};  // of what on_text says next
   std::function<void(std::string_view)> on_text = {};    // more of the text, as it is written
   std::function<void(Completion&&)> on_completion = {};  // not of a request that was stopped
   std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
@@ -201,7 +235,7 @@ struct AnswerRequest {
 struct Answer {
   std::string text = {};   // of all turns
   bool cut_short = false;  // max-tokens, max-images or the model's positions were reached
-  std::int64_t tokens = 0, images = 0, passes = 0;  // tokens of text
+  std::int64_t prompt_tokens = 0, tokens = 0, images = 0, passes = 0;  // tokens of text
 };
 
 struct AnswerCallbacks {

@@ -1,4 +1,4 @@
-#include "apps/studio/visual_tiles.h"
+#include "apps/runtime/visual_tiles.h"
 
 #include <algorithm>
 #include <limits>
@@ -20,8 +20,12 @@ bool on_tile(const VisualToken& token) {
   return token.kind == TokenKind::kPatch && token.tile >= 0 && token.row >= 0 && token.column >= 0;
 }
 
-// A tile of the map of tiles covers its part of the image, any other view all of it.
-void lay_out(VisualTile& tile, std::int32_t id, const TileGrid& grid) {
+// A tile of the map of tiles covers its part of the image, any other view what it shows.
+void lay_out(VisualTile& tile, std::int32_t id, const TileGrid& grid, const ShownPart& part) {
+  tile.left = part.left;
+  tile.top = part.top;
+  tile.width = part.width;
+  tile.height = part.height;
   const std::int32_t number = id - grid.first_tile;
   if (id == grid.base_tile || number < 0 || number >= grid.rows * grid.columns) return;
   if (grid.image_rows <= 0 || grid.image_columns <= 0) return;
@@ -35,8 +39,17 @@ void lay_out(VisualTile& tile, std::int32_t id, const TileGrid& grid) {
 
 }  // namespace
 
+ShownPart shown_part(const PreprocessPlan& plan) {
+  if (plan.views != 1 || plan.resized_width <= 0 || plan.resized_height <= 0) return {};
+  const auto width = to_double(plan.resized_width), height = to_double(plan.resized_height);
+  return {.left = -to_double(plan.left) / width,
+          .top = -to_double(plan.top) / height,
+          .width = to_double(plan.canvas_width) / width,
+          .height = to_double(plan.canvas_height) / height};
+}
+
 std::vector<VisualTile> visual_tiles(const VisualBlock& whole, const VisualBlock& kept,
-                                     std::span<const float> scores) {
+                                     std::span<const float> scores, const ShownPart& part) {
   expects(scores.empty() || scores.size() == whole.tokens.size(), "a score for every token");
   std::map<std::int32_t, VisualTile> tiles;
   for (const VisualToken& token : whole.tokens) {
@@ -54,7 +67,7 @@ std::vector<VisualTile> visual_tiles(const VisualBlock& whole, const VisualBlock
     const auto cells = to_size(tile.rows * tile.columns);
     tile.scores.assign(cells, std::numeric_limits<float>::quiet_NaN());
     tile.kept.assign(cells, 0);
-    lay_out(tile, id, whole.grid);
+    lay_out(tile, id, whole.grid, part);
   }
   for (std::size_t i = 0; i < whole.tokens.size(); ++i) {
     const VisualToken& token = whole.tokens[i];
