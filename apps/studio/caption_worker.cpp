@@ -1,11 +1,8 @@
 #include "apps/studio/caption_worker.h"
 
 #include "apps/captions/text_forms.h"
-#include "apps/runtime/caption_settings.h"
 #include "apps/studio/boundary.h"
 #include "apps/studio/visual_tiles.h"
-#include "engine/core/index.h"
-#include "engine/decoding/decode_settings.h"
 
 namespace tessera {
 
@@ -71,8 +68,12 @@ class CaptionWorker::Listener final : public DescribeListener {
   std::string prune_;
 };
 
-CaptionWorker::CaptionWorker(CaptionerOptions options, EventQueue& events)
-    : options_(std::move(options)), events_(events), thread_([this] { work(); }) {}
+CaptionWorker::CaptionWorker(std::unique_ptr<Describer> describer, std::string model,
+                             EventQueue& events)
+    : model_(std::move(model)),
+      events_(events),
+      describer_(std::move(describer)),
+      thread_([this] { work(); }) {}
 
 CaptionWorker::~CaptionWorker() {
   end();
@@ -93,7 +94,7 @@ bool CaptionWorker::queue(const CaptionCommand& command) {
     jobs_.push_back({++last_number_,
                      image,
                      command.prompt.empty() ? kDefaultPrompt : command.prompt,
-                     {command.model.empty() ? options_.model : command.model, command.prune_method,
+                     {command.model.empty() ? model_ : command.model, command.prune_method,
                       command.prune_method.empty() ? 0 : command.prune_rate}});
   }
   changed_.notify_all();
@@ -124,7 +125,6 @@ void CaptionWorker::work() {
     } catch (const std::exception& error) {  // the boundary of images that are described alike
       why = info_of(error, "captioner");
     }
-    task_.reset();
     if (why.kind == ErrorKind::kModel) events_.push(ProblemEvent{why});
     fail_all(setup, why);
   }
@@ -133,33 +133,12 @@ void CaptionWorker::work() {
 // Images at the front of the queue that are described in the same way. False: the worker ends,
 // and the text at work was left.
 bool CaptionWorker::run(const Setup& setup) {
-  if (!task_ || !(opened_ == setup)) {
-    task_.reset();  // before the new one: both together may not fit
-    DescribeOptions options;
-    options.model = setup.model;
-    options.device = options_.device;
-    options.cuda = options_.cuda;
-    options.threads = options_.threads;
-    options.storage = options_.storage;
-    options.max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
-    options.method = text_method(setting::kTextDecode.text_fallback);
-    options.prune.method = setup.prune_method;
-    options.prune.budget.ratio = 1 - setup.prune_rate;
-    options.helper = options_.helper;
-    task_ = std::make_unique<DescribeTask>(runtime_, options);
-    opened_ = setup;
-  }
-  task_->load();
   Listener listener(*this, setup.prune_method);
-  const Ticket ticket = task_->submit([&] { return next(setup); }, listener);
   const auto ends = [&] {
     const std::lock_guard lock(mutex_);
     return ending_;
   };
-  while (!runtime_.over(ticket)) {
-    if (ends()) runtime_.cancel(ticket);
-    runtime_.step();
-  }
+  describer_->describe(setup, [&] { return next(setup); }, listener, ends);
   return !ends();
 }
 
