@@ -1,5 +1,5 @@
 // One request to a server over plain TCP, and its answer as it comes. What the server sends is a
-// stranger's: bounded in bytes and time. docs/decisions/0033-server.md.
+// stranger's: bounded in bytes and time.
 #pragma once
 
 #include <cstdint>
