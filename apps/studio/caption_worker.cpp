@@ -14,7 +14,7 @@ constexpr const char* kDefaultPrompt = "Describe the picture.";
 
 // Called on the worker's thread; entries of images at work are shared with the thread that reads
 // them.
-class CaptionWorker::Listener final : public DescribeListener {
+class CaptionWorker::Listener final : public TextListener {
  public:
   Listener(CaptionWorker& worker, std::string prune) : worker_(worker), prune_(std::move(prune)) {}
 
@@ -28,6 +28,10 @@ class CaptionWorker::Listener final : public DescribeListener {
       now = entry;
     }
     worker_.tell(now);
+  }
+  void on_tiles(const std::string& id, std::vector<VisualTile> tiles) override {
+    const std::lock_guard lock(worker_.mutex_);
+    worker_.begun_[id].tiles = std::move(tiles);
   }
   void on_caption(Caption&& caption) override {
     CaptionEntry entry;

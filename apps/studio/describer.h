@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "apps/runtime/describe_options.h"
+#include "apps/studio/snapshot.h"
 
 namespace tessera {
 
@@ -14,6 +16,12 @@ struct CaptionSetup {
   bool operator==(const CaptionSetup&) const = default;
 };
 
+class TextListener : public DescribeListener {
+ public:
+  // Where the visual tokens of a text lie, before its caption, which has no blocks then.
+  virtual void on_tiles(const std::string& id, std::vector<VisualTile> tiles) = 0;
+};
+
 class Describer {
  public:
   virtual ~Describer() = default;
@@ -21,7 +29,7 @@ class Describer {
   // The source may be called on another thread. What it throws fails all images that are described
   // in this way; nothing more is called then.
   virtual void describe(const CaptionSetup& setup, const DescribeSource& next,
-                        DescribeListener& listener, const std::function<bool()>& ends) = 0;
+                        TextListener& listener, const std::function<bool()>& ends) = 0;
 };
 
 }  // namespace tessera

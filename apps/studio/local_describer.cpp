@@ -24,7 +24,7 @@ void LocalDescriber::open(const CaptionSetup& setup) {
 }
 
 void LocalDescriber::describe(const CaptionSetup& setup, const DescribeSource& next,
-                              DescribeListener& listener, const std::function<bool()>& ends) {
+                              TextListener& listener, const std::function<bool()>& ends) {
   try {
     open(setup);
     task_->load();

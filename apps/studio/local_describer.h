@@ -21,7 +21,7 @@ struct CaptionerOptions {
 class LocalDescriber final : public Describer {
  public:
   explicit LocalDescriber(CaptionerOptions options) : options_(std::move(options)) {}
-  void describe(const CaptionSetup& setup, const DescribeSource& next, DescribeListener& listener,
+  void describe(const CaptionSetup& setup, const DescribeSource& next, TextListener& listener,
                 const std::function<bool()>& ends) override;
 
  private:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/base64.h"
@@ -14,7 +16,9 @@ namespace {
 
 constexpr std::size_t kMaxModels = 1000, kMaxName = 256;
 constexpr std::int64_t kMaxSide = 16384, kMaxCount = std::int64_t{1} << 53;
-constexpr double kMaxSeconds = 1e9;
+constexpr double kMaxSeconds = 1e9, kMaxShare = 100;
+constexpr std::size_t kMaxViews = 100, kMaxCells = std::size_t{1} << 16;  // of a view
+constexpr std::int64_t kMaxGridSide = 1024;
 
 Json parse(std::string_view text, const std::string& server, std::size_t most) {
   return parse_json(text, server, {.max_bytes = most, .kind = ErrorKind::kGeneral});
@@ -93,6 +97,27 @@ std::string name_field(const JsonReader& reader, const char* key) {
   std::string out = reader.string_or(key, "");
   if (out.size() > kMaxName || out != escape_for_terminal(out, kMaxName)) {
     reader.fail(key, "a name of at most 256 bytes", std::to_string(out.size()) + " bytes");
+  }
+  return out;
+}
+
+ServedView view_of(const JsonReader& reader) {
+  ServedView out;
+  out.columns = reader.integer("columns", 1, kMaxGridSide);
+  out.rows = reader.integer("rows", 1, to_index(kMaxCells) / out.columns);
+  const Json& box = reader.raw("box");
+  double* const sides[] = {&out.left, &out.top, &out.width, &out.height};
+  if (!box.is_array() || box.size() != std::size(sides)) {
+    reader.fail("box", "four numbers", "another");
+  }
+  for (std::size_t i = 0; i < std::size(sides); ++i) {
+    const double share = box[i].is_number() ? box[i].get<double>() : kMaxShare + 1;
+    if (!(std::abs(share) <= kMaxShare)) reader.fail("box", "four shares of an image", "another");
+    *sides[i] = share;
+  }
+  out.kept.assign(to_size(out.rows * out.columns), 0);
+  for (const std::int64_t at : reader.integers("kept", 0, out.rows * out.columns - 1, kMaxCells)) {
+    out.kept[to_size(at)] = 1;
   }
   return out;
 }
@@ -191,6 +216,10 @@ ChatNews read_chat_event(const ServerEvent& event, const std::string& server) {
     const JsonReader visual = reader.object("visual");
     out.visual_tokens = visual.integer("tokens", 0, kMaxCount);
     out.kept_tokens = visual.integer("kept_tokens", 0, out.visual_tokens);
+    if (!visual.has("patches")) return out;
+    for (const JsonReader& view : visual.objects("patches", kMaxViews)) {
+      out.views.push_back(view_of(view));
+    }
   }
   return out;
 }

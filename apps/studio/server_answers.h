@@ -44,11 +44,19 @@ struct ImageNews {
 };
 ImageNews read_image_event(const ServerEvent& event, const std::string& server);
 
+// Visual tokens of one view of an image.
+struct ServedView {
+  std::int64_t rows = 0, columns = 0;
+  double left = 0, top = 0, width = 1, height = 1;  // where on the image, in shares of it
+  std::vector<std::uint8_t> kept;                   // row by row; 1 = kept
+};
+
 struct ChatNews {
   std::string text;  // more of it
   bool over = false, has_facts = false;
   bool cut_short = false;
   std::int64_t tokens = 0, passes = 0, prompt_tokens = 0, visual_tokens = 0, kept_tokens = 0;
+  std::vector<ServedView> views;  // where tokens were pruned
 };
 ChatNews read_chat_event(const ServerEvent& event, const std::string& server);
 

@@ -1,9 +1,9 @@
 #include "apps/studio/server_describer.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/base64.h"
-#include "apps/runtime/caption_settings.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -25,7 +25,17 @@ Json chat_request(const CaptionSetup& setup, const DescribeRequest& request) {
   if (!setup.model.empty()) out["model"] = setup.model;
   if (!setup.prune_method.empty()) {
     out["prune"] = setup.prune_method;
-    out["prune_rate"] = setting_text(setting::kPruneRate, {setup.prune_rate});
+    out["prune_rate"] = setup.prune_rate;
+  }
+  return out;
+}
+
+std::vector<VisualTile> tiles_of(const std::vector<ServedView>& views) {
+  std::vector<VisualTile> out;
+  for (const ServedView& view : views) {
+    out.push_back({view.rows, view.columns, view.left, view.top, view.width, view.height,
+                   std::vector<float>(view.kept.size(), std::numeric_limits<float>::quiet_NaN()),
+                   view.kept});
   }
   return out;
 }
@@ -39,14 +49,14 @@ bool is_of_server(const ErrorInfo& error) {
 }  // namespace
 
 void ServerDescriber::describe(const CaptionSetup& setup, const DescribeSource& next,
-                               DescribeListener& listener, const std::function<bool()>& ends) {
+                               TextListener& listener, const std::function<bool()>& ends) {
   while (const std::optional<DescribeRequest> request = next()) {
     if (!describe_one(setup, *request, listener, ends)) return;
   }
 }
 
 bool ServerDescriber::describe_one(const CaptionSetup& setup, const DescribeRequest& request,
-                                   DescribeListener& listener, const std::function<bool()>& ends) {
+                                   TextListener& listener, const std::function<bool()>& ends) {
   Caption caption;
   caption.id = request.id;
   const double began = monotonic_seconds();
@@ -72,6 +82,7 @@ bool ServerDescriber::describe_one(const CaptionSetup& setup, const DescribeRequ
       caption.prompt_tokens = news.prompt_tokens;
       caption.visual_tokens = news.visual_tokens;
       caption.kept_tokens = news.kept_tokens;
+      listener.on_tiles(request.id, tiles_of(news.views));
     };
     whole = server_.stream("/v1/chat/completions", body, ends, on_event);
     if (whole && !over) {

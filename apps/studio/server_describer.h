@@ -12,13 +12,13 @@ class ServerDescriber final : public Describer {
 
   // Borrowed.
   explicit ServerDescriber(ServerLink& server) : server_(server) {}
-  void describe(const CaptionSetup& setup, const DescribeSource& next, DescribeListener& listener,
+  void describe(const CaptionSetup& setup, const DescribeSource& next, TextListener& listener,
                 const std::function<bool()>& ends) override;
 
  private:
   // False: `ends` said so.
   bool describe_one(const CaptionSetup& setup, const DescribeRequest& request,
-                    DescribeListener& listener, const std::function<bool()>& ends);
+                    TextListener& listener, const std::function<bool()>& ends);
 
   ServerLink& server_;
 };

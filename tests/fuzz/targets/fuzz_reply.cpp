@@ -177,6 +177,11 @@ void check_event(const ServerEvent& event) {
                 news.kept_tokens <= news.visual_tokens,
             "counts are counts");
     require(news.text.size() <= event.data.size(), "texts are theirs");
+    for (const ServedView& view : news.views) {
+      require(view.rows >= 1 && view.columns >= 1 && view.rows * view.columns <= 1 << 16 &&
+                  view.kept.size() == static_cast<std::size_t>(view.rows * view.columns),
+              "views have cells");
+    }
   });
 }
 
@@ -238,7 +243,8 @@ std::vector<std::string> seeds() {
           record + "}\n\n",
       head + "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":null}]}\n\ndata: "
              "{\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2},\"visual\":{\"tokens\":9,"
-             "\"kept_tokens\":9}}\n\ndata: [DONE]\n\n",
+             "\"kept_tokens\":9,\"patches\":[{\"columns\":3,\"rows\":2,\"box\":[0,0,1,1],\"kept\":[5]}]}}\n\ndata: "
+             "[DONE]\n\n",
       head + "data: {\"error\":{\"message\":\"w: expected a, found b (c)\",\"param\":\"w\",\"code\":\"E_X\"}}\n\n",
       head + "\xef\xbb\xbf: c\r\nid: 1\rdata:1\r\ndata: 2\r\n\r\nevent:x\rdata\r\rdata: " +
           std::string(kEventBytes - 6, 'x') + "\n\n",

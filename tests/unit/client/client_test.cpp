@@ -217,7 +217,7 @@ TEST(Client, AnEarlyRefusalIsHeard) {
     ::close(fd);
   });
   const Answer got = ask("http://127.0.0.1:" + std::to_string(ntohs(place.sin_port)),
-                         {.method = "POST", .body = std::string(64 << 20, 'x')});
+                         {.method = "POST", .body = std::string(16 << 20, 'x')});
   served = true;
   server.join();
   ::close(listener);

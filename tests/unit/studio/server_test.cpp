@@ -454,6 +454,25 @@ TEST(StudioServer, KeysAreSentAndCheckedBefore) {
 
 // ---- texts
 
+TEST(ChatEvent, PlacesOfVisualTokensAreChecked) {
+  const Json good = {{"columns", 2}, {"rows", 2}, {"box", {0, 0, 1, 1}}, {"kept", {3}}};
+  const auto read = [&](const Json& changes) {
+    Json view = good;
+    view.update(changes);
+    const Json all = {{"choices", Json::array()},
+                      {"usage", {{"prompt_tokens", 1}, {"completion_tokens", 1}}},
+                      {"visual", {{"tokens", 4}, {"kept_tokens", 1}, {"patches", {view}}}}};
+    return read_chat_event({"", all.dump()}, "http://a:1").views.size();
+  };
+  EXPECT_EQ(read(Json::object()), 1u);
+  for (const Json& bad :
+       {Json({{"columns", 0}}), Json({{"rows", 0}}), Json({{"rows", 100000}}), Json({{"kept", {4}}}),
+        Json({{"kept", {-1}}}), Json({{"box", {0, 0, 1}}}), Json({{"box", {0, 0, 1, "x"}}}),
+        Json({{"box", {0, 0, 1, 1e9}}}), Json({{"kept", "x"}})}) {
+    EXPECT_THROW(read(bad), Error) << bad;
+  }
+}
+
 std::string chat(const Json& delta, const Json& more = Json::object()) {
   Json out = {{"object", "chat.completion.chunk"}};
   out["choices"] = Json::array({{{"index", 0}, {"delta", delta}, {"finish_reason", nullptr}}});
@@ -483,7 +502,12 @@ TEST(StudioServer, DescribesWithADataUrlAndShowsTheTextGrow) {
                   {{"choices", Json::array()},
                    {"usage", {{"prompt_tokens", 30}, {"completion_tokens", 3}}},
                    {"passes", 2},
-                   {"visual", {{"tokens", 144}, {"kept_tokens", 48}}}}));
+                   {"visual",
+                    {{"tokens", 144},
+                     {"kept_tokens", 48},
+                     {"patches",
+                      {{{"image", 0}, {"columns", 3}, {"rows", 2}, {"box", {0, 0.5, 1, 0.5}},
+                        {"kept", {0, 5}}}}}}}}));
     to.chunk("data: [DONE]\n\n");
     to.end_events();
   }));
@@ -501,13 +525,18 @@ TEST(StudioServer, DescribesWithADataUrlAndShowsTheTextGrow) {
   EXPECT_EQ(got.text, "a red cube");
   EXPECT_EQ(got.visual_tokens, 144);
   EXPECT_EQ(got.kept_tokens, 48);
-  EXPECT_TRUE(got.tiles.empty());
+  ASSERT_EQ(got.tiles.size(), 1u);
+  EXPECT_EQ(got.tiles[0].columns, 3);
+  EXPECT_EQ(got.tiles[0].rows, 2);
+  EXPECT_EQ(got.tiles[0].top, 0.5);
+  EXPECT_EQ(got.tiles[0].kept, (std::vector<std::uint8_t>{1, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(got.tiles[0].scores.size(), 6u);
   for (const std::string& request : server.requests()) {
     if (!request.starts_with("POST ")) continue;
     const Json body = body_of(request);
     EXPECT_EQ(body["model"], "words");
     EXPECT_EQ(body["prune"], "divprune");
-    EXPECT_EQ(body["prune_rate"], "0.5");
+    EXPECT_EQ(body["prune_rate"], 0.5);
     const Json& parts = body["messages"][0]["content"];
     EXPECT_EQ(parts[0]["image_url"]["url"], "data:application/octet-stream;base64,Ynl0ZXM=");
     EXPECT_EQ(parts[1]["text"], "What?");
