@@ -250,6 +250,7 @@ std::vector<std::string> seeds() {
           std::string(kEventBytes - 6, 'x') + "\n\n",
       head + "data:" + std::string(kEventBytes - 5, 'x') + "\n\ndata:" + std::string(40, 'y') + "\n\n",
       "HTTP/1.1 200 OK\r\n\r\n" + models,
+      "HTTP/1.1 200 OK\r\n\r\n{\"data\":[{\"id\":\"a\",\"tasks\":{\"image\":{\"size\":\"8x0\"}}}]}",
       "HTTP/1.1 404 No\r\n\r\n{\"error\":{\"message\":\"no \\u001b\",\"param\":null,\"code\":\"x\"}}",
       "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab\n\nc",
       "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab",
@@ -261,7 +262,7 @@ std::vector<std::string> seeds() {
       [] {
         std::string lines = "HTTP/1.1 200 OK\r\n";
         while (lines.size() + 2 <= kHeadBytes) lines += "A: aaaa\r\n";
-        return lines + "\r\n";
+        return lines + "A: a";
       }(),
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(kHeadBytes, 'x'),
       head + "data:" + std::string(kEventBytes - 4, 'x'),
