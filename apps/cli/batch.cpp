@@ -11,7 +11,6 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/folder_keys.h"
-#include "apps/cli/preview_flags.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/setting_flags.h"
 #include "apps/jobs/image_task.h"
@@ -133,7 +132,6 @@ int generate_job(const Session& session, const BatchFlags& flags, const BatchJob
   GenerateTask task(runtime, pipeline_options(flags));
   warn_of_keys(session, task.spec().account.get());
   refuse_video_model(task);
-  show_elsewhere(session, flags.preview_to, task);
   const std::vector<SettledItem>& items = job.items;
   const JobCheck check = check_items(task, items, flags.batch_size, job.file.string());
   stop_at(session, check.errors);
@@ -261,7 +259,6 @@ void add_batch(CLI::App& root, Session& session) {
   add_batch_output_flags(*app, *flags);
   add_batch_caption_flags(*app, flags->captions);
   add_video_job_flags(*app, *flags);
-  add_preview_flag(*app, flags->preview_to);
   add_batch_job_flags(*app, *flags);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);

@@ -17,7 +17,6 @@ namespace tessera {
 struct BatchFlags {
   std::vector<std::string> arguments;
   std::optional<std::string> model, negative_prompt, sheet, shard, name, text_encoder;
-  std::optional<std::string> preview_to;
   std::string output_dir, kind = kImageKind;
   std::string fsync = "on";
   std::int64_t seed = 0, batch_size = 1, max_retries = 0, quality = 80;

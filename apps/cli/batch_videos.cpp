@@ -26,7 +26,6 @@ void refuse_image_flags(const BatchFlags& flags) {
     refuse_flag("--captions", "a job of images",
                 "items of kind video; describe them with `tessera caption --video`");
   }
-  if (flags.preview_to) refuse_flag("--preview-to", "a job of images", "items of kind video");
 }
 
 // Says of a model that generates images what the job can do about it.

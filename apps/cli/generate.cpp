@@ -11,7 +11,6 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/folder_keys.h"
 #include "apps/cli/interleave.h"
-#include "apps/cli/preview_flags.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
@@ -39,7 +38,7 @@ constexpr std::int64_t kGenerateSheetGap = 4;  // pixels
 
 struct GenerateFlags {
   std::optional<std::string> model, prompt, negative_prompt, prompt_file, from_image, sheet,
-      preview, preview_to, expand_prompt, text_encoder;
+      preview, expand_prompt, text_encoder;
   std::optional<PromptExpansion> recorded_expansion;  // of --from-image, with its prompt
   std::optional<std::int64_t> seed;
   SizeFlags size;
@@ -308,7 +307,6 @@ int answer(const Session& session, const GenerateFlags& flags) {
   refuse_with(flags.expand_prompt.has_value(), "--expand-prompt");
   refuse_with(flags.sheet.has_value(), "--sheet");
   refuse_with(flags.preview.has_value(), "--preview");
-  refuse_with(flags.preview_to.has_value(), "--preview-to");
   const std::int64_t max_images = flags.max_images.value_or(InterleaveOptions{}.max_images);
   std::vector<InterleaveRequest> requests;
   const std::vector<std::string> prompts = prompts_of(flags);
@@ -365,7 +363,6 @@ int run_generate(const Session& session, GenerateFlags flags) {
   Runtime runtime;
   GenerateTask task(runtime, generate_options(flags));
   warn_of_keys(session, task.spec().account.get());
-  show_elsewhere(session, flags.preview_to, task);
   const auto texts = expanded(session, flags, task, prompts);
   if (!texts) return session.stop_exit_code();
   if (flags.expand_prompt) tell_expanded(session, *texts);
@@ -408,7 +405,6 @@ void add_output_flags(CLI::App& app, GenerateFlags& flags) {
   text_flag(app, "--preview", flags.preview, "file that shows the image as its rows are generated")
       ->group(group);
   setting_flag(app, setting::kPreviewInterval, flags.preview_interval, {.group = group});
-  add_preview_flag(app, flags.preview_to);
   app.add_flag("--disable-metadata", flags.disable_metadata,
                "record no prompt and no settings (the AI mark stays)")
       ->group(group);

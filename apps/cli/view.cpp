@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 
@@ -12,6 +11,7 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/view_flags.h"
+#include "apps/client/server_address.h"
 #include "apps/studio/viewer_options.h"
 #include "engine/core/io.h"
 #include "vision/image/image_reader.h"
@@ -20,11 +20,35 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kListenPort = 7861;
+[[noreturn]] void refuse(const char* flag, const char* expected, const char* found) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_FLAG_CONFLICT",
+               .where = flag,
+               .expected = expected,
+               .found = found});
+}
+
+// Where a server generates, this machine's models and devices do not.
+void check_connection(const ViewFlags& flags) {
+  if (!flags.connect) {
+    if (flags.key_file) refuse("--key-file", "--connect with it", "none");
+    return;
+  }
+  parse_server_address(*flags.connect, "--connect");
+  const auto alone = [](bool given, const char* flag) {
+    if (given) refuse(flag, "no such flag with --connect", flag);
+  };
+  alone(flags.device.device != "auto", "--device");
+  alone(flags.device.threads != 0, "--threads");
+  alone(flags.device.dtype != "auto", "--dtype");
+  alone(flags.device.deterministic, "--deterministic");
+  alone(flags.device.tf32, "--tf32");
+}
 
 }  // namespace
 
 int run_view(const ViewFlags& flags, const char* name, const char* script) {
+  check_connection(flags);
   ViewerOptions options;
   options.model = flags.model.value_or("");
   options.captioner = flags.captioner.value_or("");
@@ -34,7 +58,8 @@ int run_view(const ViewFlags& flags, const char* name, const char* script) {
   options.tf32 = flags.device.tf32;
   options.threads = flags.device.threads;
   options.dtype = flags.device.dtype;
-  options.listen = flags.listen;
+  options.connect = flags.connect.value_or("");
+  options.key_file = flags.key_file.value_or("");
   options.theme = flags.theme;
   options.scale = flags.scale.value_or(0);
   options.files = flags.files;
@@ -61,28 +86,9 @@ void add_view_flags(CLI::App& app, const std::shared_ptr<ViewFlags>& flags) {
   text_flag(app, "--captioner", flags->captioner, "the model that describes images");
   text_flag(app, "--output-dir", flags->output_dir, "folder that is shown and generated into");
   add_device_flags(app, flags->device);
-  app.add_option_function<std::string>(
-         "--listen",
-         [flags](const std::string& text) {
-           if (text.empty()) {
-             flags->listen = kListenPort;
-             return;
-           }
-           std::int64_t port = 0;
-           const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), port);
-           if (bad != std::errc{} || end != text.data() + text.size() || port < 0 || port > 65535) {
-             throw Error({.kind = ErrorKind::kUsage,
-                          .code = "E_FLAG_VALUE",
-                          .where = "--listen",
-                          .expected = "a port from 0 to 65535 (0 = any free one)",
-                          .found = "'" + text + "'"});
-           }
-           flags->listen = port;
-         },
-         "show images that other programs generate with --preview-to, at this port of 127.0.0.1")
-      ->expected(0, 1)
-      ->default_str("")
-      ->type_name("[PORT]");
+  text_flag(app, "--connect", flags->connect,
+            "http://HOST:PORT of `tessera serve`: its models in the place of this machine's");
+  text_flag(app, "--key-file", flags->key_file, "file with a key of that server in its first line");
   choice_flag(app, "--theme", flags->theme, {"dark", "light"}, "colours");
   number_flag(app, "--scale", flags->scale, kMinViewerScale, kMaxViewerScale,
               "size of texts and spaces; else the screen's own");

@@ -12,10 +12,9 @@
 namespace tessera {
 
 struct ViewFlags {
-  std::optional<std::string> model, captioner;
+  std::optional<std::string> model, captioner, connect, key_file;
   std::string output_dir = "out", theme = "dark";
   DeviceFlags device;
-  std::optional<std::int64_t> listen;
   std::optional<double> scale;
   std::vector<std::string> files;
 };

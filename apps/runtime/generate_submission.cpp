@@ -11,13 +11,11 @@ namespace tessera {
 
 GenerateSubmission::GenerateSubmission(MakeTools make_tools, MakeRows make_rows,
                                        std::unique_ptr<GenerateSource> source,
-                                       GenerateListener& listener,
-                                       std::unique_ptr<GenerateListener> between, bool* whole)
+                                       GenerateListener& listener, bool* whole)
     : make_tools_(std::move(make_tools)),
       make_rows_(std::move(make_rows)),
       source_(std::move(source)),
-      between_(std::move(between)),
-      listener_(between_ != nullptr ? *between_ : listener),
+      listener_(listener),
       whole_(whole),
       traced_(listener_.wants_trace()),
       started_(monotonic_seconds()) {}

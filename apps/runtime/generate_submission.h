@@ -32,11 +32,9 @@ class GenerateSubmission final : public Submission {
   // Makes rows of a stream's prompts where the model reads such; called before it has a slot.
   using MakeRows = std::function<void(Stream&)>;
 
-  // `between` hears instead of the caller's listener, and passes on to it; may be null. `whole`,
-  // if there is one, becomes what on_over() says.
+  // `whole`, if there is one, becomes what on_over() says.
   GenerateSubmission(MakeTools make_tools, MakeRows make_rows,
-                     std::unique_ptr<GenerateSource> source,
-                     GenerateListener& listener, std::unique_ptr<GenerateListener> between,
+                     std::unique_ptr<GenerateSource> source, GenerateListener& listener,
                      bool* whole);
 
   LoopNeeds needs() const override { return source_->needs(); }
@@ -84,7 +82,6 @@ class GenerateSubmission final : public Submission {
   MakeRows make_rows_;
   std::optional<Tools> tools_;
   std::unique_ptr<GenerateSource> source_;
-  std::unique_ptr<GenerateListener> between_;
   GenerateListener& listener_;
   bool* whole_;
   bool traced_;

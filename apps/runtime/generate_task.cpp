@@ -82,11 +82,10 @@ struct GenerateTask::State {
 
   Ticket submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener, bool* whole) {
     const Ticket ticket = runtime.next_ticket();
-    auto first = between ? between(listener) : nullptr;
     lane.submit(ticket, std::make_unique<GenerateSubmission>(
                             [this] { return model.tools(); },
                             [this](Stream& stream) { model.make_rows(stream); }, std::move(source),
-                            listener, std::move(first), whole));
+                            listener, whole));
     return ticket;
   }
   bool run(std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
@@ -97,7 +96,6 @@ struct GenerateTask::State {
 
   Runtime& runtime;
   ImageModel model;
-  Between between;
   StreamLane lane;  // last: its loop is of all that is above
 };
 
@@ -140,8 +138,6 @@ MemoryPlan GenerateTask::plan(std::span<const PreparedRequest> requests, std::si
 }
 
 void GenerateTask::load() { state_->model.load(); }
-
-void GenerateTask::listen_in(Between between) { state_->between = std::move(between); }
 
 Ticket GenerateTask::submit(std::vector<PreparedRequest> requests, GenerateListener& listener) {
   return submit(std::make_unique<ListedImages>(std::move(requests)), listener);

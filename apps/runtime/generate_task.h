@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -54,11 +53,6 @@ class GenerateTask {
 
   // Reads the weights (once; a submission does so if need be). Error kModel, kMemory.
   void load();
-
-  // Puts a listener of the caller's making between every submission and its own, for instance to
-  // show images elsewhere too. It lives as long as the submission.
-  using Between = std::function<std::unique_ptr<GenerateListener>(GenerateListener& listener)>;
-  void listen_in(Between between);
 
   // Writes these requests; they begin in order. Returns at once: Runtime::step() does the work. The
   // listener is borrowed until on_over(), or until what it threw is thrown. Missing memory for the

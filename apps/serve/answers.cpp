@@ -1,7 +1,5 @@
 #include "apps/serve/answers.h"
 
-#include <nettle/base64.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -241,24 +239,10 @@ Body::Settings Body::settings(api::Task task, const std::vector<std::string_view
   return out;
 }
 
-std::string to_base64(std::string_view bytes) {
-  std::string out(BASE64_ENCODE_RAW_LENGTH(bytes.size()), '\0');
-  base64_encode_raw(out.data(), bytes.size(), reinterpret_cast<const std::uint8_t*>(bytes.data()));
-  return out;
-}
-
 std::string from_base64(std::string_view text, std::string_view field) {
-  base64_decode_ctx state;
-  base64_decode_init(&state);
-  std::string out(BASE64_DECODE_LENGTH(text.size()), '\0');
-  std::size_t length = out.size();
-  const bool good =
-      base64_decode_update(&state, &length, reinterpret_cast<std::uint8_t*>(out.data()),
-                           text.size(), text.data()) == 1 &&
-      base64_decode_final(&state) == 1;
-  if (!good) refuse_field(field, "base64 (RFC 4648)", "other text");
-  out.resize(length);
-  return out;
+  std::optional<std::string> out = from_base64(text);
+  if (!out) refuse_field(field, "base64 (RFC 4648)", "other text");
+  return std::move(*out);
 }
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 
 #include <tessera/runtime.h>
 
+#include "apps/runtime/base64.h"
 #include "apps/serve/http/message.h"
 #include "engine/core/json.h"
 
@@ -71,8 +72,7 @@ class Body {
   std::vector<std::string> notes_;
 };
 
-// "cHBt" and back. Error kUsage naming the field.
-std::string to_base64(std::string_view bytes);
+// Error kUsage naming the field.
 std::string from_base64(std::string_view text, std::string_view field);
 
 }  // namespace tessera

@@ -44,6 +44,7 @@ struct Fold {
   }
   void operator()(ModelsEvent&& event) const {
     to.models = std::move(event.models);
+    to.default_model = std::move(event.first);
     to.models_known = true;
   }
   void operator()(FolderEvent&& event) const {
@@ -128,7 +129,11 @@ struct Fold {
     to.status.planned_bytes = event.planned_bytes;
   }
   void operator()(MemoryEvent&& event) const { to.status.resident_bytes = event.resident_bytes; }
-  void operator()(ListeningEvent&& event) const { to.status.listening = std::move(event.address); }
+  void operator()(ServerStateEvent&& event) const {
+    to.status.server = std::move(event.address);
+    to.status.server_problem = std::move(event.problem);
+    if (!to.models_known) to.default_model.clear();
+  }
   void operator()(ProblemEvent&& event) const {
     to.problems.push_back(std::move(event.error));
     drop_oldest(to.problems, kKeptProblems, [](const ErrorInfo&) { return true; });
@@ -180,13 +185,11 @@ struct Fold {
     if (to_size(count) <= kKeptTiles) return;
     std::find_if(to.captions.begin(), to.captions.end(), has)->tiles.clear();
   }
-  // Those that are compared stay. Other programs' images push none of ours out.
+  // Those that are compared stay.
   void forget_old_generations() const {
-    for (const bool ours : {true, false}) {
-      drop_oldest(to.generations, kKeptGenerations, [&](const Generation& one) {
-        return one.from.empty() == ours && is_final(one.state) && !compared(one.number);
-      });
-    }
+    drop_oldest(to.generations, kKeptGenerations, [&](const Generation& one) {
+      return is_final(one.state) && !compared(one.number);
+    });
     std::size_t bytes = 0;
     for (auto one = to.generations.rbegin(); one != to.generations.rend(); ++one) {
       bytes += received_bytes(*one);

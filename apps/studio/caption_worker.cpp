@@ -1,11 +1,8 @@
 #include "apps/studio/caption_worker.h"
 
 #include "apps/captions/text_forms.h"
-#include "apps/runtime/caption_settings.h"
 #include "apps/runtime/visual_tiles.h"
 #include "apps/studio/boundary.h"
-#include "engine/core/index.h"
-#include "engine/decoding/decode_settings.h"
 
 namespace tessera {
 
@@ -17,7 +14,7 @@ constexpr const char* kDefaultPrompt = "Describe the picture.";
 
 // Called on the worker's thread; entries of images at work are shared with the thread that reads
 // them.
-class CaptionWorker::Listener final : public DescribeListener {
+class CaptionWorker::Listener final : public TextListener {
  public:
   Listener(CaptionWorker& worker, std::string prune) : worker_(worker), prune_(std::move(prune)) {}
 
@@ -31,6 +28,10 @@ class CaptionWorker::Listener final : public DescribeListener {
       now = entry;
     }
     worker_.tell(now);
+  }
+  void on_tiles(const std::string& id, std::vector<VisualTile> tiles) override {
+    const std::lock_guard lock(worker_.mutex_);
+    worker_.begun_[id].tiles = std::move(tiles);
   }
   void on_caption(Caption&& caption) override {
     CaptionEntry entry;
@@ -72,8 +73,12 @@ class CaptionWorker::Listener final : public DescribeListener {
   std::string prune_;
 };
 
-CaptionWorker::CaptionWorker(CaptionerOptions options, EventQueue& events)
-    : options_(std::move(options)), events_(events), thread_([this] { work(); }) {}
+CaptionWorker::CaptionWorker(std::unique_ptr<Describer> describer, std::string model,
+                             EventQueue& events)
+    : model_(std::move(model)),
+      events_(events),
+      describer_(std::move(describer)),
+      thread_([this] { work(); }) {}
 
 CaptionWorker::~CaptionWorker() {
   end();
@@ -94,7 +99,7 @@ bool CaptionWorker::queue(const CaptionCommand& command) {
     jobs_.push_back({++last_number_,
                      image,
                      command.prompt.empty() ? kDefaultPrompt : command.prompt,
-                     {command.model.empty() ? options_.model : command.model, command.prune_method,
+                     {command.model.empty() ? model_ : command.model, command.prune_method,
                       command.prune_method.empty() ? 0 : command.prune_rate}});
   }
   changed_.notify_all();
@@ -125,7 +130,6 @@ void CaptionWorker::work() {
     } catch (const std::exception& error) {  // the boundary of images that are described alike
       why = info_of(error, "captioner");
     }
-    task_.reset();
     if (why.kind == ErrorKind::kModel) events_.push(ProblemEvent{why});
     fail_all(setup, why);
   }
@@ -134,33 +138,12 @@ void CaptionWorker::work() {
 // Images at the front of the queue that are described in the same way. False: the worker ends,
 // and the text at work was left.
 bool CaptionWorker::run(const Setup& setup) {
-  if (!task_ || !(opened_ == setup)) {
-    task_.reset();  // before the new one: both together may not fit
-    DescribeOptions options;
-    options.model = setup.model;
-    options.device = options_.device;
-    options.cuda = options_.cuda;
-    options.threads = options_.threads;
-    options.storage = options_.storage;
-    options.max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
-    options.method = text_method(setting::kTextDecode.text_fallback);
-    options.prune.method = setup.prune_method;
-    options.prune.budget.ratio = 1 - setup.prune_rate;
-    options.helper = options_.helper;
-    task_ = std::make_unique<DescribeTask>(runtime_, options);
-    opened_ = setup;
-  }
-  task_->load();
   Listener listener(*this, setup.prune_method);
-  const Ticket ticket = task_->submit([&] { return next(setup); }, listener);
   const auto ends = [&] {
     const std::lock_guard lock(mutex_);
     return ending_;
   };
-  while (!runtime_.over(ticket)) {
-    if (ends()) runtime_.cancel(ticket);
-    runtime_.step();
-  }
+  describer_->describe(setup, [&] { return next(setup); }, listener, ends);
   return !ends();
 }
 

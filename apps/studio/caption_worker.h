@@ -1,5 +1,5 @@
 // The thread that describes images, one text after the other, each told of as it grows. It works
-// next to the generation thread: the two share the cores. One model is kept loaded.
+// next to the generation thread: the two share the cores.
 #pragma once
 
 #include <condition_variable>
@@ -12,26 +12,18 @@
 #include <string>
 #include <thread>
 
-#include "apps/runtime/describe_task.h"
+#include "apps/studio/describer.h"
 #include "apps/studio/event_queue.h"
 
 namespace tessera {
-
-struct CaptionerOptions {
-  std::string model;  // where a command names none
-  std::string device = "auto";
-  CudaOptions cuda;
-  int threads = 0;
-  std::optional<DType> storage;
-  std::filesystem::path helper;
-};
 
 class CaptionWorker {
  public:
   static constexpr std::size_t kMaxQueued = 1000;  // each is looked up among all
 
-  // The queue of events is borrowed and must be closed before the worker ends.
-  CaptionWorker(CaptionerOptions options, EventQueue& events);
+  // `model`: where a command names none. The queue of events is borrowed and must be closed before
+  // the worker ends.
+  CaptionWorker(std::unique_ptr<Describer> describer, std::string model, EventQueue& events);
   // Leaves the text at work after its pass; queued images are gone.
   ~CaptionWorker();
   // The same without waiting.
@@ -44,11 +36,7 @@ class CaptionWorker {
   void stop();
 
  private:
-  struct Setup {
-    std::string model, prune_method;
-    double prune_rate = 0;
-    bool operator==(const Setup&) const = default;
-  };
+  using Setup = CaptionSetup;
   struct Job {
     std::uint64_t number = 0;  // the same image may be asked for twice
     std::filesystem::path image;
@@ -65,7 +53,7 @@ class CaptionWorker {
   std::optional<DescribeRequest> next(const Setup& setup);
   void tell(const CaptionEntry& entry) { events_.push(CaptionEvent{entry}); }
 
-  CaptionerOptions options_;
+  std::string model_;
   EventQueue& events_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -73,10 +61,7 @@ class CaptionWorker {
   bool ending_ = false, stopping_ = false;
   std::uint64_t last_number_ = 0;
   std::map<std::string, CaptionEntry> begun_;  // by number, of images that are read or written
-  // Of the thread alone.
-  Runtime runtime_;
-  std::unique_ptr<DescribeTask> task_;
-  Setup opened_;
+  std::unique_ptr<Describer> describer_;  // of the thread alone
   std::thread thread_;
 };
 

@@ -25,6 +25,7 @@ struct CompareEvent {
 };
 struct ModelsEvent {
   std::vector<FoundModel> models;
+  std::string first = std::string(kDefaultModel);  // what an empty name means
 };
 struct FolderEvent {
   std::filesystem::path folder;
@@ -81,8 +82,8 @@ struct GeneratorEvent {
 struct MemoryEvent {
   std::uint64_t resident_bytes = 0;
 };
-struct ListeningEvent {
-  std::string address;
+struct ServerStateEvent {
+  std::string address, problem;
 };
 struct ProblemEvent {
   ErrorInfo error;
@@ -106,12 +107,12 @@ using Event =
     std::variant<GenerationEvent, GenerationDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
                  GalleryEvent, GalleryEntryEvent, OpenedEvent, KeepEvent, FolderImagesEvent,
                  FolderCaptionsEvent, CaptionEvent, CaptionsStoppedEvent, CaptionGoneEvent,
-                 CaptionSavedEvent, GeneratorEvent, MemoryEvent, ListeningEvent, ProblemEvent,
+                 CaptionSavedEvent, GeneratorEvent, MemoryEvent, ServerStateEvent, ProblemEvent,
                  FilmOpenedEvent, FilmEvent, FilmThumbnailEvent, FilmClosedEvent>;
 
-inline constexpr std::size_t kKeptGenerations = 64;  // finished ones that stay, of each origin
-// Of the images of other programs' finished images, in the list and on their way to it; beyond
-// it the oldest lose theirs.
+inline constexpr std::size_t kKeptGenerations = 64;  // finished ones that stay
+// Of finished images of a server, in the list and on their way to it; beyond it the oldest lose
+// theirs.
 inline constexpr std::size_t kKeptReceivedBytes = std::size_t{256} << 20;
 inline constexpr std::size_t kKeptOpened = 8;
 inline constexpr std::size_t kKeptOpenedBytes = std::size_t{512} << 20;  // but always the newest
@@ -121,7 +122,7 @@ inline constexpr std::size_t kKeptTiles = 500;  // of them, those that keep thei
 
 bool is_final(GenerateState state);
 bool is_final(CaptionState state);
-// Of another program's finished image; 0 for any other.
+// Of a server's finished image; 0 for any other.
 std::size_t received_bytes(const Generation& generation);
 
 // Folds one event in and counts the revision up.

@@ -37,25 +37,20 @@ bool same_subject(const Event& a, const Event& b) {
   return std::holds_alternative<MemoryEvent>(a);
 }
 
-// Whether it is the last word of another program's image.
-bool is_received_end(const Event& event) {
-  const auto* generate = std::get_if<GenerationEvent>(&event);
-  return generate != nullptr && !generate->generation.from.empty() && is_final(generate->generation.state);
+std::size_t received(const Event& event) {
+  const auto* const generate = std::get_if<GenerationEvent>(&event);
+  return generate == nullptr ? 0 : received_bytes(generate->generation);
 }
 
 }  // namespace
 
 bool EventQueue::has_room(const Event& event) const {
   if (events_.size() >= most_) return false;
-  if (!is_received_end(event)) return true;
-  std::size_t waiting = 0, bytes = received_bytes(std::get<GenerationEvent>(event).generation);
-  for (const Event& other : events_) {
-    if (!is_received_end(other)) continue;
-    ++waiting;
-    bytes += received_bytes(std::get<GenerationEvent>(other).generation);
-  }
-  const bool fits = waiting == 0 || bytes <= kKeptReceivedBytes;
-  return fits && waiting < std::max<std::size_t>(most_ / 4, 1);
+  const std::size_t own = received(event);
+  if (own == 0) return true;
+  std::size_t others = 0;
+  for (const Event& other : events_) others += received(other);
+  return others == 0 || others + own <= kKeptReceivedBytes;
 }
 
 bool EventQueue::push(Event event) {

@@ -1,8 +1,8 @@
 // The bounded queue between workers and the drawing thread. What is on its way (an image that
 // grows, a text, the memory's size) takes the place of its own older event, and is left out when
 // there is no room: a slow reader costs a worker nothing. What is final waits for room and is never
-// lost before the queue is closed. Of a video one event waits at most. Other programs' finished images take a quarter of the room, so
-// that they keep nobody's progress from being notified.
+// lost before the queue is closed. Of a video one event waits at most. Pixels of a server's finished
+// images wait as far as kKeptReceivedBytes goes.
 #pragma once
 
 #include <condition_variable>

@@ -46,8 +46,10 @@ std::uint64_t resident_bytes() {
 
 }  // namespace
 
-FolderWorker::FolderWorker(fs::path folder, const FolderHelpers& helpers, EventQueue& events)
+FolderWorker::FolderWorker(fs::path folder, const FolderHelpers& helpers, bool looks_for_models,
+                           EventQueue& events)
     : events_(events),
+      looks_for_models_(looks_for_models),
       readers_{ImageReader(reader_options(helpers.images)),
                film_reader_options(helpers.videos, kPatience)},
       gallery_(std::move(folder)),
@@ -91,7 +93,7 @@ bool FolderWorker::next_task(Task& task, bool idle) {
 
 void FolderWorker::work() {
   try {
-    events_.push(ModelsEvent{models_that_generate()});
+    if (looks_for_models_) events_.push(ModelsEvent{models_that_generate()});
   } catch (const std::exception& error) {
     events_.push(ProblemEvent{info_of(error, "models")});
     events_.push(ModelsEvent{});

@@ -23,8 +23,10 @@ class FolderWorker {
  public:
   static constexpr std::size_t kMaxWaiting = 64;
 
-  // The queue of events is borrowed and must be closed before the worker ends.
-  FolderWorker(std::filesystem::path folder, const FolderHelpers& helpers, EventQueue& events);
+  // The queue of events is borrowed and must be closed before the worker ends. `looks_for_models`:
+  // on this machine, once.
+  FolderWorker(std::filesystem::path folder, const FolderHelpers& helpers, bool looks_for_models,
+               EventQueue& events);
   ~FolderWorker();
   // Ends after the task at hand; does not wait.
   void end();
@@ -50,6 +52,7 @@ class FolderWorker {
   void show_gallery();
 
   EventQueue& events_;
+  bool looks_for_models_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;

@@ -62,8 +62,8 @@ void GenerateWatch::on_preview(const GenerateProgress& progress, const std::vect
 }
 
 fs::path save_generation(const fs::path& folder, const Image& image, const ImageFacts& facts,
-                       bool partial) {
-  const ImageTexts texts = image_texts(facts, RecordFacts::kAll);
+                         bool partial, RecordFacts record) {
+  const ImageTexts texts = image_texts(facts, record);
   const std::string data = encode_png(image, texts.texts, texts.xmp);
   const std::string stem = image_slug(facts.prompt) + "_" + std::to_string(facts.seed);
   ensure_output_folder(folder);

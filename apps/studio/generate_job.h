@@ -84,6 +84,7 @@ class GenerateWatch final : public GenerateListener {
 // is taken, "_partial" at the end for one that was stopped. Nothing is ever replaced. Error
 // kStorage.
 std::filesystem::path save_generation(const std::filesystem::path& folder, const Image& image,
-                                    const ImageFacts& facts, bool partial);
+                                      const ImageFacts& facts, bool partial,
+                                      RecordFacts record = RecordFacts::kAll);
 
 }  // namespace tessera

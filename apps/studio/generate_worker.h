@@ -1,5 +1,5 @@
-// The thread that generates: images one after the other, each told of after every pass. One model is
-// kept loaded and let go only for another one.
+// The queue of images and the threads that see to it, one for each maker: an image after the other,
+// each told of on its way.
 #pragma once
 
 #include <condition_variable>
@@ -7,33 +7,21 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "apps/studio/event_queue.h"
-#include "apps/studio/generate_job.h"
-#include "apps/studio/video_worker.h"
+#include "apps/studio/image_maker.h"
 
 namespace tessera {
-
-struct GeneratorOptions {
-  std::string model;  // where settings name none
-  std::string device = "auto";
-  CudaOptions cuda;
-  int threads = 0;
-  std::optional<DType> storage;
-  std::filesystem::path video_helper;  // what encodes videos; empty = next to the program
-};
 
 class GenerateWorker {
  public:
   static constexpr std::size_t kMaxQueued = 1000;
 
   // The queue of events is borrowed and must be closed before the worker ends.
-  GenerateWorker(GeneratorOptions options, EventQueue& events);
-  // Ends the running image after its pass, as if nobody had wished for it; queued ones are gone.
+  GenerateWorker(std::vector<std::unique_ptr<ImageMaker>> makers, EventQueue& events);
+  // Ends running images after their pass, as if nobody had wished for them; queued ones are gone.
   ~GenerateWorker();
   // The same without waiting.
   void end();
@@ -43,31 +31,25 @@ class GenerateWorker {
   bool queue(std::vector<GenerateJob> jobs);
   // Takes an image out of the queue; false when it is not there any more.
   bool drop(std::uint64_t number);
-  // Ends an image after its pass; 0 = the one that runs.
-  void stop(std::uint64_t number) { stop_request_.stop_request(number); }
+  // Ends an image after its pass; 0 = those that run.
+  void stop(std::uint64_t number);
 
  private:
-  void work();
-  void generate(const GenerateJob& job);
-  void run_task(const GenerateJob& job, Generation& generation);
-  void finish(const GenerateJob& job, Generation& generation, GeneratedImage& image);
-  void open_for(const GenerateSettings& settings);
+  struct Lane {
+    std::unique_ptr<ImageMaker> maker;
+    StopRequest stop_request;
+    std::thread thread;
+  };
+  void work(Lane& lane);
+  void generate(const GenerateJob& job, Lane& lane);
   void tell(const Generation& generation) { events_.push(GenerationEvent{generation}); }
 
-  GeneratorOptions options_;
   EventQueue& events_;
-  StopRequest stop_request_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<GenerateJob> jobs_;
   bool ending_ = false;
-  // Of the thread alone.
-  Runtime runtime_;
-  std::unique_ptr<GenerateTask> task_;
-  GenerateOptions opened_;  // what it was opened with
-  bool loaded_ = false;     // its weights are whole
-  VideoWorker videos_;      // a model is open there or here
-  std::thread thread_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
 }  // namespace tessera

@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-// kLoading: the model's weights are read, or another model's are let go.
+// kLoading: the model's weights are read, or another model's are let go, or a server has not begun.
 enum class GenerateState : std::uint8_t { kQueued, kLoading, kGeneration, kDone, kStopped, kFailed };
 
 struct Generation {
@@ -35,7 +35,8 @@ struct Generation {
   std::int64_t rows_done = 0;                    // whole rows of tokens that stand
   std::int64_t image_rows = 0;                   // of them, those that image shows
   bool image_is_rough = false;                   // drawn from patches of its codes, not decoded
-  // [grid_rows * grid_columns] row by row; null where nobody told (another program's image).
+  double share_done = 0;  // 0..1, of a server's image, whose rows and tokens are not told
+  // [grid_rows * grid_columns] row by row; null where nobody told (a server's image).
   std::shared_ptr<const std::vector<TokenMark>> marks;
   // Tokens that was committed in each pass, from pass 1.
   std::shared_ptr<const std::vector<std::int32_t>> committed;
@@ -47,7 +48,7 @@ struct Generation {
   // Passes that ended between the request to stop and the end; -1 = nobody asked for it.
   std::int64_t passes_after_stop = -1;
   std::filesystem::path file;  // once saved; a stopped image's partial is saved too
-  std::string from;            // who sent it, for images that another program generates
+  std::string from;            // address of the server that makes it; empty = this program
   ErrorInfo error;             // kFailed
 };
 
@@ -156,13 +157,16 @@ struct StatusFacts {
   std::string model, dtype;
   std::uint64_t resident_bytes = 0;  // of the program
   std::uint64_t planned_bytes = 0;   // the model's memory plan
-  std::string listening;             // "127.0.0.1:7861" while other programs may send images
+  std::string server;                // "http://127.0.0.1:8080"; empty = models of this program
+  std::string server_problem;        // why it cannot be asked now
 };
 
 struct Snapshot {
   std::uint64_t revision = 0;      // counts up whenever anything changed
   std::vector<FoundModel> models;  // that generate; empty until they were looked for
   bool models_known = false;
+  // What an empty name means; empty until a server's are known.
+  std::string default_model = std::string(kDefaultModel);
   std::vector<Generation> generations;  // oldest first: finished, the running one, queued ones
   // Pair of a comparison: numbers of two generated images, 0 = none.
   std::uint64_t compare_left = 0, compare_right = 0;
@@ -185,10 +189,9 @@ struct Snapshot {
     }
     return nullptr;
   }
-  // The one that is loading or generating here; other programs' images do not count.
+  // The first that is loading or generating.
   const Generation* running() const {
     for (const Generation& one : generations) {
-      if (!one.from.empty()) continue;
       if (one.state == GenerateState::kLoading || one.state == GenerateState::kGeneration) return &one;
     }
     return nullptr;

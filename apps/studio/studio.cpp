@@ -12,7 +12,11 @@
 #include "apps/studio/film_worker.h"
 #include "apps/studio/folder_worker.h"
 #include "apps/studio/generate_worker.h"
-#include "apps/studio/preview_receiver.h"
+#include "apps/studio/local_describer.h"
+#include "apps/studio/local_images.h"
+#include "apps/studio/server_describer.h"
+#include "apps/studio/server_images.h"
+#include "apps/studio/server_watch.h"
 #include "apps/studio/settings.h"
 #include "engine/core/index.h"
 
@@ -26,14 +30,34 @@ constexpr std::size_t kCaptionsAhead = 16;
 // What a flag and a file can say.
 constexpr auto kMaxSeed = narrow<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
-GeneratorOptions generator_options(const StudioOptions& options) {
-  return {options.model,   options.device,  options.cuda,
-          options.threads, options.storage, options.video_helper};
+// Requests for images that a server has from here at once; it has a queue of its own.
+constexpr std::size_t kServerImages = 4;
+
+std::unique_ptr<ServerLink> link_of(const StudioOptions& options) {
+  if (!options.server) return nullptr;
+  return std::make_unique<ServerLink>(*options.server, options.helper);
 }
 
-CaptionerOptions captioner_options(const StudioOptions& options) {
-  return {options.captioner, options.device, options.cuda,
-          options.threads,   std::nullopt,   options.helper};
+std::vector<std::unique_ptr<ImageMaker>> makers_of(const StudioOptions& options, ServerLink* server,
+                                                   EventQueue& events) {
+  std::vector<std::unique_ptr<ImageMaker>> out;
+  if (server == nullptr) {
+    out.push_back(std::make_unique<LocalImages>(
+        GeneratorOptions{options.model, options.device, options.cuda, options.threads,
+                         options.storage, options.video_helper},
+        events));
+    return out;
+  }
+  for (std::size_t i = 0; i < kServerImages; ++i) {
+    out.push_back(std::make_unique<ServerImages>(*server, options.model, events));
+  }
+  return out;
+}
+
+std::unique_ptr<Describer> describer_of(const StudioOptions& options, ServerLink* server) {
+  if (server != nullptr) return std::make_unique<ServerDescriber>(*server);
+  return std::make_unique<LocalDescriber>(
+      CaptionerOptions{options.device, options.cuda, options.threads, options.helper});
 }
 
 }  // namespace
@@ -42,14 +66,15 @@ struct Studio::State {
   explicit State(const StudioOptions& given)
       : options(given),
         events(kMaxEvents),
-        receiver(given.listen ? std::make_unique<PreviewReceiver>(
-                                    PreviewReceiverOptions{.port = *given.listen}, events)
-                              : nullptr),
-        files(given.folder, {given.helper, given.video_helper}, events),
+        server(link_of(given)),
+        files(given.folder, {given.helper, given.video_helper}, server == nullptr, events),
         films({.program = given.video_helper}, events),
-        generator(generator_options(given), events),
-        captioner(captioner_options(given), events) {
+        generator(makers_of(given, server.get(), events), events),
+        captioner(describer_of(given, server.get()), given.captioner, events) {
     apply(snapshot, FolderEvent{given.folder});
+    if (server == nullptr) return;
+    apply(snapshot, ServerStateEvent{server->url(), "not asked yet"});
+    watch = std::make_unique<ServerWatch>(*server, events);
   }
   // The queue first: none may wait for room. Then all are notified before one is waited for.
   ~State() {
@@ -58,6 +83,7 @@ struct Studio::State {
     generator.end();
     files.end();
     films.end();
+    if (watch != nullptr) watch->end();
   }
 
   bool take(const GenerateCommand& command);
@@ -97,11 +123,12 @@ struct Studio::State {
   std::deque<std::filesystem::path> folder_waiting;
   std::deque<SaveCaptionCommand> saves_waiting;  // each once: a new order takes its place
   EventQueue events;
-  std::unique_ptr<PreviewReceiver> receiver;  // null: nobody listens
+  std::unique_ptr<ServerLink> server;  // null: models of this process
   FolderWorker files;
   FilmWorker films;
   GenerateWorker generator;
   CaptionWorker captioner;
+  std::unique_ptr<ServerWatch> watch;  // of the server
 };
 
 // Numbers are given, and queued images shown, on the drawing thread: an image is in the Snapshot

@@ -15,9 +15,9 @@ namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, 2> kThemes = {"dark", "light"};
-constexpr std::array<std::string_view, 13> kFields = {
-    "model", "captioner", "output_dir", "device",     "threads",       "dtype", "listen",
-    "theme", "scale",     "files",      "file_bytes", "deterministic", "tf32"};
+constexpr std::array<std::string_view, 14> kFields = {
+    "model", "captioner", "output_dir", "device",     "threads",       "dtype", "connect",
+    "theme", "scale",     "files",      "file_bytes", "deterministic", "tf32",  "key_file"};
 constexpr std::size_t kMaxFiles = 1000;
 
 constexpr std::string_view kDigits = "0123456789abcdef";
@@ -59,6 +59,8 @@ std::string to_json(const ViewerOptions& options) {
   check_text("model", options.model);
   check_text("captioner", options.captioner);
   check_text("output_dir", options.output_dir);
+  check_text("connect", options.connect);
+  check_text("key_file", options.key_file);
   Json out = {{"model", options.model},
               {"captioner", options.captioner},
               {"output_dir", options.output_dir},
@@ -74,7 +76,8 @@ std::string to_json(const ViewerOptions& options) {
   } else {
     for (const std::string& file : options.files) out["file_bytes"].push_back(hex_of(file));
   }
-  if (options.listen) out["listen"] = *options.listen;
+  if (!options.connect.empty()) out["connect"] = options.connect;
+  if (!options.key_file.empty()) out["key_file"] = options.key_file;
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -96,7 +99,8 @@ ViewerOptions parse_viewer_options(std::string_view json) {
     std::copy(kKeptNames.begin(), kKeptNames.end(), types.begin() + 1);
     out.dtype = reader.choice("dtype", types);
   }
-  if (reader.has("listen")) out.listen = reader.integer("listen", 0, 65535);
+  out.connect = reader.string_or("connect", "");
+  out.key_file = reader.string_or("key_file", "");
   if (reader.has("theme")) out.theme = reader.choice("theme", kThemes);
   out.scale = reader.number_or("scale", 0, 0, kMaxViewerScale);
   if (out.scale != 0 && out.scale < kMinViewerScale) {
@@ -120,7 +124,7 @@ StudioOptions studio_options(const ViewerOptions& options) {
   out.threads = narrow<int>(options.threads);
   out.storage = storage_named(options.dtype);
   out.folder = options.output_dir;
-  if (options.listen) out.listen = narrow<std::uint16_t>(*options.listen);
+  if (!options.connect.empty()) out.server = {options.connect, options.key_file};
   return out;
 }
 

@@ -20,7 +20,7 @@ struct ViewerOptions {
   bool deterministic = false, tf32 = false;  // of a CUDA device
   std::int64_t threads = 0;                  // 0 = one per core
   std::string dtype = "auto";                // auto, f32, bf16
-  std::optional<std::int64_t> listen;        // port of 127.0.0.1; 0 = any free one
+  std::string connect, key_file;             // a server's address and its key; empty = none
   std::string theme = "dark";                // dark, light
   double scale = 0;                          // of texts and spaces; 0 = the screen's own
   std::vector<std::string> files;            // opened at the start

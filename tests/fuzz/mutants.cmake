@@ -95,12 +95,6 @@ mutant(escape_c1_end fuzz_escape jobs engine/core/error.cpp
 mutant(line_isolate_kept fuzz_escape jobs apps/captions/text_forms.cpp
   [==[(c >= 0x2060 && c <= 0x2069)]==]
   [==[(c >= 0x2060 && c <= 0x2068)]==])
-mutant(preview_rows_uneven fuzz_preview previews apps/studio/preview_wire.cpp
-  [==[if (!whole) {]==]
-  [==[if (false) {]==])
-mutant(preview_length_unchecked fuzz_preview previews apps/studio/preview_wire.cpp
-  [==[if (bytes > kPreviewFrameBytes) {]==]
-  [==[if (bytes > kPreviewFrameBytes + 1) {]==])
 mutant(clip_time_repeats fuzz_clip clips video/codec/video_decoder.cpp
   [==[|| since <= last;]==]
   [==[|| since < last;]==])
@@ -122,6 +116,36 @@ mutant(serve_integer_off_by_one fuzz_request requests apps/serve/answers.cpp
 mutant(serve_path_kept fuzz_request requests apps/serve/answers.cpp
   [==[|| (at > 0 && within_word(text[at - 1]))) {]==]
   [==[|| at > 0) {]==])
-mutant(base64_unfinished fuzz_request requests apps/serve/answers.cpp
+mutant(base64_unfinished fuzz_request requests apps/runtime/base64.cpp
   [==[base64_decode_final(&state) == 1;]==]
   [==[true;]==])
+mutant(reply_body_off_by_one fuzz_reply replies apps/client/answer_reader.cpp
+  [==[parser_->body_limit(body_bytes);]==]
+  [==[parser_->body_limit(body_bytes + 1);]==])
+mutant(reply_head_unbounded fuzz_reply replies apps/client/answer_reader.cpp
+  [==[(head_ += used) > head_bytes_) {]==]
+  [==[(head_ += used) > head_bytes_ + 8) {]==])
+mutant(reply_line_unbounded fuzz_reply replies apps/client/answer_reader.cpp
+  [==[bytes.size() - taken > head_bytes_ &&]==]
+  [==[bytes.size() - taken > head_bytes_ + 8 &&]==])
+mutant(reply_cut_is_whole fuzz_reply replies apps/client/answer_reader.cpp
+  [==[if (!by_end || error) {]==]
+  [==[if (error) {]==])
+mutant(event_return_counts_twice fuzz_reply replies apps/client/event_reader.cpp
+  [==[bytes.front() == '\n') {]==]
+  [==[bytes.front() == '\r') {]==])
+mutant(event_off_by_one fuzz_reply replies apps/client/event_reader.cpp
+  [==[if (part.size() > most_ - std::min(most_, held())) {]==]
+  [==[if (part.size() > most_ + 1 - std::min(most_, held())) {]==])
+mutant(event_lines_run_together fuzz_reply replies apps/client/event_reader.cpp
+  [==[event_.data += '\n';]==]
+  [==[event_.data += "";]==])
+mutant(served_size_off_by_one fuzz_reply replies apps/studio/server_answers.cpp
+  [==[out >= 1 && out <= kMaxSide;]==]
+  [==[out >= 0 && out <= kMaxSide;]==])
+mutant(served_kept_above_all fuzz_reply replies apps/studio/server_answers.cpp
+  [==[integer("kept_tokens", 0, out.visual_tokens);]==]
+  [==[integer("kept_tokens", 0, out.visual_tokens + 1);]==])
+mutant(served_code_unchecked fuzz_reply replies apps/studio/server_answers.cpp
+  [==[if (!is_code(out.code)) out]==]
+  [==[if (out.code.empty()) out]==])

@@ -64,7 +64,8 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/lab/cli", {"apps/lab/bench", "apps/lab/still_life", "apps/cli"}},
     {"apps/lab/viewer", {"apps/viewer"}},
     {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
-    {"apps/studio", {"apps/runtime", "video"}},
+    {"apps/client", {"engine/core"}},
+    {"apps/studio", {"apps/runtime", "apps/client", "video"}},
     {"apps/viewer", {"apps/studio"}},
     {"apps/cli", {"apps/jobs", "apps/serve", "apps/studio", "video"}},
 };
@@ -78,7 +79,7 @@ const std::vector<OutsideRule> kOutside = {
     {"tessera/",
      {"apps/library", "apps/library/include", "apps/library/examples", "apps/serve", "python/src"}},
     {"pybind11/", {"python/src"}},
-    {"boost/", {"apps/serve/http"}},
+    {"boost/", {"apps/serve/http", "apps/client"}},
     {"opencv2/", {"video/cuts"}},
     {"libav", {"video/codec"}},
     {"libsws", {"video/codec"}},

@@ -63,7 +63,10 @@ void generation_facts(const Generation& one) {
   }
   if (one.acceptance > 0) fact("Accepted", number_text(100 * one.acceptance, 1) + " % of drafts");
   if (one.seconds > 0) fact("Time", duration_text(one.seconds));
-  if (!one.from.empty()) fact("From", one.from);
+  if (!one.from.empty()) {
+    fact("From", one.from);
+    fact("Overlays", "none: a server does not tell tokens");
+  }
   if (!one.file.empty()) file_fact(one.file);
   if (one.state == GenerateState::kFailed) fact("Failed", format_error(one.error));
 }
@@ -153,7 +156,10 @@ void visual_note(const CaptionEntry& caption) {
   if (caption.visual_tokens <= 0) return;
   fact("Visual", std::to_string(caption.kept_tokens) + " of " +
                      std::to_string(caption.visual_tokens) + " tokens kept" +
-                     (caption.prune.empty() ? "" : " by " + caption.prune));
+                     (caption.prune.empty() ? "" : " by " + caption.prune) +
+                     (caption.tiles.empty() && caption.kept_tokens < caption.visual_tokens
+                          ? "; which ones is not told"
+                          : ""));
 }
 
 void film_details(Ui& ui, const StageImage& image, const GalleryEntry* entry) {

@@ -8,7 +8,6 @@ namespace {
 
 std::string second_line(const Generation& one) {
   std::string text = "seed " + std::to_string(one.settings.seed) + ", " + one.settings.method.name;
-  if (!one.from.empty()) text = "from " + one.from + ", " + text;
   if (one.state == GenerateState::kDone || one.state == GenerateState::kStopped) {
     text += ", " + duration_text(one.seconds);
   }
@@ -18,12 +17,13 @@ std::string second_line(const Generation& one) {
 void progress(const Generation& one, float width) {
   const double whole = to_double(one.grid_rows * one.grid_columns);
   double done = whole > 0 ? to_double(one.facts.tokens) / whole : 0;
+  if (one.share_done > 0) done = one.share_done;
   if (one.frames > 0) done = to_double(one.frames_done) / to_double(one.frames);
   ImGui::ProgressBar(to_float(done), ImVec2(width, em() * 0.3f), "");
 }
 
 void row(Ui& ui, const Generation& one, std::uint64_t& dropped) {
-  // All eight bytes: other programs' images are numbered from 2^32 on.
+  // All eight bytes.
   const auto* id = reinterpret_cast<const char*>(&one.number);
   ImGui::PushID(id, id + sizeof one.number);
   const bool shown = shown_ref(ui.state, ui.snapshot).generation == one.number;

@@ -57,10 +57,10 @@ bool generates(const FoundModel& model) {
 }
 
 const FoundModel* chosen_model(const Ui& ui) {
+  const std::string& wanted = ui.state.settings.model;
+  const std::string& name = wanted.empty() ? ui.snapshot.default_model : wanted;
   for (const FoundModel& model : ui.snapshot.models) {
-    const std::string& wanted = ui.state.settings.model;
-    const bool fits = model.reference.shown_name == (wanted.empty() ? kDefaultModel : wanted);
-    if (fits || model.reference.open_name == wanted) return &model;
+    if (model.reference.shown_name == name || model.reference.open_name == wanted) return &model;
   }
   return nullptr;
 }
@@ -68,9 +68,10 @@ const FoundModel* chosen_model(const Ui& ui) {
 void model_field(Ui& ui) {
   GenerateSettings& settings = ui.state.settings;
   label("Model");
-  const std::string shown = settings.model.empty() ? std::string(kDefaultModel) : settings.model;
+  const std::string shown = settings.model.empty() ? ui.snapshot.default_model : settings.model;
   if (ImGui::BeginCombo("##model", shown.c_str())) {
     if (!ui.snapshot.models_known) text_dim("looking for models ...");
+    if (ui.snapshot.models_known && ui.snapshot.models.empty()) text_dim("none found");
     int index = 0;
     for (const FoundModel& model : ui.snapshot.models) {
       if (!generates(model)) continue;

@@ -38,10 +38,15 @@ void status_bar(Ui& ui) {
   ImGui::SameLine(0, 0);
   ImGui::AlignTextToFramePadding();
   item("Device", status.device);
-  item("Model",
-       status.model.empty() ? "loaded with the first image" : status.model + " " + status.dtype);
+  if (!status.server.empty()) {
+    item("Server", status.server + (status.server_problem.empty() ? "" : ": " + status.server_problem));
+  }
+  if (!status.model.empty()) {
+    item("Model", status.model + " " + status.dtype);
+  } else if (status.server.empty()) {
+    item("Model", "loaded with the first image");
+  }
   item("Memory", status.resident_bytes > 0 ? bytes_text(status.resident_bytes) : "");
-  item("Listening", status.listening);
   const Generation* running = ui.snapshot.running();
   const StageImage shown = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
   if (running != nullptr) {

@@ -1,13 +1,9 @@
 // The viewer as a user starts it, on a display of its own: scripts that generate, stop, compare and
 // describe with made-up and bundled models, and the ways in which it refuses to start.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -216,37 +212,24 @@ TEST_F(ViewerWindow, ScreenshotsHaveTheWindowsSize) {
   EXPECT_GT(brightness(light), 190);
 }
 
-// A port of this machine that nobody listens at.
-std::string free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(bind(fd, reinterpret_cast<struct sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &size), 0);
-  close(fd);
-  return std::to_string(ntohs(address.sin_port));
-}
-
-TEST_F(ViewerWindow, ShowsWhatAnotherProgramGenerates) {
+TEST_F(ViewerWindow, GeneratesAndDescribesByAServer) {
   if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
-  // o.png is the other program's; nothing is generated here.
   put_file(folder_ / "s.txt",
-           "size 1000 700\nwait_done 60\nframes 20\nexpect paintings 1\nexpect state done\n"
-           "expect shows o.png\n");
+           "size 1200 800\nwait_models\nexpect models 1\nprompt a cube\nseed 5\nmethod plain\n"
+           "paint\nwait_done 60\nframes 20\nexpect paintings 1\nexpect state done\n"
+           "expect shows o.png\nexpect picture_equals_file\ntab captions\ncaption\nwait_caption 60\n"
+           "tab details\nframes 5\nscreenshot shot.png\n");
   const Display display;
-  const std::string port = free_port();
-  const std::string other = std::string(TESSERA_PROGRAM) +
-                            " generate -m test:tiny -p 'a cube' -s 5 -o o.png --preview-to "
-                            "127.0.0.1:" +
-                            port + " 2> other.txt";
-  const std::string both = "(sleep 3; " + other + ") & " + TESSERA_PROGRAM +
-                           " selftest s.txt -m test:tiny --listen " + port +
-                           "; code=$?; "
-                           "wait; exit $code";
-  const Outcome outcome = run({"/bin/sh", "-c", both}, display.name());
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err << get_file(folder_ / "other.txt");
+  const std::string program = TESSERA_PROGRAM;
+  // o.png is the command's; nothing is generated in the window's program.
+  const std::string all = program + " generate -m test:tiny -p 'a cube' -s 5 -o o.png > other.txt 2>&1;" +
+                          program + " serve -m test:tiny --port 0 > url.txt 2> serve.txt & server=$!; "
+                          "for i in $(seq 600); do grep -q http url.txt && break; sleep 0.1; done; " +
+                          program + " selftest s.txt --connect $(sed 's/.*http/http/' url.txt) --output-dir out; "
+                          "code=$?; kill $server; wait; exit $code";
+  const Outcome outcome = run({"/bin/sh", "-c", all}, display.name());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err << get_file(folder_ / "serve.txt");
+  EXPECT_EQ(get_file(folder_ / "out/a-cube_5.png"), get_file(folder_ / "o.png"));
 }
 
 TEST_F(ViewerWindow, WithoutADisplayOneLineSaysSo) {
@@ -266,9 +249,9 @@ TEST_F(ViewerWindow, AWrongScriptLineIsNamed) {
 }
 
 TEST_F(ViewerWindow, FlagsAreSettledBeforeTheViewerStarts) {
-  const Outcome port = run({TESSERA_PROGRAM, "view", "--listen=70000"}, "");
-  EXPECT_EQ(port.exit_code, 2) << port.err;
-  EXPECT_NE(port.err.find("--listen"), std::string::npos) << port.err;
+  const Outcome secure = run({TESSERA_PROGRAM, "view", "--connect", "https://a:443"}, "");
+  EXPECT_EQ(secure.exit_code, 2) << secure.err;
+  EXPECT_NE(secure.err.find("--connect"), std::string::npos) << secure.err;
   const Outcome theme = run({TESSERA_PROGRAM, "view", "--theme", "pink"}, "");
   EXPECT_EQ(theme.exit_code, 2) << theme.err;
   const Outcome options = run({TESSERA_VIEW, "{\"scale\":99}"}, "");

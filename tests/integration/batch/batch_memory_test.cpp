@@ -1,8 +1,6 @@
 // The real program while the system refuses it memory: more tries, fewer images and texts at
 // once, the same bytes in the end.
 #include "tests/integration/batch/batch_program.h"
-#include "tests/unit/studio/studio_run.h"
-#include "vision/image/png.h"
 
 namespace tessera::batch_memory_test {
 namespace {
@@ -79,36 +77,6 @@ TEST_F(BatchMemory, FailedItemsAreTriedAgainAsOftenAsAsked) {
   EXPECT_EQ(images("out").size(), 1u) << "two tries, two items";
   EXPECT_EQ(batch(job, "out", {"--retry-failed"}).exit_code, 0);
   EXPECT_TRUE(tree("out") == tree("truth"));
-}
-
-TEST_F(BatchMemory, AViewerSeesTheImagesOfASmallerBatch) {
-  const std::string job = put_long_job(4);
-  ASSERT_EQ(batch(job, "truth").exit_code, 0);
-  const std::vector<std::string> four = {"--batch-size", "4", "--name", "{id}.png"};
-  const std::size_t from = size_that_matters(job, four, kAlways, "images at once from here on");
-  ASSERT_GT(from, 0u);
-  std::filesystem::remove_all(folder_ / "out");
-  StudioRun studio({.listen = std::uint16_t{0}});
-  studio.until([](const Snapshot& now) { return !now.status.listening.empty(); });
-  std::vector<std::string> flags = four;
-  flags.insert(flags.end(), {"--preview-to", studio.studio.snapshot().status.listening});
-  const ProgramResult result = run(words(job, "out", flags), refusing(from, kAlways));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(count(result.err, "2 images at once from here on"), 1u) << result.err;
-  std::map<std::uint64_t, std::vector<std::uint8_t>> shown;  // by seed
-  studio.until([&](const Snapshot& now) {
-    shown.clear();
-    for (const Generation& one : now.generations) {
-      if (one.state == GenerateState::kDone) shown[one.settings.seed] = one.image->rgb;
-    }
-    return shown.size() == 4;
-  });
-  for (const auto& [name, bytes] : images("truth")) {
-    const auto at = name.find('_');
-    const std::uint64_t seed = std::stoull(name.substr(at + 1));
-    EXPECT_EQ(content("out/" + name.substr(0, at) + ".png"), bytes);
-    EXPECT_EQ(shown[seed], read_own_png(folder_ / "truth" / name).rgb) << name;
-  }
 }
 
 TEST_F(BatchMemory, FewerTextsAtOnceAreTheSameTexts) {

@@ -33,14 +33,6 @@ TEST(Apply, PaintingsAreReplacedByNumber) {
   EXPECT_NE(snapshot.generation(2), nullptr);
 }
 
-TEST(Apply, OtherProgramsImagesAreNotOurRunningOne) {
-  Snapshot snapshot;
-  Generation other = generation(1, GenerateState::kGeneration);
-  other.from = "127.0.0.1:9";
-  apply(snapshot, GenerationEvent{other});
-  EXPECT_EQ(snapshot.running(), nullptr);
-}
-
 TEST(Apply, OldFinishedImagesGoButNotThoseThatAreCompared) {
   Snapshot snapshot;
   apply(snapshot, GenerationEvent{generation(1, GenerateState::kDone)});
@@ -57,16 +49,16 @@ TEST(Apply, OldFinishedImagesGoButNotThoseThatAreCompared) {
   EXPECT_EQ(snapshot.compare_left, 0u);
 }
 
-TEST(Apply, OtherProgramsImagesPushNoneOfOursOut) {
+TEST(Apply, AServersModelsTakeThePlaceOfTheBundledDefault) {
   Snapshot snapshot;
-  apply(snapshot, GenerationEvent{generation(1, GenerateState::kDone)});
-  for (std::uint64_t number = 100; number < 100 + 2 * kKeptGenerations; ++number) {
-    Generation other = generation(number, GenerateState::kDone);
-    other.from = "127.0.0.1:9";
-    apply(snapshot, GenerationEvent{other});
-  }
-  EXPECT_NE(snapshot.generation(1), nullptr);
-  EXPECT_EQ(snapshot.generations.size(), kKeptGenerations + 1);
+  EXPECT_EQ(snapshot.default_model, kDefaultModel);
+  apply(snapshot, ServerStateEvent{"http://a:1", "not there"});
+  EXPECT_EQ(snapshot.default_model, "") << "nobody knows yet";
+  apply(snapshot, ModelsEvent{{}, "theirs"});
+  apply(snapshot, ServerStateEvent{"http://a:1", ""});
+  EXPECT_EQ(snapshot.default_model, "theirs");
+  EXPECT_EQ(snapshot.status.server, "http://a:1");
+  EXPECT_EQ(snapshot.status.server_problem, "");
 }
 
 TEST(Apply, ReceivedImagesKeepToTheirBytes) {
@@ -75,7 +67,7 @@ TEST(Apply, ReceivedImagesKeepToTheirBytes) {
   for (std::uint64_t number = 1; number <= 20; ++number) {
     Generation one = generation(number, GenerateState::kDone);
     one.image = image;
-    if (number > 2) one.from = "127.0.0.1:9";
+    if (number > 2) one.from = "http://127.0.0.1:9";
     apply(snapshot, GenerationEvent{std::move(one)});
     if (number == 3) apply(snapshot, CompareEvent{3, 0});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/studio/caption_worker.h"
+#include "apps/studio/local_describer.h"
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
@@ -132,7 +133,8 @@ TEST(StudioCaptions, StoppingTakesOutWhatNobodyBeganWith) {
 bool left_after(const std::filesystem::path& image) {
   EventQueue events(64);
   {
-    CaptionWorker worker({.model = "test:tiny", .threads = 1, .storage = {}, .helper = {}}, events);
+    CaptionWorker worker(std::make_unique<LocalDescriber>(CaptionerOptions{.threads = 1, .helper = {}}),
+                       "test:tiny", events);
     worker.queue(CaptionCommand{.images = {image}});
     for (int i = 0; i < 60000; ++i) {
       for (const Event& event : events.take()) {
@@ -168,7 +170,8 @@ TEST(CaptionWorker, AStopFinishesTheTextAtWorkAlone) {
   }
   EventQueue events(1);
   ASSERT_TRUE(events.push(ProblemEvent{}));
-  CaptionWorker worker({.model = "test:tiny", .threads = 1, .storage = {}, .helper = {}}, events);
+  CaptionWorker worker(std::make_unique<LocalDescriber>(CaptionerOptions{.threads = 1, .helper = {}}),
+                       "test:tiny", events);
   ASSERT_TRUE(worker.queue(CaptionCommand{.images = images}));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   worker.stop();

@@ -68,27 +68,6 @@ TEST(EventQueue, FinalEventsWaitForASlowReader) {
   for (std::size_t i = 0; i < done.size(); ++i) EXPECT_EQ(done[i], i + 1);
 }
 
-// Other programs' images end one after the other: our own progress finds room all the time.
-TEST(EventQueue, ReceivedEndsLeaveRoomForProgress) {
-  EventQueue queue(8);
-  std::thread receiver([&] {
-    for (std::uint64_t number = 1; number <= 20; ++number) {
-      Event event = generation(number, GenerateState::kDone);
-      std::get<GenerationEvent>(event).generation.from = "somebody";
-      EXPECT_TRUE(queue.push(std::move(event)));
-    }
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_LE(queue.size(), 2u);
-  EXPECT_TRUE(queue.push(generation(1000, GenerateState::kGeneration)));
-  std::size_t ended = 0;
-  while (ended < 20) {
-    for (const Event& event : queue.take()) ended += is_final(of(event).state) ? 1 : 0;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  receiver.join();
-}
-
 TEST(EventQueue, ReceivedEndsWaitForTheirBytes) {
   EventQueue queue(256);
   const auto image = std::make_shared<const Image>(4096, 4096);  // 48 MiB

@@ -152,11 +152,11 @@ TEST(UiState, NamesOfFilesAreText) {
   EXPECT_EQ(name_of("a/b\xff\n.png"), "b\\xff\\u{000a}.png");
 }
 
-TEST(UiState, OtherProgramsImagesAreWorkToo) {
+TEST(UiState, ImagesOfAServerAndTextsAreWork) {
   EXPECT_FALSE(at_work(snapshot_of({generation(1, GenerateState::kDone)})));
   Snapshot snapshot = snapshot_of({generation(1, GenerateState::kGeneration)});
-  snapshot.generations[0].from = "127.0.0.1:9";
-  EXPECT_EQ(snapshot.running(), nullptr);
+  snapshot.generations[0].from = "http://127.0.0.1:9";
+  EXPECT_NE(snapshot.running(), nullptr) << "Stop is for it";
   EXPECT_TRUE(at_work(snapshot));
   Snapshot described;
   described.captions = {{.path = "a", .state = CaptionState::kQueued}};
@@ -397,15 +397,16 @@ TEST(ViewerOptions, SurviveJson) {
   options.tf32 = true;
   options.threads = 3;
   options.dtype = "bf16";
-  options.listen = 0;
+  options.connect = "http://127.0.0.1:8080";
+  options.key_file = "key";
   options.theme = "light";
   options.scale = 1.5;
   options.files = {"x.png", "-y.png"};
   const ViewerOptions back = parse_viewer_options(to_json(options));
   EXPECT_EQ(to_json(back), to_json(options));
-  EXPECT_EQ(back.listen, 0);
+  EXPECT_EQ(back.connect, options.connect);
   EXPECT_EQ(back.files, options.files);
-  EXPECT_FALSE(parse_viewer_options("{}").listen);
+  EXPECT_FALSE(studio_options(parse_viewer_options("{}")).server);
   const StudioOptions studio = studio_options(back);
   EXPECT_EQ(studio.model, options.model);
   EXPECT_EQ(studio.threads, 3);
@@ -413,7 +414,9 @@ TEST(ViewerOptions, SurviveJson) {
   EXPECT_TRUE(studio.cuda.tf32);
   EXPECT_EQ(studio.storage, DType::kBF16);
   EXPECT_EQ(studio.folder, "söme where");
-  EXPECT_EQ(studio.listen, 0);
+  ASSERT_TRUE(studio.server);
+  EXPECT_EQ(studio.server->url, options.connect);
+  EXPECT_EQ(studio.server->key_file, "key");
 }
 
 TEST(ViewerOptions, NamesOfFilesMayBeAnyBytes) {
