@@ -109,8 +109,10 @@ TEST(Desk, LateOrdersFailWhereverTheyAre) {
   DeskOptions options = DeskRun::tiny({"test:tiny"}, 1);
   options.seconds = 0.3;
   DeskRun run(options);
-  run.add(run.order("a slow", 0, {.on_progress = [] { sleep_for(0.02); }}));  // 1.3 s in all
-  run.add(run.order("b waits"));
+  std::vector<Order> both;  // of one deadline
+  both.push_back(run.order("a slow", 0, {.on_progress = [] { sleep_for(0.02); }}));  // 1.3 s in all
+  both.push_back(run.order("b waits"));
+  run.desk->add(std::move(both));
   ASSERT_TRUE(run.all_over(2));
   EXPECT_EQ(run.heard.error_of("a slow"), "E_TIMEOUT");
   EXPECT_EQ(run.heard.error_of("b waits"), "E_TIMEOUT");
