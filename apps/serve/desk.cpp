@@ -243,11 +243,11 @@ bool Desk::take_orders() {
     cancelled.swap(cancelled_);
     first = last_number_ - added.size() + 1;
   }
+  const Clock::time_point now = Clock::now();
   for (Order& order : added) {
     const std::uint64_t number = first++;
     lines_[order.client].push_back(number);
-    entries_.emplace(number,
-                     Entry{.order = std::move(order), .number = number, .added = Clock::now()});
+    entries_.emplace(number, Entry{.order = std::move(order), .number = number, .added = now});
   }
   for (const std::uint64_t number : cancelled) {
     const auto at = entries_.find(number);
@@ -265,9 +265,10 @@ bool Desk::take_orders() {
 void Desk::expire() {
   if (options_.seconds <= 0) return;
   const auto limit = std::chrono::duration<double>(options_.seconds);
+  const Clock::time_point now = Clock::now();
   std::vector<std::uint64_t> late;
   for (const auto& [number, entry] : entries_) {
-    if (!entry.over && Clock::now() - entry.added > limit) late.push_back(number);
+    if (!entry.over && now - entry.added > limit) late.push_back(number);
   }
   for (const std::uint64_t number : late) {
     Entry& entry = entries_.at(number);
