@@ -1,10 +1,11 @@
-"""How much the server does under load, next to `tessera batch` on the same images.
+"""How much the server does under load, next to `tessera batch` and `tessera caption` on the same work.
 
-    python serve_load.py PROGRAM --clients 64 --images 1000 --leave 0.2
+    python serve_load.py PROGRAM --clients 64 --images 1000 --captions 1000 --leave 0.2
 
-PROGRAM is `tessera`. Clients ask for images with a seed each, as streams; a share of further requests is left at a random
-moment. Prints images a second of both, seconds to the first event, the server's memory over time, and what was lost or wrong:
-each image must have the bytes of the batch's file.
+PROGRAM is `tessera`. Clients ask for images with a seed each, and for texts about the batch's images, as streams, in a random
+order; a share of further requests is left at a random moment. Prints seconds of both, seconds to the first event, the
+server's memory over time, and what was lost or wrong: each image must have the bytes of the batch's file, each text be that
+of the caption command.
 """
 import argparse
 import base64
@@ -36,13 +37,34 @@ def batch(program, count, folder, slots):
     return time.monotonic() - began
 
 
-def ask(port, index, leave, firsts):
-    """The image's bytes; None where the client left."""
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-    body = json.dumps({"model": "tabletop-janus", "prompt": PROMPTS[index % 4], "seed": index, "stream": True,
-                       "partial_images": 1})
+def captions(program, folder, count, slots):
+    """Seconds, and the text of each image."""
     began = time.monotonic()
-    link.request("POST", "/v1/images/generations", body, {"Content-Type": "application/json"})
+    said = subprocess.run([program, "caption", *[str(image_file(folder, i)) for i in range(count)], "--json", "--overwrite",
+                           "--batch-size", str(slots)], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    seconds = time.monotonic() - began
+    texts = {Path(row["path"]).name: row["text"] for row in map(json.loads, said.stdout.splitlines()) if "text" in row}
+    return seconds, {i: texts[image_file(folder, i).name] for i in range(count)}
+
+
+def image_file(folder, index):
+    return Path(folder) / "out" / f"i{index}_{index}.png"
+
+
+def ask(port, index, leave, firsts, image=None):
+    """The image's bytes, or the text about `image`; None where the client left."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    if image is None:
+        path, body = "/v1/images/generations", {"model": "tabletop-janus", "prompt": PROMPTS[index % 4], "seed": index,
+                                                "stream": True, "partial_images": 1}
+    else:
+        url = "data:image/png;base64," + base64.b64encode(image.read_bytes()).decode()
+        path, body = "/v1/chat/completions", {"model": "tabletop-llava", "stream": True, "messages": [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}},
+                                         {"type": "text", "text": "Describe the picture."}]}]}
+    body = json.dumps(body)
+    began = time.monotonic()
+    link.request("POST", path, body, {"Content-Type": "application/json"})
     if leave is not None:
         time.sleep(leave)
         link.close()
@@ -50,16 +72,19 @@ def ask(port, index, leave, firsts):
     answer = link.getresponse()
     if answer.status == 429:
         time.sleep(float(answer.headers["Retry-After"]))
-        return ask(port, index, leave, firsts)
-    made = None
+        return ask(port, index, leave, firsts, image)
+    made = None if image is None else ""
     for line in answer:
-        if line.startswith(b"event:") and firsts is not None and made is None:
+        if not line.startswith(b"data:") or line.startswith(b"data: [DONE]"):
+            continue
+        if firsts is not None:
             firsts.append(time.monotonic() - began)
             firsts = None
-        if line.startswith(b"data:"):
-            event = json.loads(line[5:])
-            if event["type"] == "image_generation.completed":
-                made = base64.b64decode(event["b64_json"])
+        event = json.loads(line[5:])
+        if image is not None:
+            made += event["choices"][0]["delta"].get("content") or ""
+        elif event["type"] == "image_generation.completed":
+            made = base64.b64decode(event["b64_json"])
     link.close()
     return made
 
@@ -69,6 +94,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--captions", type=int, default=500)
     parser.add_argument("--leave", type=float, default=0)
     parser.add_argument("--slots", type=int, default=8)
     flags = parser.parse_args()
@@ -76,29 +102,38 @@ def main():
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     port = int(server.stdout.readline().split('"')[3].rsplit(":", 1)[1])
     ask(port, 0, None, None)
-    work, made, firsts, sizes, left = queue.Queue(), {}, [], [], [0]
+    work, made, firsts, sizes, left = [], {}, [], [], [0]
     draw = random.Random(1)
-    for i in range(flags.images):
-        work.put((i, None))
-        while draw.random() < flags.leave:
-            work.put((i, draw.random() * 2))
-
-    def client():
-        while True:
-            try:
-                index, leave = work.get_nowait()
-            except queue.Empty:
-                return
-            image = ask(port, index, leave, firsts)
-            if leave is None:
-                made[index] = image
-            else:
-                left[0] += 1
-            if index % 20 == 0:
-                sizes.append(memory(server.pid))
+    for kind, count in (("image", flags.images), ("text", flags.captions)):
+        for i in range(count):
+            work.append((kind, i, None))
+            while draw.random() < flags.leave:
+                work.append((kind, i, draw.random() * 2))
+    draw.shuffle(work)
+    waiting = queue.Queue()
+    for item in work:
+        waiting.put(item)
 
     with tempfile.TemporaryDirectory() as folder:
-        alone = batch(flags.program, flags.images, folder, flags.slots)
+        def client():
+            while True:
+                try:
+                    kind, index, leave = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                image = image_file(folder, index) if kind == "text" else None
+                answer = ask(port, index, leave, firsts, image)
+                if leave is None:
+                    made[kind, index] = answer
+                else:
+                    left[0] += 1
+                if index % 20 == 0:
+                    sizes.append(memory(server.pid))
+
+        alone = batch(flags.program, max(flags.images, flags.captions), folder, flags.slots)
+        alone *= flags.images / max(flags.images, flags.captions)
+        more, texts = captions(flags.program, folder, flags.captions, flags.slots) if flags.captions else (0, {})
+        alone += more
         began = time.monotonic()
         threads = [threading.Thread(target=client) for _ in range(flags.clients)]
         for thread in threads:
@@ -106,12 +141,13 @@ def main():
         for thread in threads:
             thread.join()
         seconds = time.monotonic() - began
-        files = {i: (Path(folder) / "out" / f"i{i}_{i}.png").read_bytes() for i in range(flags.images)}
+        want = {("image", i): image_file(folder, i).read_bytes() for i in range(flags.images)}
+        want.update({("text", i): text for i, text in texts.items()})
     # A batch's files say so of themselves; pixels and record are the same.
-    wrong = [i for i in range(flags.images) if made.get(i) != files[i]]
+    wrong = [key for key, value in want.items() if made.get(key) != value]
     firsts.sort()
-    print(f"batch {flags.images / alone:.2f} images a second, server {flags.images / seconds:.2f}: "
-          f"{alone / seconds:.3f} of it, with {left[0]} that left")
+    print(f"{flags.images} images and {flags.captions} texts: commands {alone:.1f} s, server {seconds:.1f} s: "
+          f"{alone / seconds:.3f} of their speed, with {left[0]} clients that left")
     print(f"first event after {firsts[len(firsts) // 2]:.2f} s (median), {firsts[int(len(firsts) * .99)]:.2f} s (p99)")
     tenth = max(1, len(sizes) // 10)
     print(f"memory {sum(sizes[:tenth]) / tenth:.1f} MiB in the first tenth, {sum(sizes[-tenth:]) / tenth:.1f} in the last")

@@ -20,8 +20,8 @@ const fs::path kRoot = TESSERA_SOURCE_DIR;
 constexpr std::size_t kMaxCharacters = 120;
 constexpr int kMaxWords = 40;
 // Of README.md and docs/, without the generated tables of docs/cli.md: half of what there was, and
-// 650 for the server, 500 for Python and 200 for packages and the viewer as a client, which came later.
-constexpr int kMaxWordsOfAll = 23690;
+// 650 for the server, 500 for Python and 300 for packages and the viewer as a client, which came later.
+constexpr int kMaxWordsOfAll = 23790;
 
 const std::vector<Page>& pages() {
   static const std::vector<Page> kPages = all_pages(kRoot);
