@@ -39,11 +39,11 @@ def batch(program, count, folder, slots):
 
 def captions(program, folder, count, slots):
     """Seconds, and the text of each image."""
-    began = time.monotonic()
-    said = subprocess.run([program, "caption", *[str(image_file(folder, i)) for i in range(count)], "--json", "--overwrite",
-                           "--batch-size", str(slots)], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    out, began = Path(folder) / "texts.jsonl", time.monotonic()
+    subprocess.run([program, "caption", *[str(image_file(folder, i)) for i in range(count)], "-o", str(out),
+                    "--batch-size", str(slots)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     seconds = time.monotonic() - began
-    texts = {Path(row["path"]).name: row["text"] for row in map(json.loads, said.stdout.splitlines()) if "text" in row}
+    texts = {Path(row["path"]).name: row["caption"] for row in map(json.loads, out.read_text().splitlines())}
     return seconds, {i: texts[image_file(folder, i).name] for i in range(count)}
 
 
