@@ -44,6 +44,17 @@ std::string free_name(const std::string& name, const std::vector<ServedModel>& o
   return out;
 }
 
+std::string lane_key(const Order& order) {
+  std::string key = order.model;
+  for (const auto& [name, task] : task_names()) {
+    if (task == order.task) key.append("\n").append(name);
+  }
+  for (const api::Setting& setting : order.open) {
+    key += '\n' + setting.name + '=' + setting.value.text();
+  }
+  return key;
+}
+
 api::Error unforeseen(const std::exception& error) {
   return api::Error({.code = "E_INTERNAL", .expected = "no failure", .found = error.what()});
 }
@@ -72,7 +83,8 @@ struct Desk::Entry {
   Order order;
   std::uint64_t number = 0;
   Clock::time_point added = {}, begun = {};
-  std::string lane = {};  // at work: its key
+  std::string lane = {};  // its key
+  bool at_work = false;   // there
   api::Ticket ticket = {};
   bool starting = false;  // or begun: its client's line is another's to change
   bool over = false;
@@ -214,7 +226,8 @@ void Desk::work() {
     }
     if (!take_orders()) continue;
     if (drops) {
-      end_all(desk_error("E_DRAINING", "server", "an answer before the server ends", "none yet"));
+      end_where([](const Entry&) { return true; },
+                desk_error("E_DRAINING", "server", "an answer before the server ends", "none yet"));
     }
     expire();
     start_orders();
@@ -247,12 +260,16 @@ bool Desk::take_orders() {
   for (Order& order : added) {
     const std::uint64_t number = first++;
     lines_[order.client].push_back(number);
-    entries_.emplace(number, Entry{.order = std::move(order), .number = number, .added = now});
+    std::string lane = lane_key(order);
+    entries_.emplace(number, Entry{.order = std::move(order),
+                                   .number = number,
+                                   .added = now,
+                                   .lane = std::move(lane)});
   }
   for (const std::uint64_t number : cancelled) {
     const auto at = entries_.find(number);
     if (at == entries_.end() || at->second.over) continue;
-    if (!at->second.lane.empty()) runtime_->cancel(at->second.ticket);
+    if (at->second.at_work) runtime_->cancel(at->second.ticket);
     finish(number, false);
     const std::lock_guard lock(mutex_);
     ++stats_.cancelled;
@@ -266,27 +283,20 @@ void Desk::expire() {
   if (options_.seconds <= 0) return;
   const auto limit = std::chrono::duration<double>(options_.seconds);
   const Clock::time_point now = Clock::now();
-  std::vector<std::uint64_t> late;
-  for (const auto& [number, entry] : entries_) {
-    if (!entry.over && now - entry.added > limit) late.push_back(number);
-  }
-  for (const std::uint64_t number : late) {
-    Entry& entry = entries_.at(number);
-    if (!entry.lane.empty()) runtime_->cancel(entry.ticket);
-    fail(number, desk_error("E_TIMEOUT", "server",
-                            "an answer within " + std::to_string(options_.seconds) + " s",
-                            "none yet"));
-  }
+  end_where([&](const Entry& entry) { return now - entry.added > limit; },
+            desk_error("E_TIMEOUT", "server",
+                       "an answer within " + std::to_string(options_.seconds) + " s", "none yet"));
 }
 
-void Desk::end_all(const api::Error& error) {
-  std::vector<std::uint64_t> all;
+template <typename Which>
+void Desk::end_where(const Which& which, const api::Error& error) {
+  std::vector<std::uint64_t> numbers;
   for (const auto& [number, entry] : entries_) {
-    if (!entry.over) all.push_back(number);
+    if (!entry.over && which(entry)) numbers.push_back(number);
   }
-  for (const std::uint64_t number : all) {
-    Entry& entry = entries_.at(number);
-    if (!entry.lane.empty()) runtime_->cancel(entry.ticket);
+  for (const std::uint64_t number : numbers) {
+    const Entry& entry = entries_.at(number);
+    if (entry.at_work) runtime_->cancel(entry.ticket);
     fail(number, error);
   }
 }
@@ -320,19 +330,8 @@ void Desk::leave_line(const Entry& entry) {
   if (line->second.empty()) lines_.erase(line);
 }
 
-std::string lane_key(const Order& order) {
-  std::string key = order.model;
-  for (const auto& [name, task] : task_names()) {
-    if (task == order.task) key.append("\n").append(name);
-  }
-  for (const api::Setting& setting : order.open) {
-    key += '\n' + setting.name + '=' + setting.value.text();
-  }
-  return key;
-}
-
 Desk::Lane& Desk::lane_of(const Entry& entry) {
-  Lane& lane = lanes_[lane_key(entry.order)];
+  Lane& lane = lanes_[entry.lane];
   lane.model = entry.order.model;
   lane.task = entry.order.task;
   return lane;
@@ -340,7 +339,9 @@ Desk::Lane& Desk::lane_of(const Entry& entry) {
 
 // Whether its lane has a slot. What memory did not last for waits until another order is over.
 bool Desk::may_start(const Entry& entry) {
-  return entry.tried_at != overs_ && lane_of(entry).at_work < options_.open.slots;
+  if (entry.tried_at == overs_) return false;
+  const auto lane = lanes_.find(entry.lane);
+  return lane == lanes_.end() || lane->second.at_work < options_.open.slots;
 }
 
 // False: it has to wait until others are over. An order that cannot begin has failed, which counts as begun.
@@ -359,7 +360,7 @@ bool Desk::start(Entry& entry) {
         lane.open = runtime_->open({find(lane.model, lane.task)->source, lane.task},
                                    open_options(lane.task, entry.order.open));
         const std::lock_guard lock(mutex_);
-        stats_.open.push_back(lane_key(entry.order));
+        stats_.open.push_back(entry.lane);
       }
       submit(entry, lane);
       return true;
@@ -376,10 +377,10 @@ bool Desk::start(Entry& entry) {
       }
       fail(number, error);
     } catch (const std::exception& error) {
-      if (!entry.lane.empty()) runtime_->cancel(entry.ticket);  // its listener threw
+      if (entry.at_work) runtime_->cancel(entry.ticket);  // its listener threw
       fail(number, unforeseen(error));
     }
-    if (!lane.open) lanes_.erase(lane_key(entry.order));
+    if (!lane.open) lanes_.erase(entry.lane);
     return true;
   }
 }
@@ -431,11 +432,13 @@ void Desk::submit(Entry& entry, Lane& lane) {
     const std::lock_guard lock(mutex_);
     stats_.text_tokens += narrow<std::uint64_t>(made.tokens);
     stats_.passes += narrow<std::uint64_t>(made.passes);
-  };
-  const auto count_prompt = [this](const auto& made) {
-    const std::lock_guard lock(mutex_);
-    stats_.prompt_tokens += narrow<std::uint64_t>(made.prompt_tokens);
-    stats_.reused_tokens += narrow<std::uint64_t>(made.reused_tokens);
+    if constexpr (requires { made.reused_tokens; }) {
+      stats_.prompt_tokens += narrow<std::uint64_t>(made.prompt_tokens);
+      stats_.reused_tokens += narrow<std::uint64_t>(made.reused_tokens);
+    }
+    if constexpr (requires { made.known_images; }) {
+      stats_.known_images += narrow<std::uint64_t>(made.known_images);
+    }
   };
   const api::Model model = *lane.open;
   if (options_.memory > 0) {
@@ -490,13 +493,8 @@ void Desk::submit(Entry& entry, Lane& lane) {
           },
           [&](const api::DescribeRequest& request) {
             auto callbacks = for_text(api::DescribeCallbacks{});
-            callbacks.on_description = [this, number, to, count_text, count_prompt](api::Description&& made) {
+            callbacks.on_description = [this, number, to, count_text](api::Description&& made) {
               count_text(made);
-              count_prompt(made);
-              {
-                const std::lock_guard lock(mutex_);
-                stats_.known_images += narrow<std::uint64_t>(made.known_images);
-              }
               to->on_description(std::move(made));
               finish(number, true);
             };
@@ -504,9 +502,8 @@ void Desk::submit(Entry& entry, Lane& lane) {
           },
           [&](const api::CompleteRequest& request) {
             auto callbacks = for_text(api::CompleteCallbacks{});
-            callbacks.on_completion = [this, number, to, count_text, count_prompt](api::Completion&& made) {
+            callbacks.on_completion = [this, number, to, count_text](api::Completion&& made) {
               count_text(made);
-              count_prompt(made);
               to->on_completion(std::move(made));
               finish(number, true);
             };
@@ -526,7 +523,7 @@ void Desk::submit(Entry& entry, Lane& lane) {
           },
       },
       entry.order.request);
-  entry.lane = lane_key(entry.order);
+  entry.at_work = true;
   entry.begun = Clock::now();
   ++lane.at_work;
   lane.last_use = number;
@@ -544,15 +541,14 @@ void Desk::finish(std::uint64_t number, bool done) {
   if (entry.over) return;
   entry.over = true;
   over_.push_back(number);
-  const bool at_work = !entry.lane.empty();
-  if (at_work) {
+  if (entry.at_work) {
     --lanes_.at(entry.lane).at_work;
   } else if (!entry.starting) {
     leave_line(entry);
   }
   ++overs_;
   const std::lock_guard lock(mutex_);
-  --(at_work ? stats_.at_work : stats_.waiting);
+  --(entry.at_work ? stats_.at_work : stats_.waiting);
   if (done) {
     ++stats_.done;
     stats_.work_seconds += std::chrono::duration<double>(Clock::now() - entry.begun).count();
@@ -576,7 +572,7 @@ void Desk::fail(std::uint64_t number, const api::Error& error) {
 void Desk::fail_over(const api::Error& error) {
   std::vector<std::uint64_t> ended;
   for (const auto& [number, entry] : entries_) {
-    if (!entry.over && !entry.lane.empty() && runtime_->over(entry.ticket)) ended.push_back(number);
+    if (!entry.over && entry.at_work && runtime_->over(entry.ticket)) ended.push_back(number);
   }
   for (const std::uint64_t number : ended) fail(number, error);
 }

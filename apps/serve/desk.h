@@ -133,7 +133,8 @@ class Desk {
   void fail(std::uint64_t number, const api::Error& error);
   void fail_over(const api::Error& error);
   void expire();
-  void end_all(const api::Error& error);
+  template <typename Which>
+  void end_where(const Which& which, const api::Error& error);
 
   DeskOptions options_;
   std::vector<ServedModel> models_;
