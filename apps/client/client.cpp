@@ -93,8 +93,8 @@ class Exchange {
     }
   }
   void tell() {
-    if (!told_ && calls_.on_head) calls_.on_head({reader_.status(), reader_.type()});
-    told_ = true;
+    if (!head_seen_ && calls_.on_head) calls_.on_head({reader_.status(), reader_.type()});
+    head_seen_ = true;
     const std::string body = reader_.take_body();
     if (!body.empty() && calls_.on_body) calls_.on_body(body);
   }
@@ -137,7 +137,7 @@ class Exchange {
   std::string request_, received_, failure_;
   std::size_t sent_ = 0;
   std::array<char, std::size_t{64} << 10> piece_;
-  bool connected_ = false, ended_ = false, told_ = false;
+  bool connected_ = false, ended_ = false, head_seen_ = false;
   double last_ = 0;  // a byte went or came
   asio::io_context io_;
   tcp::resolver resolver_{io_};

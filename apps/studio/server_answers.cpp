@@ -24,14 +24,6 @@ Json parse(std::string_view text, const std::string& server, std::size_t most) {
   return parse_json(text, server, {.max_bytes = most, .kind = ErrorKind::kGeneral});
 }
 
-[[noreturn]] void refuse(const std::string& server, std::string expected, std::string found) {
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = "E_SERVER_ANSWER",
-               .where = server,
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
-
 // "where: expected A, found B (hint)" as it was put together; another text is what was found.
 void take_message(std::string_view text, ErrorInfo& error) {
   if (!error.where.empty() && text.starts_with(error.where + ": ")) {
@@ -130,6 +122,14 @@ std::string png_of(const JsonReader& reader) {
 
 }  // namespace
 
+void refuse_answer(const std::string& server, std::string expected, std::string found) {
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_SERVER_ANSWER",
+               .where = server,
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
 ErrorInfo read_refusal(int status, std::string_view body, const std::string& server) {
   try {
     const Json all = parse(body, server, kServerTextBytes);
@@ -189,7 +189,7 @@ ImageNews read_image_event(const ServerEvent& event, const std::string& server) 
     out.facts = parse_facts(reader.raw("record").dump(), server, ErrorKind::kGeneral);
     out.seconds = reader.number("seconds", 0, kMaxSeconds);
   } else {
-    refuse(server, "an event of images", "'" + escape_for_terminal(event.name, 64) + "'");
+    refuse_answer(server, "an event of images", "'" + escape_for_terminal(event.name, 64) + "'");
   }
   out.png = png_of(reader);
   return out;

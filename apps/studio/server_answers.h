@@ -60,4 +60,7 @@ struct ChatNews {
 };
 ChatNews read_chat_event(const ServerEvent& event, const std::string& server);
 
+// Error kGeneral (E_SERVER_ANSWER) for what is right by itself and yet no answer to the question.
+[[noreturn]] void refuse_answer(const std::string& server, std::string expected, std::string found);
+
 }  // namespace tessera

@@ -67,11 +67,8 @@ bool ServerDescriber::describe_one(const CaptionSetup& setup, const DescribeRequ
       const ChatNews news = read_chat_event(event, server_.url());
       over = over || news.over;
       if (caption.text.size() + news.text.size() > kMaxText) {
-        throw Error({.kind = ErrorKind::kGeneral,
-                     .code = "E_SERVER_ANSWER",
-                     .where = server_.url(),
-                     .expected = "a text of at most " + std::to_string(kMaxText) + " bytes",
-                     .found = "a longer one"});
+        refuse_answer(server_.url(), "a text of at most " + std::to_string(kMaxText) + " bytes",
+                      "a longer one");
       }
       caption.text += news.text;
       if (!news.text.empty()) listener.on_text(request.id, news.text);
@@ -85,13 +82,7 @@ bool ServerDescriber::describe_one(const CaptionSetup& setup, const DescribeRequ
       listener.on_tiles(request.id, tiles_of(news.views));
     };
     whole = server_.stream("/v1/chat/completions", body, ends, on_event);
-    if (whole && !over) {
-      throw Error({.kind = ErrorKind::kGeneral,
-                   .code = "E_SERVER_ANSWER",
-                   .where = server_.url(),
-                   .expected = "a whole text",
-                   .found = "the end of its events"});
-    }
+    if (whole && !over) refuse_answer(server_.url(), "a whole text", "the end of its events");
   } catch (const Error& error) {
     if (is_of_server(error.info())) throw;
     caption.failed = whole = true;

@@ -30,14 +30,6 @@ std::string field_of(const Setting& row) {
                .hint = hint});
 }
 
-[[noreturn]] void refuse_answer(const std::string& server, std::string expected, std::string found) {
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = "E_SERVER_ANSWER",
-               .where = server,
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
-
 std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
 }
