@@ -102,7 +102,8 @@ void DescribeSubmission::begin() {
   queue_ = std::make_unique<ImageQueue>(
       std::move(source_), model_.model().describe(),
       ImageReaderOptions{.helper = model_.options().helper}, ahead,
-      model_.draft() != nullptr ? model_.draft()->image_spec() : nullptr);
+      model_.draft() != nullptr ? model_.draft()->image_spec() : nullptr,
+      model_.encoded_images().keeps());
   model_.add_readers(1);
 }
 
@@ -141,11 +142,15 @@ void DescribeSubmission::arrive(Wait wait) {
 
 // Whether the encoder may run for it next to others: it will be needed, and nobody watches.
 bool DescribeSubmission::goes_together(const Arrival& arrival) const {
-  const auto& images = arrival.prepared.images;
-  const auto is_known = [&](const PreprocessedImage& image) {
-    return model_.encoded_images().find(image) != nullptr;
-  };
-  if (arrival.prepared.error || std::all_of(images.begin(), images.end(), is_known)) return false;
+  const PreparedImages& prepared = arrival.prepared;
+  if (prepared.error || prepared.images.empty()) return false;
+  std::size_t known = 0;
+  for (std::size_t i = 0; i < prepared.keys.size(); ++i) {
+    const bool is_known =
+        model_.encoded_images().find(prepared.keys[i], prepared.images[i].plan) != nullptr;
+    known += is_known ? 1 : 0;
+  }
+  if (known == prepared.images.size()) return false;
   try {
     std::vector<PreprocessPlan> plans;
     for (const PreprocessedImage& image : arrival.prepared.images) {
@@ -218,7 +223,7 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
   work->prompt = make_image_prompt(
       model_.model(), question_of(request), prepared.images,
       pruning_->of(seed_of(request), arrival.number), model_.max_tokens_of(request.max_tokens),
-      arrival.seen, nullptr, &model_.encoded_images());
+      arrival.seen, nullptr, &model_.encoded_images(), prepared.keys);
   const PromptRows& rows = work->prompt.rows;
   caption.visual_tokens = work->prompt.visual_tokens;
   caption.known_images = work->prompt.known_images;

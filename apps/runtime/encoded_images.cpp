@@ -6,16 +6,12 @@
 
 namespace tessera {
 
-namespace {
-
-// Of all views. Their shapes are the plan's.
-std::array<std::uint64_t, 2> pixels_of(const PreprocessedImage& image) {
+// The views' shapes are the plan's.
+ImageKey key_of(const PreprocessedImage& image) {
   std::vector<std::span<const float>> views;
   for (const EncoderView& view : image.views) views.emplace_back(view.values);
   return sha256_half(views);
 }
-
-}  // namespace
 
 std::size_t EncodedImages::bytes_of(const Entry& entry) {
   const VisualRows& rows = entry.rows;
@@ -24,19 +20,17 @@ std::size_t EncodedImages::bytes_of(const Entry& entry) {
          (rows.positions.size() + rows.offsets.size()) * sizeof rows.positions[0];
 }
 
-const VisualRows* EncodedImages::find(const PreprocessedImage& image) {
-  if (entries_.empty()) return nullptr;
-  const auto pixels = pixels_of(image);
+const VisualRows* EncodedImages::find(const ImageKey& key, const PreprocessPlan& plan) {
   const auto at = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.pixels == pixels && entry.plan == image.plan;
+    return entry.key == key && entry.plan == plan;
   });
   if (at == entries_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, at);
   return &entries_.front().rows;
 }
 
-void EncodedImages::add(const PreprocessedImage& image, const VisualRows& rows) {
-  Entry entry{pixels_of(image), image.plan, rows};
+void EncodedImages::add(const ImageKey& key, const PreprocessPlan& plan, const VisualRows& rows) {
+  Entry entry{key, plan, rows};
   const std::size_t bytes = bytes_of(entry);
   if (bytes > room_) return;
   while (bytes_ + bytes > room_) {

@@ -13,6 +13,10 @@
 
 namespace tessera {
 
+// Half of the SHA-256 of the pixels of all views.
+using ImageKey = std::array<std::uint64_t, 2>;
+ImageKey key_of(const PreprocessedImage& image);
+
 class EncodedImages {
  public:
   // Holds so many bytes of rows at most; 0 = none.
@@ -20,9 +24,9 @@ class EncodedImages {
 
   bool keeps() const { return room_ > 0; }
   // Of an image that no method watches in the encoder; null = unknown. Until the next add().
-  const VisualRows* find(const PreprocessedImage& image);
+  const VisualRows* find(const ImageKey& key, const PreprocessPlan& plan);
   // It was not there.
-  void add(const PreprocessedImage& image, const VisualRows& rows);
+  void add(const ImageKey& key, const PreprocessPlan& plan, const VisualRows& rows);
   std::size_t bytes() const { return bytes_; }
   void clear() {
     entries_.clear();
@@ -31,7 +35,7 @@ class EncodedImages {
 
  private:
   struct Entry {
-    std::array<std::uint64_t, 2> pixels;  // half of their SHA-256
+    ImageKey key;
     PreprocessPlan plan;
     VisualRows rows;
   };

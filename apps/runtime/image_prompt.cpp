@@ -66,7 +66,9 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& que
                                   std::span<const PreprocessedImage> images,
                                   const PromptPruning& pruning, std::int64_t max_tokens,
                                   std::span<EncodedTiles> seen,
-                                  std::vector<VisualRows>* whole_rows, EncodedImages* kept) {
+                                  std::vector<VisualRows>* whole_rows, EncodedImages* kept,
+                                  std::span<const ImageKey> keys) {
+  expects(keys.empty() || keys.size() == images.size(), "a key each, or none");
   expects(seen.empty() || seen.size() == images.size(), "all images were seen, or none");
   ImagePrompt out;
   std::vector<PreprocessPlan> plans;
@@ -83,9 +85,9 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& que
                                          pruning.budget, pruning.seed, pruning.item));
       one.session = out.sessions.back().get();
     }
-    const bool keeps = kept != nullptr && kept->keeps() &&
+    const bool keeps = kept != nullptr && !keys.empty() &&
                        (one.session == nullptr || !VisualEncoder::watched(*one.session));
-    const VisualRows* const known = keeps ? kept->find(image) : nullptr;
+    const VisualRows* const known = keeps ? kept->find(keys[visual.size() - 1], image.plan) : nullptr;
     if (known != nullptr) {
       one.visual = *known;
       ++out.known_images;
@@ -94,7 +96,7 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& que
       if (!seen.empty()) encoded = std::move(seen[visual.size() - 1]);
       one.visual = model.images().encode(image, model.spec().three_axes(), one.session,
                                            std::move(encoded));
-      if (keeps) kept->add(image, one.visual);
+      if (keeps) kept->add(keys[visual.size() - 1], image.plan, one.visual);
     }
     out.visual_tokens += one.visual.total;
     out.whole.push_back(std::move(one.visual.whole));

@@ -49,7 +49,7 @@ void check_pruning(const CaptionModel& model, const PromptPruning& pruning);
 
 // For a loaded model. `whole_rows`, if given, receives a copy of the images' rows as they go into
 // the prompt. `seen`: what VisualEncoder::look() gave for these images, or nothing.
-// `kept`: where rows of images are taken from and go to. Error
+// `kept`: where rows of images are taken from and go to, by the key of each. Error
 // kGeneral for images that this model, method or prompt cannot take:
 // E_PICTURE_TOKENS, E_PRUNE_PICTURE, and E_PROMPT_LENGTH if the rows do not fit its positions
 // next to `max_tokens` of text; kModel as CaptionModel::prompt_ids().
@@ -58,7 +58,8 @@ ImagePrompt make_image_prompt(const CaptionModel& model, const ChatQuestion& que
                                   const PromptPruning& pruning, std::int64_t max_tokens,
                                   std::span<EncodedTiles> seen = {},
                                   std::vector<VisualRows>* whole_rows = nullptr,
-                                  EncodedImages* kept = nullptr);
+                                  EncodedImages* kept = nullptr,
+                                  std::span<const ImageKey> keys = {});
 
 // The question alone as a branch of a stream: nothing is pruned, and it borrows nothing. Errors as
 // make_image_prompt().

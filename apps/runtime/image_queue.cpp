@@ -30,10 +30,11 @@ DecodedImage as_image(const Image& image) {
 
 ImageQueue::ImageQueue(DescribeSource next, const DescribeSpec& spec,
                            ImageReaderOptions reader, std::size_t ahead,
-                           const DescribeSpec* draft)
+                           const DescribeSpec* draft, bool keyed)
     : next_(std::move(next)),
       spec_(spec),
       draft_(draft),
+      keyed_(keyed),
       reader_options_(std::move(reader)),
       ahead_(ahead),
       thread_([this] { work(); }) {}
@@ -120,6 +121,9 @@ PreparedImages ImageQueue::prepare(DescribeRequest request, ImageReader& reader)
       if (out.repeats) break;
       out.images.push_back(preprocess(policy, decoded_image));
       prepare_for_draft(policy, decoded_image, out);
+    }
+    for (const PreprocessedImage& image : out.images) {
+      if (keyed_) out.keys.push_back(key_of(image));
     }
   } catch (const Error& error) {  // the boundary of one item
     out.error = error.info();

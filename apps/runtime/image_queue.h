@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "apps/runtime/describe_options.h"
+#include "apps/runtime/encoded_images.h"
 #include "engine/families/describe_spec.h"
 #include "vision/image/image_reader.h"
 #include "vision/image/preprocess.h"
@@ -20,6 +21,7 @@ namespace tessera {
 struct PreparedImages {
   DescribeRequest request;
   std::vector<PreprocessedImage> images;
+  std::vector<ImageKey> keys;  // of each, where the queue makes them
   std::vector<std::array<std::int64_t, 2>> sizes;
   std::vector<std::string> notes;
   std::optional<ErrorInfo> error;
@@ -34,9 +36,9 @@ class ImageQueue {
  public:
   // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
   // comes out of take(). `spec` says how images are prepared, `draft` how they are for a draft
-  // model, null if for none; both are borrowed.
+  // model, null if for none; both are borrowed. `keyed`: images get keys.
   ImageQueue(DescribeSource next, const DescribeSpec& spec, ImageReaderOptions reader,
-               std::size_t ahead, const DescribeSpec* draft = nullptr);
+               std::size_t ahead, const DescribeSpec* draft = nullptr, bool keyed = false);
   ~ImageQueue();
   ImageQueue(const ImageQueue&) = delete;
   ImageQueue& operator=(const ImageQueue&) = delete;
@@ -60,6 +62,7 @@ class ImageQueue {
   DescribeSource next_;
   const DescribeSpec& spec_;
   const DescribeSpec* draft_;
+  bool keyed_;
   ImageReaderOptions reader_options_;
   std::size_t ahead_;
   mutable std::mutex mutex_;

@@ -23,31 +23,38 @@ VisualRows rows_of(float value, std::size_t floats = 1000) {
   return out;
 }
 
+const VisualRows* find(EncodedImages& kept, const PreprocessedImage& image) {
+  return kept.find(key_of(image), image.plan);
+}
+void add(EncodedImages& kept, const PreprocessedImage& image, const VisualRows& rows) {
+  kept.add(key_of(image), image.plan, rows);
+}
+
 TEST(EncodedImages, AreFoundByPixelsAndPlan) {
   EncodedImages kept(1 << 20);
-  EXPECT_EQ(kept.find(image_of(1)), nullptr);
-  kept.add(image_of(1), rows_of(1));
-  ASSERT_NE(kept.find(image_of(1)), nullptr);
-  EXPECT_EQ(kept.find(image_of(1))->rows[0], 1);
-  EXPECT_EQ(kept.find(image_of(1, 1)), nullptr) << "the same pixels in another order";
+  EXPECT_EQ(find(kept, image_of(1)), nullptr);
+  add(kept, image_of(1), rows_of(1));
+  ASSERT_NE(find(kept, image_of(1)), nullptr);
+  EXPECT_EQ(find(kept, image_of(1))->rows[0], 1);
+  EXPECT_EQ(find(kept, image_of(1, 1)), nullptr) << "the same pixels in another order";
   PreprocessedImage other = image_of(1);
   other.views[0].values[11] = 1.0000001f;
-  EXPECT_EQ(kept.find(other), nullptr);
+  EXPECT_EQ(find(kept, other), nullptr);
   kept.clear();
-  EXPECT_EQ(kept.find(image_of(1)), nullptr);
+  EXPECT_EQ(find(kept, image_of(1)), nullptr);
   EXPECT_EQ(kept.bytes(), 0u);
 }
 
 TEST(EncodedImages, TheOneNotAskedForLongestGoes) {
   EncodedImages kept(15000);  // three of them
-  for (const float value : {1.f, 2.f, 3.f}) kept.add(image_of(value), rows_of(value));
-  ASSERT_NE(kept.find(image_of(1)), nullptr);
-  kept.add(image_of(4), rows_of(4));
-  EXPECT_NE(kept.find(image_of(1)), nullptr);
-  EXPECT_EQ(kept.find(image_of(2)), nullptr);
-  EXPECT_NE(kept.find(image_of(3)), nullptr);
-  kept.add(image_of(5), rows_of(5, 100000));  // never fits
-  EXPECT_EQ(kept.find(image_of(5)), nullptr);
+  for (const float value : {1.f, 2.f, 3.f}) add(kept, image_of(value), rows_of(value));
+  ASSERT_NE(find(kept, image_of(1)), nullptr);
+  add(kept, image_of(4), rows_of(4));
+  EXPECT_NE(find(kept, image_of(1)), nullptr);
+  EXPECT_EQ(find(kept, image_of(2)), nullptr);
+  EXPECT_NE(find(kept, image_of(3)), nullptr);
+  add(kept, image_of(5), rows_of(5, 100000));  // never fits
+  EXPECT_EQ(find(kept, image_of(5)), nullptr);
   EXPECT_LE(kept.bytes(), 15000u);
   EncodedImages none(0);
   EXPECT_FALSE(none.keeps());
