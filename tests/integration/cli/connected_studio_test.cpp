@@ -26,14 +26,9 @@ class ConnectedStudio : public ProgramTest {
     if (std::find(more.begin(), more.end(), "--port") == more.end()) more.insert(more.end(), {"--port", "0"});
     args.insert(args.end(), more.begin(), more.end());
     return run_program(program, args, {}, [&](pid_t child) {
-      std::string line;
-      const bool there = comes([&] {
-        line = get_file(logs_ / "stdout");
-        return line.find('\n') != std::string::npos;
-      });
-      EXPECT_TRUE(there) << get_file(logs_ / "stderr");
+      const std::string line = first_line();
       const std::size_t at = line.find("http://");
-      if (there && at != std::string::npos) meanwhile(line.substr(at, line.find('\n') - at), child);
+      if (at != std::string::npos) meanwhile(line.substr(at), child);
       kill(child, SIGTERM);
     });
   }

@@ -113,6 +113,17 @@ class ProgramTest : public ::testing::Test {
     return result;
   }
 
+  // Of what the program that runs prints, once it is whole; empty where it does not come in a minute.
+  std::string first_line() const {
+    for (int i = 0; i < 12000; ++i) {
+      const std::string out = get_file(logs_ / "stdout");
+      if (const std::size_t end = out.find('\n'); end != std::string::npos) return out.substr(0, end);
+      usleep(5000);
+    }
+    ADD_FAILURE() << "no line; " << get_file(logs_ / "stderr");
+    return "";
+  }
+
   // Names in the working folder, sorted.
   std::vector<std::string> files() const {
     std::vector<std::string> names;

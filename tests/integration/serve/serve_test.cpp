@@ -2,6 +2,7 @@
 // and what it refuses to start with.
 #include <thread>
 
+#include "apps/runtime/base64.h"
 #include "tests/integration/cli/program.h"
 #include "tests/support/http_client.h"
 
@@ -9,22 +10,6 @@ namespace tessera::serve_program_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string base64_of(const std::string& bytes) {
-  static constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      bits = bits << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      out += at + i > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * i) & 63];
-    }
-  }
-  return out;
-}
 
 class Serve : public ProgramTest {
  protected:
@@ -36,14 +21,8 @@ class Serve : public ProgramTest {
     std::vector<std::string> args = {"serve", "--port", "0"};
     args.insert(args.end(), more.begin(), more.end());
     return run_program(program, args, {}, [&](pid_t child) {
-      std::string line;
-      const bool there = comes([&] {
-        line = get_file(logs_ / "stdout");
-        return line.find('\n') != std::string::npos;
-      });
-      EXPECT_TRUE(there) << get_file(logs_ / "stderr");
-      std::size_t colon = line.rfind(':');
-      if (there) meanwhile(static_cast<std::uint16_t>(std::stoi(line.substr(colon + 1))), child);
+      const std::string line = first_line();
+      if (!line.empty()) meanwhile(static_cast<std::uint16_t>(std::stoi(line.substr(line.rfind(':') + 1))), child);
     });
   }
   // Ends it after `meanwhile`.
@@ -91,7 +70,7 @@ TEST_F(Serve, TheBytesAreThoseOfGenerate) {
       run({"generate", "-m", "test:tiny", "-p", "a red cube", "-s", "5", "-b", "6", "-o", "i%d.png"});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   std::vector<std::string> images;
-  for (int i = 0; i < 6; ++i) images.push_back(base64_of(content("i" + std::to_string(i + 1) + ".png")));
+  for (int i = 0; i < 6; ++i) images.push_back(to_base64(content("i" + std::to_string(i + 1) + ".png")));
   serve_and_end({"-m", "test:tiny", "--slots", "3"}, [&](std::uint16_t port) {
     std::vector<std::thread> clients;
     for (int number = 0; number < 4; ++number) {
@@ -121,7 +100,7 @@ TEST_F(Serve, BundledModelsAreServedByDefault) {
         for (const Json& model : models) EXPECT_FALSE(model["tasks"].empty()) << model;
         const HttpSeen got = RawClient(port).ask(post(R"({"prompt": "a red cube", "seed": 7})"));
         ASSERT_EQ(got.status, 200) << got.body;
-        EXPECT_TRUE(Json::parse(got.body)["data"][0]["b64_json"] == base64_of(content("a.png")));
+        EXPECT_TRUE(Json::parse(got.body)["data"][0]["b64_json"] == to_base64(content("a.png")));
       },
       TESSERA_ALONE);
   EXPECT_EQ(served.exit_code, 75) << served.err;
