@@ -1,6 +1,7 @@
 // `tessera serve`: models over HTTP, for clients of OpenAI's images and chats.
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -21,14 +22,14 @@ namespace tessera {
 namespace {
 
 constexpr int kDrained = 75;  // as of batches that were asked to stop
-constexpr double kTimeoutSeconds = 600, kDrainSeconds = 30;
+constexpr double kTimeoutSeconds = 600, kDrainSeconds = 30, kClientShare = 0.75;
 constexpr std::size_t kMaxKeyFile = std::size_t{1} << 20;
 
 struct ServeFlags {
   std::vector<std::string> models;
   std::string host = "127.0.0.1", keys, cors, media_root, jobs;
   std::int64_t port = 8080, slots = 8, queue = 256, body = 64, connections = 512, image_cache = 256;
-  std::optional<double> timeout, drain, memory;
+  std::optional<double> timeout, drain, memory, share;
   std::optional<std::int64_t> max_tokens;
   SettingValues pruning;
   DeviceFlags device;
@@ -68,6 +69,12 @@ std::vector<std::pair<std::string, std::string>> read_keys(const std::string& fi
   return out;
 }
 
+// How many of so many one client may take.
+std::size_t shared(std::int64_t all, const ServeFlags& flags) {
+  return to_size(std::max<std::int64_t>(
+      1, truncate<std::int64_t>(std::ceil(to_double(all) * flags.share.value_or(kClientShare)))));
+}
+
 DeskOptions desk_options(const ServeFlags& flags) {
   DeskOptions out;
   out.models = flags.models;
@@ -98,6 +105,7 @@ DeskOptions desk_options(const ServeFlags& flags) {
                  .found = "none"});
   }
   out.max_waiting = to_size(flags.queue);
+  out.max_waiting_each = shared(flags.queue, flags);
   out.seconds = flags.timeout.value_or(kTimeoutSeconds);
   return out;
 }
@@ -126,8 +134,9 @@ int run_serve(const Session& session, const ServeFlags& flags) {
   if (!flags.jobs.empty()) {
     jobs = std::make_unique<JobKeeper>(
         flags.jobs, to_size(flags.slots) * 2,
-        [&](HttpRequest&& request, std::shared_ptr<HttpReply> reply, const std::string& client) {
-          service.answer(std::move(request), std::move(reply), client, "");
+        [&](HttpRequest&& request, std::shared_ptr<HttpReply> reply, const std::string& owner,
+            const std::string& list) {
+          service.answer_listed(std::move(request), std::move(reply), owner, list);
         },
         [&](const std::string& text) { warn(session, text); });
     service.set_jobs(jobs.get());
@@ -136,6 +145,7 @@ int run_serve(const Session& session, const ServeFlags& flags) {
   limits.body_bytes = to_size(flags.body) << 20;
   limits.bodies_bytes = limits.body_bytes * 8;
   limits.connections = to_size(flags.connections);
+  limits.connections_each = shared(flags.connections, flags);
   HttpServer server(
       flags.host, narrow<std::uint16_t>(flags.port), limits,
       [&](const HttpRequest& head) { return service.admit(head); },
@@ -183,6 +193,8 @@ void add_serve(CLI::App& root, Session& session) {
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
   for (const Setting* row : setting::kPruneRows) setting_flag(*app, *row, flags->pruning);
   integer_flag(*app, "--queue", flags->queue, 1, 100000, "requests that may wait");
+  number_flag(*app, "--client-share", flags->share, 0, 1,
+               "of queue and connections, that one client may take; without it 0.75");
   number_flag(*app, "--memory-budget", flags->memory, 0, 1e6,
                "GiB that open models may plan for; 0 = what there is");
   integer_flag(*app, "--image-cache", flags->image_cache, 0, 1 << 20,

@@ -47,60 +47,39 @@ struct Pieces {
 struct AnswerReader::Parser : http::response_parser<Pieces> {};
 
 AnswerReader::AnswerReader(std::uint64_t body_bytes, std::size_t head_bytes)
-    : parser_(std::make_unique<Parser>()), head_bytes_(head_bytes) {
+    : taker_(head_bytes), parser_(std::make_unique<Parser>()) {
   parser_->header_limit(narrow<std::uint32_t>(head_bytes));
   parser_->body_limit(body_bytes);
 }
 AnswerReader::~AnswerReader() = default;
 
 std::size_t AnswerReader::take(std::string_view bytes) {
-  std::size_t taken = 0;
-  while (taken < bytes.size() && (state_ == State::kHead || state_ == State::kBody)) {
-    const std::string_view rest = bytes.substr(taken);
-    // A body in chunks that is not over has "0\r\n\r\n" to come: Beast ends the program at less.
-    if (state_ == State::kBody && parser_->chunked() && rest.size() < 5) break;
-    boost::system::error_code error;
-    const std::size_t used = parser_->put(boost::asio::buffer(rest.data(), rest.size()), error);
-    taken += used;
-    if (error == http::error::header_limit) return refuse("a head that is too long");
-    if (error == http::error::body_limit) return refuse("a body that is too long");
-    if (error && error != http::error::need_more) return refuse("another text");
-    // The parser's own limit is for what it did not take yet, and lines come one by one.
-    if (state_ == State::kHead && (head_ += used) > head_bytes_) {
-      return refuse("a head that is too long");
+  const auto on_fault = [&](MessageFault fault) {
+    switch (fault) {
+      case MessageFault::kHead: refusal_ = "a head that is too long"; break;
+      case MessageFault::kBody: refusal_ = "a body that is too long"; break;
+      case MessageFault::kLine: refusal_ = "a line that is too long"; break;
+      case MessageFault::kGrammar: refusal_ = "another text"; break;
     }
-    if (state_ == State::kHead && parser_->is_header_done()) {
-      if (status() < 200) return refuse("status " + std::to_string(status()));
-      parser_->eager(true);
-      state_ = parser_->is_done() ? State::kWhole : State::kBody;
-      return taken;
-    }
-    if (parser_->is_done()) state_ = State::kWhole;
-    if (error || used == 0) break;
-  }
-  // Lines of chunks, and the fields after the last one: the parser waits for their ends.
-  if (bytes.size() - taken > head_bytes_ && state_ != State::kWhole && state_ != State::kRefused) {
-    return refuse("a line that is too long");
-  }
-  return taken;
+  };
+  return taker_.take<false>(*parser_, bytes, on_fault, [&] {
+    if (status() >= 200) return true;
+    refusal_ = "status " + std::to_string(status());
+    return false;
+  });
 }
 
 void AnswerReader::end() {
-  if (state_ != State::kHead && state_ != State::kBody) return;
+  if (!taker_.goes_on()) return;
   boost::system::error_code error;
-  const bool by_end = state_ == State::kBody && parser_->need_eof();
+  const bool by_end = state() == State::kBody && parser_->need_eof();
   if (by_end) parser_->put_eof(error);
   if (!by_end || error) {
-    refuse(head_ == 0 ? "no answer" : "the end in its middle");
+    taker_.refuse();
+    refusal_ = taker_.head_size() == 0 ? "no answer" : "the end in its middle";
   } else {
-    state_ = State::kWhole;
+    taker_.finish();
   }
-}
-
-std::size_t AnswerReader::refuse(std::string found) {
-  state_ = State::kRefused;
-  refusal_ = std::move(found);
-  return 0;
 }
 
 int AnswerReader::status() const { return narrow<int>(parser_->get().result_int()); }

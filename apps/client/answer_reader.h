@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "apps/http/message_taker.h"
+
 namespace tessera {
 
 class AnswerReader {
@@ -19,13 +21,13 @@ class AnswerReader {
   ~AnswerReader();
   AnswerReader(const AnswerReader&) = delete;
 
-  enum class State { kHead, kBody, kWhole, kRefused };
+  using State = MessageState;
   // Takes what it can of `bytes` and returns how many those were; the rest is to come again with
   // more. It stops after the head.
   std::size_t take(std::string_view bytes);
   // No more bytes come. An answer without a length ends so; any other is refused.
   void end();
-  State state() const { return state_; }
+  State state() const { return taker_.state(); }
 
   int status() const;            // of the head: 200
   std::string type() const;      // "text/event-stream", in lower case, without parameters
@@ -34,11 +36,9 @@ class AnswerReader {
 
  private:
   struct Parser;
-  std::size_t refuse(std::string found);
 
+  MessageTaker taker_;
   std::unique_ptr<Parser> parser_;
-  State state_ = State::kHead;
-  std::size_t head_bytes_, head_ = 0;  // its limit; of it so far
   std::string refusal_;
 };
 

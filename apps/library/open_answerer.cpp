@@ -8,6 +8,7 @@
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/interleave_task.h"
 #include "apps/runtime/output_settings.h"
+#include "engine/core/index.h"
 #include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
@@ -63,7 +64,9 @@ InterleaveRequest internal_answer(const api::AnswerRequest& request) {
 class OpenAnswerer final : public OpenTask {
  public:
   OpenAnswerer(Runtime& runtime, const InterleaveOptions& options)
-      : OpenTask(runtime), task_(runtime, options) {}
+      : OpenTask(runtime),
+        task_(runtime, options),
+        slots_(options.generate.all_slots ? to_size(options.generate.batch_size) : 1) {}
 
   api::ModelInfo info() const override {
     api::ModelInfo out = model_info(api::Task::kAnswer, task_.spec(), task_.model_name(),
@@ -74,12 +77,12 @@ class OpenAnswerer final : public OpenTask {
   }
 
   api::MemoryPlan plan(const api::AnswerRequest& request) const override {
-    return public_plan(plan_of(internal_answer(request)));
+    return public_plan(plan_of(internal_answer(request), slots_));
   }
 
   Ticket submit(const api::AnswerRequest& request, api::AnswerCallbacks callbacks) override {
     std::vector<InterleaveRequest> requests{internal_answer(request)};
-    const MemoryPlan plan = plan_of(requests.front());
+    const MemoryPlan plan = plan_of(requests.front(), 1);
     // Once its weights are there, the lane says what fits.
     if (!planned_) check_memory(plan, task_.model_name());
     planned_ = true;
@@ -88,12 +91,14 @@ class OpenAnswerer final : public OpenTask {
   }
 
  private:
-  MemoryPlan plan_of(const InterleaveRequest& request) const {
+  // Of so many of it at once.
+  MemoryPlan plan_of(const InterleaveRequest& request, std::size_t slots) const {
     task_.check(request);
-    return task_.plan({&request, 1});
+    return task_.plan(std::vector<InterleaveRequest>(slots, request));
   }
 
   InterleaveTask task_;
+  std::size_t slots_;
   bool planned_ = false;  // a request was found to fit
 };
 

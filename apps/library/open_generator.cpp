@@ -8,6 +8,7 @@
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/output_settings.h"
 #include "apps/runtime/video_task.h"
+#include "engine/core/index.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
 
@@ -101,10 +102,17 @@ template <typename Task>
 class OpenGenerator : public OpenTask {
  public:
   OpenGenerator(Runtime& runtime, const GenerateOptions& options)
-      : OpenTask(runtime), task_(runtime, options) {}
+      : OpenTask(runtime),
+        task_(runtime, options),
+        slots_(options.all_slots ? to_size(options.batch_size) : 1) {}
 
  protected:
   const Task& task() const { return task_; }
+  // What so many requests need as the lane holds at once.
+  template <typename Prepared>
+  api::MemoryPlan plan_slots(const Prepared& prepared) const {
+    return public_plan(task().plan(std::vector<Prepared>(slots_, prepared)));
+  }
   Task& task() { return task_; }
   api::ModelInfo info_of(api::Task kind) const {
     api::ModelInfo out = model_info(kind, task_.spec(), task_.model_name(), task_.backend(),
@@ -123,6 +131,7 @@ class OpenGenerator : public OpenTask {
 
  private:
   Task task_;
+  std::size_t slots_;
   bool planned_ = false;
 };
 
@@ -132,8 +141,7 @@ class OpenImages final : public OpenGenerator<GenerateTask> {
   api::ModelInfo info() const override { return info_of(api::Task::kImage); }
 
   api::MemoryPlan plan(const api::ImageRequest& request) const override {
-    const PreparedRequest prepared = prepare(request);
-    return public_plan(task().plan({&prepared, 1}));
+    return plan_slots(prepare(request));
   }
 
   Ticket submit(const api::ImageRequest& request, api::ImageCallbacks callbacks) override {
@@ -174,7 +182,7 @@ class OpenVideos final : public OpenGenerator<VideoTask> {
   }
 
   api::MemoryPlan plan(const api::VideoRequest& request) const override {
-    return public_plan(task().plan(prepare(request)));
+    return plan_slots(prepare(request));
   }
 
   Ticket submit(const api::VideoRequest& request, api::VideoCallbacks callbacks) override {

@@ -89,10 +89,10 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     images_.resize(choices_.size(), Json::array());
   }
 
-  void start(const std::string& client) {
+  void start(const Asker& asker) {
     std::vector<Order> orders;
     for (std::size_t at = 0; at < choices_.size(); ++at) {
-      orders.push_back({.client = client,
+      orders.push_back({.asker = asker,
                         .model = order_.model,
                         .task = order_.task,
                         .open = order_.open,
@@ -474,9 +474,9 @@ ChatOrder read_chat(const Service& service, Body& body) {
 
 void complete_chat(Service& service, Call& call) {
   Body body(call.request);
-  if (const auto user = body.text("user")) call.client += " user " + *user;
+  if (const auto user = body.text("user")) call.asker.user = *user;
   std::make_shared<ChatCall>(service.desk(), read_chat(service, body), call.reply)
-      ->start(call.client);
+      ->start(call.asker);
 }
 
 }  // namespace tessera

@@ -174,10 +174,22 @@ std::vector<std::uint64_t> Desk::add(std::vector<Order> orders) {
                      "at most " + std::to_string(options_.max_waiting) + " requests that wait",
                      std::to_string(stats_.waiting) + " and " + std::to_string(orders.size()));
   }
+  std::map<std::string, std::size_t> more;
+  for (const Order& order : orders) ++more[order.asker.client];
+  for (const auto& [client, count] : more) {
+    const auto had = waiting_.find(client);
+    const std::size_t have = had == waiting_.end() ? 0 : had->second;
+    if (have + count <= options_.max_waiting_each) continue;
+    ++stats_.refused;
+    throw desk_error("E_QUEUE_FULL", "queue",
+                     "at most " + std::to_string(options_.max_waiting_each) +
+                         " requests of one client that wait",
+                     std::to_string(have) + " and " + std::to_string(count));
+  }
   std::vector<std::uint64_t> numbers;
   for (Order& order : orders) {
+    count_waiting(order.asker, true);
     added_.push_back(std::move(order));
-    ++stats_.waiting;
     ++stats_.taken;
     numbers.push_back(++last_number_);
   }
@@ -259,7 +271,7 @@ bool Desk::take_orders() {
   const Clock::time_point now = Clock::now();
   for (Order& order : added) {
     const std::uint64_t number = first++;
-    lines_[order.client].push_back(number);
+    lines_.add(order.asker, number);
     std::string lane = lane_key(order);
     entries_.emplace(number, Entry{.order = std::move(order),
                                    .number = number,
@@ -301,33 +313,21 @@ void Desk::end_where(const Which& which, const api::Error& error) {
   }
 }
 
+// Begins orders by turns, of each user the first for which there is a slot.
 void Desk::start_orders() {
-  while (start_one()) {
+  const auto takes = [&](std::uint64_t number) {
+    Entry& entry = entries_.at(number);
+    return may_start(entry) && start(entry);
+  };
+  while (lines_.take_next(takes)) {
   }
 }
 
-// Begins an order of the client whose turn it is, the first of its line for which there is a slot.
-bool Desk::start_one() {
-  auto line = lines_.upper_bound(last_client_);
-  for (std::size_t looked = 0; looked < lines_.size(); ++looked, ++line) {
-    if (line == lines_.end()) line = lines_.begin();
-    std::deque<std::uint64_t>& waiting = line->second;
-    for (std::size_t at = 0; at < waiting.size(); ++at) {
-      const std::uint64_t number = waiting[at];
-      if (!may_start(entries_.at(number)) || !start(entries_.at(number))) continue;
-      last_client_ = entries_.at(number).order.client;
-      leave_line(entries_.at(number));
-      return true;
-    }
-  }
-  return false;
-}
-
-void Desk::leave_line(const Entry& entry) {
-  const auto line = lines_.find(entry.order.client);
-  if (line == lines_.end()) return;
-  std::erase(line->second, entry.number);
-  if (line->second.empty()) lines_.erase(line);
+// With the lock.
+void Desk::count_waiting(const Asker& asker, bool waits) {
+  std::size_t& of_client = waiting_[asker.client];
+  for (std::size_t* count : {&of_client, &stats_.waiting}) *count = waits ? *count + 1 : *count - 1;
+  if (of_client == 0) waiting_.erase(asker.client);
 }
 
 Desk::Lane& Desk::lane_of(const Entry& entry) {
@@ -529,7 +529,7 @@ void Desk::submit(Entry& entry, Lane& lane) {
   lane.last_use = number;
   {
     const std::lock_guard lock(mutex_);
-    --stats_.waiting;
+    count_waiting(entry.order.asker, false);
     ++stats_.at_work;
   }
   to->on_begin();
@@ -544,11 +544,15 @@ void Desk::finish(std::uint64_t number, bool done) {
   if (entry.at_work) {
     --lanes_.at(entry.lane).at_work;
   } else if (!entry.starting) {
-    leave_line(entry);
+    lines_.remove(entry.order.asker, number);
   }
   ++overs_;
   const std::lock_guard lock(mutex_);
-  --(entry.at_work ? stats_.at_work : stats_.waiting);
+  if (entry.at_work) {
+    --stats_.at_work;
+  } else {
+    count_waiting(entry.order.asker, false);
+  }
   if (done) {
     ++stats_.done;
     stats_.work_seconds += std::chrono::duration<double>(Clock::now() - entry.begun).count();

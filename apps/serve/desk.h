@@ -21,6 +21,8 @@
 
 #include <tessera/runtime.h>
 
+#include "apps/serve/lines.h"
+
 namespace tessera {
 
 namespace api = tessera_v0;
@@ -34,6 +36,7 @@ struct DeskOptions {
   api::Settings pruning = {};
   std::uint64_t memory = 0;              // bytes that open models may plan for; 0 = what there is
   std::size_t max_waiting = 256;         // orders that wait; more are refused
+  std::size_t max_waiting_each = 192;    // of one client
   double seconds = 0;                    // that an order may take with its wait; 0 = any
 };
 
@@ -69,7 +72,7 @@ class OrderListener {
 };
 
 struct Order {
-  std::string client;  // whose turn it is
+  Asker asker;         // whose turn it is
   std::string model;   // ServedModel::name
   api::Task task = api::Task::kImage;
   api::Settings open = {};  // SettingPlace::kOpen
@@ -121,9 +124,8 @@ class Desk {
   void work();
   bool take_orders();
   void start_orders();
-  bool start_one();
   bool may_start(const Entry& entry);
-  void leave_line(const Entry& entry);
+  void count_waiting(const Asker& asker, bool waits);
   bool start(Entry& entry);
   std::size_t open_lanes() const;
   Lane& lane_of(const Entry& entry);
@@ -140,9 +142,8 @@ class Desk {
   std::vector<ServedModel> models_;
   // Of the desk's thread.
   std::unique_ptr<api::Runtime> runtime_;
-  std::map<std::string, Lane> lanes_;                       // by model, task and settings
-  std::map<std::string, std::deque<std::uint64_t>> lines_;  // by client
-  std::string last_client_;
+  std::map<std::string, Lane> lanes_;  // by model, task and settings
+  Lines lines_;
   std::unordered_map<std::uint64_t, Entry> entries_;
   std::vector<std::uint64_t> over_;  // in this step
   std::uint64_t overs_ = 0;          // orders that are over
@@ -152,6 +153,7 @@ class Desk {
   std::deque<Order> added_;
   std::vector<std::uint64_t> cancelled_;
   std::uint64_t last_number_ = 0;  // of added_
+  std::map<std::string, std::size_t> waiting_;  // by client
   DeskStats stats_;
   bool draining_ = false, dropping_ = false, ending_ = false;
   std::thread thread_;

@@ -32,11 +32,11 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
     images_.resize(to_size(order_.images));
   }
 
-  void start(const std::string& client) {
+  void start(const Asker& asker) {
     const std::weak_ptr<ImageCall> weak = weak_from_this();
     std::vector<Order> orders;
     for (std::size_t at = 0; at < images_.size(); ++at) {
-      orders.push_back({.client = client,
+      orders.push_back({.asker = asker,
                         .model = order_.model,
                         .task = api::Task::kImage,
                         .open = order_.open,
@@ -237,9 +237,9 @@ ImageOrder read_images(const Service& service, Body& body) {
 
 void generate_images(Service& service, Call& call) {
   Body body(call.request);
-  if (const auto user = body.text("user")) call.client += " user " + *user;
+  if (const auto user = body.text("user")) call.asker.user = *user;
   std::make_shared<ImageCall>(service.desk(), read_images(service, body), call.reply)
-      ->start(call.client);
+      ->start(call.asker);
 }
 
 void edit_images(Service&, Call&) {

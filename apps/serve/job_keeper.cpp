@@ -383,7 +383,7 @@ bool JobKeeper::start_one() {
     const Json kept = Json::parse(job->line(index));
     request.path = kept.at("url").get<std::string>();
     request.body = dump(kept.at("body"));
-    run_(std::move(request), reply, job->number);
+    run_(std::move(request), reply, job->owner, job->number);
   } catch (const std::exception& error) {
     reply->send(error_answer(api::Error(
         {.kind = api::ErrorKind::kStorage, .code = "E_JOB_STATE", .found = error.what()})));

@@ -28,9 +28,9 @@ struct KeptRequest {
 
 class JobKeeper {
  public:
-  // Answers a request some time; `client` is whose turn it takes.
+  // Answers a request of a list of `owner`'s some time.
   using Run = std::function<void(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
-                                 const std::string& client)>;
+                                 const std::string& owner, const std::string& list)>;
   static constexpr std::size_t kMaxRequests = 100000;  // of a list
 
   // Goes on with what is not finished in `folder`, which is made if need be; `at_once` requests at

@@ -28,6 +28,8 @@ bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
 }
 
+std::string key_client(const std::string& owner) { return "key " + owner; }
+
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && memeql_sec(a.data(), b.data(), a.size()) == 1;
 }
@@ -214,16 +216,20 @@ void Service::handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
     reply = std::make_shared<ReplyToOrigin>(std::move(reply), std::move(fields));
   }
   const std::string owner = caller(request);
-  const std::string client = owner.empty() ? request.peer : "key " + owner;
-  answer(std::move(request), std::move(reply), client, owner);
+  Asker asker{owner.empty() ? request.peer : key_client(owner)};
+  answer({std::move(request), std::move(reply), std::move(asker), owner});
 }
 
-void Service::answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
-                     const std::string& client, const std::string& owner) {
+void Service::answer_listed(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
+                            const std::string& owner, const std::string& list) {
+  answer({std::move(request), std::move(reply),
+          {owner.empty() ? "lists" : key_client(owner), "list " + list}, ""});
+}
+
+void Service::answer(Call call) {
   std::string methods;
-  const Route* const route = route_of(request, methods);
+  const Route* const route = route_of(call.request, methods);
   expects(route != nullptr, "what was let in has a route");
-  Call call{std::move(request), std::move(reply), client, owner};
   try {
     route->run(*this, call);
   } catch (const api::Error& error) {

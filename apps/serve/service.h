@@ -26,8 +26,8 @@ struct ServiceOptions {
 struct Call {
   HttpRequest request;
   std::shared_ptr<HttpReply> reply;
-  std::string client;  // whose turn it takes in the queue
-  std::string owner;   // whose jobs it sees: the name of its key
+  Asker asker;        // whose turn it takes in the queue
+  std::string owner;  // whose jobs it sees: the name of its key
 };
 
 class JobKeeper;
@@ -42,9 +42,9 @@ class Service {
   // What every answer to it has, refusals too: the origin that may read it.
   HttpFields common_fields(const HttpRequest& head) const;
   void handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply);
-  // The same for a request that takes the turn of `client`.
-  void answer(HttpRequest&& request, std::shared_ptr<HttpReply> reply, const std::string& client,
-              const std::string& owner);
+  // The same for a request of a list of `owner`'s, which takes turns with its other lists.
+  void answer_listed(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
+                     const std::string& owner, const std::string& list);
 
   // Lists of requests are kept by it; borrowed. Before the first request.
   void set_jobs(JobKeeper* jobs) { jobs_ = jobs; }
@@ -73,6 +73,7 @@ class Service {
   // Null: none. `methods`: those of the path, parted by commas.
   const Route* route_of(const HttpRequest& request, std::string& methods) const;
   std::string caller(const HttpRequest& request) const;
+  void answer(Call call);
 
   Desk& desk_;
   JobKeeper* jobs_ = nullptr;

@@ -101,12 +101,12 @@ mutant(clip_time_repeats fuzz_clip clips video/codec/video_decoder.cpp
 mutant(http_coding_unchecked fuzz_request requests apps/serve/http/request_reader.cpp
   [==[if (!known_coding()) return]==]
   [==[if (false) return]==])
-mutant(http_line_unbounded fuzz_request requests apps/serve/http/request_reader.cpp
-  [==[bytes.size() - taken > header_bytes_) {]==]
-  [==[bytes.size() - taken > header_bytes_ + 8) {]==])
-mutant(http_head_unbounded fuzz_request requests apps/serve/http/request_reader.cpp
-  [==[(head_bytes_ += used) > header_bytes_) {]==]
-  [==[(head_bytes_ += used) > header_bytes_ + 8) {]==])
+mutant(http_line_unbounded fuzz_request requests apps/http/message_taker.cpp
+  [==[bytes.size() - taken > most_) {]==]
+  [==[bytes.size() - taken > most_ + 8) {]==])
+mutant(http_head_unbounded fuzz_request requests apps/http/message_taker.cpp
+  [==[(head_ += used) > most_) {]==]
+  [==[(head_ += used) > most_ + 8) {]==])
 mutant(http_body_off_by_one fuzz_request requests apps/serve/http/request_reader.cpp
   [==[parser_->body_limit(body_bytes);]==]
   [==[parser_->body_limit(body_bytes + 1);]==])
@@ -122,12 +122,12 @@ mutant(base64_unfinished fuzz_request requests apps/runtime/base64.cpp
 mutant(reply_body_off_by_one fuzz_reply replies apps/client/answer_reader.cpp
   [==[parser_->body_limit(body_bytes);]==]
   [==[parser_->body_limit(body_bytes + 1);]==])
-mutant(reply_head_unbounded fuzz_reply replies apps/client/answer_reader.cpp
-  [==[(head_ += used) > head_bytes_) {]==]
-  [==[(head_ += used) > head_bytes_ + 8) {]==])
-mutant(reply_line_unbounded fuzz_reply replies apps/client/answer_reader.cpp
-  [==[bytes.size() - taken > head_bytes_ &&]==]
-  [==[bytes.size() - taken > head_bytes_ + 8 &&]==])
+mutant(reply_head_unbounded fuzz_reply replies apps/http/message_taker.cpp
+  [==[(head_ += used) > most_) {]==]
+  [==[(head_ += used) > most_ + 8) {]==])
+mutant(reply_line_unbounded fuzz_reply replies apps/http/message_taker.cpp
+  [==[bytes.size() - taken > most_) {]==]
+  [==[bytes.size() - taken > most_ + 8) {]==])
 mutant(reply_cut_is_whole fuzz_reply replies apps/client/answer_reader.cpp
   [==[if (!by_end || error) {]==]
   [==[if (error) {]==])

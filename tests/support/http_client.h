@@ -31,8 +31,9 @@ struct HttpSeen {
 
 class RawClient {
  public:
-  // `receive_bytes`: what the kernel may keep for this end; 0 = its default.
-  explicit RawClient(std::uint16_t port, int receive_bytes = 0) {
+  // `receive_bytes`: what the kernel may keep for this end; 0 = its default. `from`: the last part of
+  // its address, 127.0.0.x.
+  explicit RawClient(std::uint16_t port, int receive_bytes = 0, std::uint32_t from = 1) {
     fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     expects(fd_ >= 0, "a socket");
     if (receive_bytes > 0) {
@@ -40,6 +41,8 @@ class RawClient {
     }
     sockaddr_in place = {};
     place.sin_family = AF_INET;
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
+    ::bind(fd_, reinterpret_cast<const sockaddr*>(&place), sizeof place);
     place.sin_port = htons(port);
     place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connected_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0;

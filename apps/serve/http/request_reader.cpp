@@ -1,7 +1,5 @@
 #include "apps/serve/http/request_reader.h"
 
-#include <boost/asio/buffer.hpp>
-#include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
@@ -26,49 +24,30 @@ HttpAnswer plain_refusal(int status, std::string text) {
 }
 
 RequestReader::RequestReader(std::size_t header_bytes, std::size_t body_bytes)
-    : header_bytes_(header_bytes), parser_(std::make_unique<Parser>()) {
+    : taker_(header_bytes), parser_(std::make_unique<Parser>()) {
   parser_->header_limit(narrow<std::uint32_t>(header_bytes));
   parser_->body_limit(body_bytes);
 }
 RequestReader::~RequestReader() = default;
 
 std::size_t RequestReader::take(std::string_view bytes) {
-  std::size_t taken = 0;
-  while (taken < bytes.size() && (state_ == State::kHead || state_ == State::kBody)) {
-    const std::string_view rest = bytes.substr(taken);
-    // A body in chunks that is not over has "0\r\n\r\n" to come: Beast ends the program at less.
-    if (state_ == State::kBody && parser_->chunked() && rest.size() < 5) break;
-    boost::system::error_code error;
-    const std::size_t used = parser_->put(boost::asio::buffer(rest.data(), rest.size()), error);
-    taken += used;
-    if (error == http::error::header_limit) return refuse(431, "the header is too long");
-    if (error == http::error::body_limit) return refuse(413, "the body is too long");
-    if (error && error != http::error::need_more) return refuse(400, "no request of HTTP/1.1");
-    // The parser's own limit is for what it did not take yet, and lines come one by one.
-    if (state_ == State::kHead && (head_bytes_ += used) > header_bytes_) {
-      return refuse(431, "the header is too long");
+  const auto refuse = [&](int status, std::string text) {
+    refusal_ = plain_refusal(status, std::move(text));
+    return false;
+  };
+  const auto on_fault = [&](MessageFault fault) {
+    switch (fault) {
+      case MessageFault::kHead: refuse(431, "the header is too long"); break;
+      case MessageFault::kBody: refuse(413, "the body is too long"); break;
+      case MessageFault::kLine: refuse(431, "a line within the body is too long"); break;
+      case MessageFault::kGrammar: refuse(400, "no request of HTTP/1.1"); break;
     }
-    if (state_ == State::kHead && parser_->is_header_done()) {
-      if (parser_->get().count(http::field::host) > 1) return refuse(400, "more than one Host");
-      if (!known_coding()) return refuse(501, "of transfer codings only chunked is known");
-      parser_->eager(true);
-      state_ = parser_->is_done() ? State::kWhole : State::kBody;
-      return taken;
-    }
-    if (parser_->is_done()) state_ = State::kWhole;
-    if (error || used == 0) break;
-  }
-  // Lines of chunks, and the fields after the last one: the parser waits for their ends.
-  if (state_ == State::kBody && bytes.size() - taken > header_bytes_) {
-    return refuse(431, "a line within the body is too long");
-  }
-  return taken;
-}
-
-std::size_t RequestReader::refuse(int status, std::string text) {
-  state_ = State::kRefused;
-  refusal_ = plain_refusal(status, std::move(text));
-  return 0;
+  };
+  return taker_.take<true>(*parser_, bytes, on_fault, [&] {
+    if (parser_->get().count(http::field::host) > 1) return refuse(400, "more than one Host");
+    if (!known_coding()) return refuse(501, "of transfer codings only chunked is known");
+    return true;
+  });
 }
 
 // Others may see the end of a body elsewhere where its coding is not this one, alone and of HTTP/1.1.

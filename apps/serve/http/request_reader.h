@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "apps/http/message_taker.h"
 #include "apps/serve/http/message.h"
 
 namespace tessera {
@@ -17,11 +18,11 @@ class RequestReader {
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
 
-  enum class State { kHead, kBody, kWhole, kRefused };
+  using State = MessageState;
   // Takes what it can of `bytes` and returns how many those were; the rest is to come again with
   // more. It stops after the head, for its reader to look at it.
   std::size_t take(std::string_view bytes);
-  State state() const { return state_; }
+  State state() const { return taker_.state(); }
 
   const HttpAnswer& refusal() const { return refusal_; }  // kRefused; the connection is of no more use
   HttpRequest head() const;                               // kBody and kWhole; without its body
@@ -32,12 +33,10 @@ class RequestReader {
 
  private:
   struct Parser;
-  std::size_t refuse(int status, std::string text);
   bool known_coding() const;
 
-  std::size_t header_bytes_, head_bytes_ = 0;  // its limit; of it so far
+  MessageTaker taker_;
   std::unique_ptr<Parser> parser_;
-  State state_ = State::kHead;
   HttpAnswer refusal_;
 };
 

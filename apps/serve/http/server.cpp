@@ -14,9 +14,9 @@
 #include <chrono>
 #include <deque>
 #include <mutex>
-#include <set>
 #include <thread>
 
+#include "apps/serve/http/open_connections.h"
 #include "apps/serve/http/request_reader.h"
 #include "engine/core/error.h"
 #include "engine/core/index.h"
@@ -91,7 +91,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   std::uint16_t port = 0;
   std::atomic<std::size_t> connections = 0;
   // Of the thread of `io` alone.
-  std::set<std::shared_ptr<Connection>> open;
+  OpenConnections<Connection> open;
   std::size_t bodies = 0;  // bytes of bodies that are being read
   bool draining = false;
 };
@@ -225,10 +225,12 @@ class HandlersReply final : public HttpReply {
 
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<HttpServer::State> state, tcp::socket socket)
-      : state_(std::move(state)), socket_(std::move(socket)), timer_(socket_.get_executor()) {
+  Connection(std::shared_ptr<HttpServer::State> state, tcp::socket socket, std::string peer)
+      : state_(std::move(state)),
+        socket_(std::move(socket)),
+        timer_(socket_.get_executor()),
+        peer_(std::move(peer)) {
     error_code ignored;
-    peer_ = socket_.remote_endpoint(ignored).address().to_string();
     socket_.set_option(tcp::no_delay(true), ignored);
   }
 
@@ -268,7 +270,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     error_code ignored;
     socket_.close(ignored);
     count_body(0);
-    state_->open.erase(shared_from_this());
+    state_->open.remove(peer_, shared_from_this());
     state_->connections = state_->open.size();
     if (const auto left = std::exchange(at_work_, nullptr)) left->leave();
   }
@@ -522,15 +524,16 @@ void HttpServer::State::accept() {
       });
       return;
     }
-    if (self->open.size() >= self->limits.connections) {
+    error_code ignored;
+    std::string peer = socket.remote_endpoint(ignored).address().to_string();
+    if (!self->open.has_room(peer, self->limits.connections, self->limits.connections_each)) {
       static const std::string kFull =
           whole_answer(plain_refusal(503, "too many connections"), true, false);
-      error_code ignored;
       socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(kFull), ignored);
     } else {
-      const auto connection = std::make_shared<Connection>(self, std::move(socket));
-      self->open.insert(connection);
+      const auto connection = std::make_shared<Connection>(self, std::move(socket), peer);
+      self->open.add(peer, connection);
       self->connections = self->open.size();
       connection->start();
     }
@@ -561,7 +564,7 @@ HttpServer::~HttpServer() {
     error_code ignored;
     state->acceptor.close(ignored);
     state->pause.cancel();
-    for (const auto& connection : std::set(state->open)) connection->close();
+    for (const auto& connection : state->open.all()) connection->close();
     state->goes_on.reset();
   });
   state_->thread.join();
@@ -575,7 +578,7 @@ void HttpServer::drain() {
     state->draining = true;
     error_code ignored;
     state->acceptor.close(ignored);
-    for (const auto& connection : std::set(state->open)) connection->drain();
+    for (const auto& connection : state->open.all()) connection->drain();
   });
 }
 

@@ -21,6 +21,7 @@ struct HttpLimits {
   std::size_t bodies_bytes = std::size_t{512} << 20;  // of all at once; 503 above
   std::size_t unsent_bytes = std::size_t{64} << 20;   // that a slow reader may leave; then it goes
   std::size_t connections = 512;                      // 503 above
+  std::size_t connections_each = 384;                 // of one address
   double idle_seconds = 60;                           // between two requests
   double header_seconds = 10;                         // from its first byte to its last
   // A body has so long and a second for each 32 KiB of it; 408 else.

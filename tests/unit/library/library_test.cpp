@@ -327,7 +327,12 @@ TEST(Library, PlansAreTheSumOfTheirParts) {
   const Model one = runtime.open({"test:tiny"}), four = runtime.open({"test:tiny"}, {.slots = 4});
   check(runtime.plan(one, image_request(1)));
   check(runtime.plan(four, image_request(1)));
-  check(runtime.plan(runtime.open({"test:clip", Task::kVideo}), VideoRequest{.prompt = kPrompt}));
+  EXPECT_EQ(runtime.plan(four, image_request(1)).cache, 4 * runtime.plan(one, image_request(1)).cache);
+  const VideoRequest video{.prompt = kPrompt};
+  const tessera::ModelRef clip = {"test:clip", Task::kVideo};
+  check(runtime.plan(runtime.open(clip), video));
+  EXPECT_EQ(runtime.plan(runtime.open(clip, {.slots = 3}), video).cache,
+            3 * runtime.plan(runtime.open(clip), video).cache);
   const Model texts = runtime.open({"test:tiny", Task::kDescribe});
   check(runtime.plan(texts, DescribeRequest{.images = {chequered(40, 30)}}));
   EXPECT_GT(

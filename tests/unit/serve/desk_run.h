@@ -139,8 +139,8 @@ struct DeskRun {
   explicit DeskRun(DeskOptions options = tiny()) : desk(std::make_unique<Desk>(std::move(options))) {}
 
   Order order(const std::string& name, std::uint64_t seed = 0, Listener::Hooks hooks = {},
-              const std::string& model = "test:tiny") {
-    return {.client = name.substr(0, name.find(' ')),
+              const std::string& model = "test:tiny", const std::string& user = "") {
+    return {.asker = {.client = name.substr(0, name.find(' ')), .user = user},
             .model = model,
             .request = api::ImageRequest{.prompt = "a red cube", .seed = seed},
             .listener = std::make_shared<Listener>(heard, name, std::move(hooks))};

@@ -42,6 +42,23 @@ TEST(Desk, TurnsGoRoundClients) {
   EXPECT_EQ(std::vector<std::string>(begun.begin(), begun.begin() + 12), first);
 }
 
+// One that names many users waits no shorter for it; its users take turns among themselves.
+TEST(Desk, UsersOfAClientShareItsTurns) {
+  DeskRun run(DeskRun::tiny({"test:tiny"}, 1));
+  Barrier barrier;
+  run.stop_at(barrier);
+  run.desk->add(run.some("a", 3));
+  const std::pair<const char*, const char*> orders[] = {
+      {"b u0", "u"}, {"b u1", "u"}, {"b v0", "v"}, {"b w0", "w"}, {"b x0", "x"}};
+  for (const auto& [name, user] : orders) run.add(run.order(name, 0, {}, "test:tiny", user));
+  barrier.open();
+  ASSERT_TRUE(run.all_over(9));
+  const std::vector<std::string> begun = run.heard.begun_now();
+  const std::vector<std::string> want = {"0 stop", "a 0", "b u0", "a 1", "b v0",
+                                         "a 2",    "b w0", "b x0", "b u1"};
+  EXPECT_EQ(begun, want);
+}
+
 // An order that no slot is free for holds up no other model's.
 TEST(Desk, AFullModelHoldsUpNoOther) {
   DeskRun run(DeskRun::tiny({"test:tiny", "test:null"}, 1));
@@ -75,6 +92,30 @@ TEST(Desk, AFullQueueTakesAllOrNone) {
   EXPECT_EQ(run.desk->stats().taken, 5u);
   EXPECT_EQ(run.refused(run.some("b", 4)), "none");
   ASSERT_TRUE(run.all_over(9));
+}
+
+// One client leaves room in the queue for others, whatever users it names.
+TEST(Desk, OneClientDoesNotFillTheQueue) {
+  DeskOptions options = DeskRun::tiny();
+  options.max_waiting = 4;
+  options.max_waiting_each = 2;
+  DeskRun run(options);
+  Barrier barrier;
+  run.stop_at(barrier);
+  EXPECT_EQ(run.refused(run.some("a", 3)), "E_QUEUE_FULL");
+  const std::uint64_t first = run.add(run.order("a 0", 0, {}, "test:tiny", "u"));
+  run.add(run.order("a 1", 0, {}, "test:tiny", "v"));
+  EXPECT_EQ(run.refused(run.some("a", 1)), "E_QUEUE_FULL");
+  run.desk->add(run.some("b", 2));
+  EXPECT_EQ(run.refused(run.some("c", 1)), "E_QUEUE_FULL");
+  // One that leaves its line makes room, as one that begins does.
+  run.desk->cancel(first);
+  barrier.open();
+  ASSERT_TRUE(run.is_idle());
+  EXPECT_EQ(run.refused(run.some("a", 3)), "E_QUEUE_FULL");
+  EXPECT_EQ(run.refused(run.some("a", 2)), "none");
+  ASSERT_TRUE(run.is_idle());
+  EXPECT_EQ(run.desk->stats().refused, 4u);
 }
 
 TEST(Desk, CancelledOrdersHearNothingMore) {

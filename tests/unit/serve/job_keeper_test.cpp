@@ -23,7 +23,8 @@ constexpr const char* kUrl = "/v1/images/generations";
 class Server {
  public:
   JobKeeper::Run run() {
-    return [this](HttpRequest&& request, std::shared_ptr<HttpReply> reply, const std::string&) {
+    return [this](HttpRequest&& request, std::shared_ptr<HttpReply> reply, const std::string&,
+                  const std::string&) {
       const Json body = Json::parse(request.body);
       const int number = body.at("number");
       const std::lock_guard lock(mutex_);

@@ -200,6 +200,25 @@ TEST(HttpLimits, ConnectionsAboveTheLimitGet503) {
   EXPECT_TRUE(run.alive());
 }
 
+TEST(HttpLimits, OneAddressLeavesRoomForOthers) {
+  HttpLimits limits = small();
+  limits.connections_each = 6;
+  HttpRun run(limits);
+  const auto ask = [](RawClient& client) { return client.ask(get_request("/echo")).status; };
+  std::vector<RawClient> all;
+  for (int i = 0; i < 6; ++i) {
+    all.push_back(run.client());
+    EXPECT_EQ(ask(all.back()), 200);
+  }
+  EXPECT_EQ(run.client().answer().status, 503);
+  RawClient other(run.server->port(), 0, 2);
+  EXPECT_EQ(ask(other), 200);
+  all.pop_back();
+  ASSERT_TRUE(comes([&] { return run.server->connections() == 6; }));
+  RawClient again = run.client();
+  EXPECT_EQ(ask(again), 200);
+}
+
 TEST(HttpLimits, BodiesOfAllRequestsHaveASum) {
   HttpRun run(small());
   const std::string body(4000, 'x');

@@ -111,7 +111,7 @@ class [[gnu::visibility("default")]] Runtime {
   void close(Model model);
   ModelInfo info(Model model) const;
 
-  // What the request would hold alone. Error kUsage as of submit().
+  // What requests such as this one would hold in all of the model's slots. Error kUsage as of submit().
   MemoryPlan plan(Model model, const ImageRequest& request) const;
   MemoryPlan plan(Model model, const VideoRequest& request) const;
   MemoryPlan plan(Model model, const DescribeRequest& request) const;
