@@ -1,11 +1,11 @@
 """How much the server does under load, next to `tessera batch` and `tessera caption` on the same work.
 
-    python serve_load.py PROGRAM --clients 64 --images 1000 --captions 1000 --leave 0.2
+    python serve_load.py PROGRAM --clients 64 --images 6250 --captions 6250 --image-cache 32
 
 PROGRAM is `tessera`. Clients ask for images with a seed each, and for texts about the batch's images, as streams, in a random
-order; a share of further requests is left at a random moment. Prints seconds of both, seconds to the first event, the
-server's memory over time, and what was lost or wrong: each image must have the bytes of the batch's file, each text be that
-of the caption command.
+order; with `--leave`, a share of further requests is left at a random moment. Prints seconds of both, seconds to the first
+event, the server's memory over time, and what was lost or wrong: each image must have the bytes of the batch's file, each
+text be that of the caption command. All images are different: `--image-cache` is what the server keeps of them, in MiB.
 """
 import argparse
 import base64
@@ -97,12 +97,14 @@ def main():
     parser.add_argument("--captions", type=int, default=500)
     parser.add_argument("--leave", type=float, default=0)
     parser.add_argument("--slots", type=int, default=8)
+    parser.add_argument("--image-cache", type=int, default=32)
     flags = parser.parse_args()
-    server = subprocess.Popen([flags.program, "serve", "--port", "0", "--json", "--slots", str(flags.slots)],
+    server = subprocess.Popen([flags.program, "serve", "--port", "0", "--json", "--slots", str(flags.slots),
+                               "--image-cache", str(flags.image_cache)],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     port = int(server.stdout.readline().split('"')[3].rsplit(":", 1)[1])
     ask(port, 0, None, None)
-    work, made, firsts, sizes, left = [], {}, [], [], [0]
+    work, made, firsts, sizes, left, over = [], {}, [], [], [0], threading.Event()
     draw = random.Random(1)
     for kind, count in (("image", flags.images), ("text", flags.captions)):
         for i in range(count):
@@ -127,20 +129,26 @@ def main():
                     made[kind, index] = answer
                 else:
                     left[0] += 1
-                if index % 20 == 0:
-                    sizes.append(memory(server.pid))
+
+        def watch():
+            while not over.wait(1):
+                sizes.append(memory(server.pid))
 
         alone = batch(flags.program, max(flags.images, flags.captions), folder, flags.slots)
         alone *= flags.images / max(flags.images, flags.captions)
         more, texts = captions(flags.program, folder, flags.captions, flags.slots) if flags.captions else (0, {})
         alone += more
         began = time.monotonic()
+        watcher = threading.Thread(target=watch)
+        watcher.start()
         threads = [threading.Thread(target=client) for _ in range(flags.clients)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         seconds = time.monotonic() - began
+        over.set()
+        watcher.join()
         want = {("image", i): image_file(folder, i).read_bytes() for i in range(flags.images)}
         want.update({("text", i): text for i, text in texts.items()})
     # A batch's files say so of themselves; pixels and record are the same.
@@ -149,8 +157,8 @@ def main():
     print(f"{flags.images} images and {flags.captions} texts: commands {alone:.1f} s, server {seconds:.1f} s: "
           f"{alone / seconds:.3f} of their speed, with {left[0]} clients that left")
     print(f"first event after {firsts[len(firsts) // 2]:.2f} s (median), {firsts[int(len(firsts) * .99)]:.2f} s (p99)")
-    tenth = max(1, len(sizes) // 10)
-    print(f"memory {sum(sizes[:tenth]) / tenth:.1f} MiB in the first tenth, {sum(sizes[-tenth:]) / tenth:.1f} in the last")
+    tenths = [sizes[len(sizes) * i // 10:len(sizes) * (i + 1) // 10] for i in range(10)]
+    print("memory, MiB, mean of each tenth: " + " ".join(f"{sum(tenth) / max(1, len(tenth)):.1f}" for tenth in tenths))
     print(f"lost or wrong: {len(wrong)}")
     health = http.client.HTTPConnection("127.0.0.1", port)
     for _ in range(100):
