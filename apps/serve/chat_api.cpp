@@ -1,8 +1,10 @@
 // POST /v1/chat/completions, with the fields and the chunks of OpenAI's chats and the settings of
 // `tessera settings` beside them.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "apps/runtime/logprobs_json.h"
 #include "apps/serve/orders.h"
 #include "apps/serve/service.h"
 #include "engine/core/index.h"
@@ -11,7 +13,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20, kMaxTopLogprobs = 20;
+constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20;
 constexpr std::size_t kMaxMessages = 1024, kMaxParts = 256, kMaxStops = 16;
 
 struct ChatOrder {
@@ -52,20 +54,17 @@ struct ChatOrder {
   }
 };
 
-Json logprobs_json(const std::vector<api::TextToken>& tokens) {
+Json logprobs_of_choice(const std::vector<api::TextToken>& tokens) {
   const auto choice = [](const api::TokenLogprob& one) {
-    Json bytes = Json::array();
-    for (const char byte : one.bytes) bytes.push_back(byte_of(byte));
-    return Json{{"token", one.bytes}, {"logprob", one.logprob}, {"bytes", std::move(bytes)}};
+    return TokenChoice{one.id, one.bytes, one.logprob};
   };
-  Json content = Json::array();
+  std::vector<TextToken> own;
   for (const api::TextToken& each : tokens) {
-    Json top = Json::array();
-    for (const api::TokenLogprob& one : each.top) top.push_back(choice(one));
-    content.push_back(choice(each.token));
-    content.back()["top_logprobs"] = std::move(top);
+    TextToken& made = own.emplace_back();
+    made.token = choice(each.token);
+    for (const api::TokenLogprob& one : each.top) made.top.push_back(choice(one));
   }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
+  return {{"content", logprobs_json(own)}, {"refusal", nullptr}};
 }
 
 Json patches_json(const std::vector<api::ViewPatches>& views) {
@@ -147,7 +146,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     return {{"id", id_}, {"object", object}, {"created", created_}, {"model", order_.model}};
   }
   Json logprobs_of(const std::vector<api::TextToken>& tokens) const {
-    return order_.logprobs < 0 ? Json(nullptr) : logprobs_json(tokens);
+    return order_.logprobs < 0 ? Json(nullptr) : logprobs_of_choice(tokens);
   }
   void chunk(std::size_t at, Json delta, const Json& reason, Json logprobs = nullptr) {
     Json event = head("chat.completion.chunk");
@@ -253,6 +252,15 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   bool begun_ = false, over_ = false;
 };
 
+// What a part says next to what is read, such as marks for caches.
+void note_others(const Json& object, const std::vector<std::string_view>& read,
+                 const std::string& field, ChatOrder& order) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_null() || std::find(read.begin(), read.end(), key) != read.end()) continue;
+    order.notes.push_back(field + "." + escape_for_terminal(key, 32) + " is without effect");
+  }
+}
+
 // A part of a message: text, or an image.
 void take_part(const Service& service, const Json& part, const std::string& field,
                api::ChatTurn& turn, ChatOrder& order) {
@@ -267,6 +275,7 @@ void take_part(const Service& service, const Json& part, const std::string& fiel
   if (type == "text") {
     const std::string* const text = string_of(part, "text");
     if (text == nullptr) refuse_field(field + ".text", "a string", "none");
+    note_others(part, {"type", "text"}, field, order);
     turn.parts.push_back({.text = *text});
     return;
   }
@@ -282,7 +291,9 @@ void take_part(const Service& service, const Json& part, const std::string& fiel
     if (detail != nullptr && *detail != kOwnDetail) {
       order.notes.push_back(field + ".detail is without effect");
     }
+    note_others(*image, {"url", "detail"}, field, order);
   }
+  note_others(part, {"type", "image_url"}, field, order);
   if (url == nullptr) refuse_field(field + ".image_url.url", "a data URL", "none");
   order.images.push_back(image_bytes(service, *url, field + ".image_url.url"));
   turn.parts.push_back({.image = true});
@@ -317,10 +328,12 @@ void take_messages(const Service& service, Body& body, ChatOrder& order) {
       refuse_field(field + ".role", "system, user or assistant",
                    "'" + escape_for_terminal(turn.role, 32) + "'");
     }
-    if (content == nullptr || (!content->is_string() && !content->is_array())) {
-      refuse_field(field + ".content", "a string, or a list of parts", "none");
-    }
-    if (content->is_string()) {
+    const bool silent = content == nullptr || content->is_null();
+    const bool readable = silent ? turn.role == "assistant" : content->is_string() || content->is_array();
+    if (!readable) refuse_field(field + ".content", "a string, or a list of parts", "none");
+    if (silent) {
+      turn.parts.push_back({.text = ""});
+    } else if (content->is_string()) {
       turn.parts.push_back({.text = content->get<std::string>()});
     } else {
       if (content->size() > kMaxParts) {
@@ -346,21 +359,43 @@ void refuse_others(Body& body) {
   const auto is_empty = [](const Json& value) { return value.empty(); };
   refuse_unless("tools", is_empty, "none, as no tools are called");
   refuse_unless("functions", is_empty, "none, as no tools are called");
-  refuse_unless("logit_bias", is_empty, "none; the setting sequence_bias is taken");
-  refuse_unless(
-      "tool_choice", [](const Json& value) { return value == "none" || value == "auto"; },
-      "none, as no tools are called");
+  for (const char* field : {"tool_choice", "function_call"}) {
+    refuse_unless(
+        field, [](const Json& value) { return value == "none" || value == "auto"; },
+        "none, as no tools are called");
+  }
   refuse_unless(
       "response_format",
       [](const Json& value) { return value.is_object() && value.value("type", "") == "text"; },
       "{\"type\": \"text\"}");
   for (const char* field : {"store", "metadata", "service_tier", "parallel_tool_calls",
-                            "reasoning_effort", "safety_identifier", "prompt_cache_key"}) {
+                            "reasoning_effort", "safety_identifier", "prompt_cache_key",
+                            "prompt_cache_retention", "prediction", "verbosity"}) {
     body.without_effect(field, {"auto", "default"});
   }
 }
 
+// Of empty ones the note is one.
+void take_stops(const Json& stop, ChatOrder& order) {
+  const Json list = stop.is_array() ? stop : Json::array({stop});
+  if (list.size() > kMaxStops) {
+    refuse_field("stop", "at most " + std::to_string(kMaxStops) + " texts",
+                 std::to_string(list.size()));
+  }
+  bool empty = false;
+  for (const Json& text : list) {
+    if (!text.is_string()) refuse_field("stop", "a string, or a list of them", text.type_name());
+    if (text == "") {
+      empty = true;
+    } else {
+      order.stop.push_back(text.get<std::string>());
+    }
+  }
+  if (empty) order.notes.push_back("an empty stop is without effect");
+}
+
 void take_limits(Body& body, ChatOrder& order) {
+  body.skip("max_tokens", -1);  // as long as may be
   const auto most = body.integer("max_completion_tokens", 1, kMaxTextTokens);
   const auto older = body.integer("max_tokens", 1, kMaxTextTokens);
   if (most && older && *most != *older) {
@@ -377,6 +412,7 @@ void take_limits(Body& body, ChatOrder& order) {
       refuse_field("stream_options", "{\"include_usage\": true or false}", "another");
     }
     order.usage = at != options->end() && *at == true;
+    note_others(*options, {"include_usage"}, "stream_options", order);
   }
   const bool logprobs = body.flag("logprobs").value_or(false);
   const auto top = body.integer("top_logprobs", 0, kMaxTopLogprobs);
@@ -384,17 +420,7 @@ void take_limits(Body& body, ChatOrder& order) {
     refuse_field("top_logprobs", "logprobs: true next to it", "none");
   }
   if (logprobs) order.logprobs = top.value_or(0);
-  if (const Json* const stop = body.any("stop")) {
-    const Json list = stop->is_array() ? *stop : Json::array({*stop});
-    if (list.size() > kMaxStops) {
-      refuse_field("stop", "at most " + std::to_string(kMaxStops) + " texts",
-                   std::to_string(list.size()));
-    }
-    for (const Json& text : list) {
-      if (!text.is_string()) refuse_field("stop", "a string, or a list of them", text.type_name());
-      order.stop.push_back(text.get<std::string>());
-    }
-  }
+  if (const Json* const stop = body.any("stop")) take_stops(*stop, order);
 }
 
 // What may answer, the first that can. Images are answers where they are asked for, or where a
@@ -451,6 +477,49 @@ void check_answer(const ChatOrder& order) {
   if (order.logprobs >= 0) refuse("logprobs", "false");
 }
 
+// {"ID": NUMBER}: a bias on sequences of one id.
+void take_logit_bias(const Json* given, api::Settings& settings) {
+  constexpr const char* kField = "logit_bias";
+  constexpr double kMaxBias = 100;
+  if (given == nullptr || given->empty()) return;
+  if (!given->is_object()) refuse_field(kField, "an object of token ids", given->type_name());
+  std::string biases;
+  for (const auto& [id, bias] : given->items()) {
+    const bool number = id == "0" || (!id.empty() && id[0] != '0' && id.size() < 11 &&
+                                      id.find_first_not_of("0123456789") == std::string::npos);
+    if (!number) refuse_field(kField, "ids of tokens", "'" + escape_for_terminal(id, 32) + "'");
+    if (!bias.is_number() || !(std::abs(bias.get<double>()) <= kMaxBias)) {
+      refuse_field(kField, "numbers from -100 to 100",
+                   bias.is_number() ? bias.dump() : bias.type_name());
+    }
+    biases += (biases.empty() ? "" : ",") + id + ":" + bias.dump();
+  }
+  constexpr const char* kSetting = "sequence-bias";
+  const auto own = std::find_if(settings.begin(), settings.end(),
+                                [&](const auto& one) { return one.name == kSetting; });
+  if (own == settings.end()) return settings.push_back({kSetting, biases});
+  own->value = own->value.text() + "," + biases;
+}
+
+// A text is as long as the model was opened for, at most; its end says that it was cut short.
+void bound_length(const Service& service, ChatOrder& order) {
+  constexpr std::string_view kName = "max-tokens";
+  const api::Settings usual = service.desk().usual(order.task);
+  std::string most;
+  for (const api::SettingInfo& info : api::setting_table(order.task)) {
+    if (info.name == kName) most = info.without;
+  }
+  for (const api::Settings* settings : {&usual, &std::as_const(order.open)}) {
+    for (const auto& one : *settings) {
+      if (one.name == kName) most = one.value.text();
+    }
+  }
+  const std::int64_t bound = std::atoll(most.c_str());
+  if (bound < 1 || order.max_tokens <= bound) return;
+  order.max_tokens = bound;
+  order.notes.push_back("max_tokens is at most " + most + " here");
+}
+
 ChatOrder read_chat(const Service& service, Body& body) {
   ChatOrder order;
   take_messages(service, body, order);
@@ -459,11 +528,16 @@ ChatOrder read_chat(const Service& service, Body& body) {
   refuse_others(body);
   if (order.task == api::Task::kAnswer) check_answer(order);
   const auto temperature = body.number("temperature", 0, 100);
+  const Json* const logit_bias = body.any("logit_bias");
+  body.skip("top_k", -1);  // off, as some say it
   Body::Settings settings = body.settings(order.task);
   order.settings = std::move(settings.request);
   order.open = std::move(settings.open);
   if (temperature) order.settings.push_back({"temp", *temperature});
-  if (order.task == api::Task::kAnswer && order.max_tokens > 0) {
+  take_logit_bias(logit_bias, order.settings);
+  if (order.task != api::Task::kAnswer) {
+    bound_length(service, order);
+  } else if (order.max_tokens > 0) {
     order.open.push_back({"max-tokens", order.max_tokens});
   }
   for (const std::string& note : body.notes()) order.notes.push_back(note);

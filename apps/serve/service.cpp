@@ -32,6 +32,16 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && memeql_sec(a.data(), b.data(), a.size()) == 1;
 }
 
+// What a page elsewhere may send: the fields that it asks for, by names alone.
+std::string allowed_fields(const HttpRequest& head) {
+  const std::string_view asked = head.field("access-control-request-headers");
+  const bool names = !asked.empty() && std::all_of(asked.begin(), asked.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '-' || c == '_' || c == ',' || c == ' ';
+  });
+  return names ? std::string(asked) : "authorization, content-type";
+}
+
 // An answer that a page from elsewhere may read.
 class ReplyToOrigin final : public HttpReply {
  public:
@@ -177,7 +187,7 @@ std::optional<HttpAnswer> Service::refusal_of(const HttpRequest& head) const {
     return HttpAnswer{.status = 204,
                       .type = "text/plain",
                       .fields = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
-                                 {"Access-Control-Allow-Headers", "authorization, content-type"},
+                                 {"Access-Control-Allow-Headers", allowed_fields(head)},
                                  {"Access-Control-Max-Age", "600"}}};
   }
   std::string methods;

@@ -302,12 +302,21 @@ TEST(Images, OneOfManyThatFailsEndsTheOthers) {
   }
 }
 
+// Whatever the kind of body, and whatever is in it: what would do is named.
 TEST(Images, EditsAreRefusedByName) {
   ServiceRun run;
-  EXPECT_EQ(run.ask(ServiceRun::request("POST", "/v1/images/edits", "x",
-                                        {{"content-type", "multipart/form-data; boundary=b"}}))
+  for (const char* type : {"multipart/form-data; boundary=b", "application/json"}) {
+    for (const char* body : {"{}", R"({"prompt": "x", "image": "data:image/png;base64,AAAA"})",
+                             "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n--b--\r\n"}) {
+      const Seen got = run.ask(ServiceRun::request("POST", "/v1/images/edits", body, {{"content-type", type}}));
+      EXPECT_EQ(got.refusal(), "400 E_EDITS -") << type << body;
+      EXPECT_EQ(got.json()["error"]["type"], "invalid_request_error");
+      EXPECT_NE(got.body.find("POST /v1/images/generations"), std::string::npos) << got.body;
+    }
+  }
+  EXPECT_EQ(run.ask(ServiceRun::request("POST", "/v1/images/edits", "x", {{"content-type", "text/plain"}}))
                 .refusal(),
-            "400 E_EDITS -");
+            "415 E_CONTENT_TYPE content-type");
 }
 
 TEST(Base64, GoesThereAndBack) {
