@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "apps/serve/page.h"
 #include "engine/core/error.h"
@@ -81,6 +82,12 @@ std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+std::uint64_t random_client_seed() {
+  std::random_device device;
+  const std::uint64_t high = device();
+  return (high << 32 | device()) & narrow<std::uint64_t>(kMaxClientSeed);
 }
 
 std::string random_id(std::string_view prefix) {

@@ -273,6 +273,41 @@ TEST_F(Chats, MoreTokensThanTheServersAreThoseOfTheServer) {
   EXPECT_EQ(whole["choices"], made(*run_, Json::object())["choices"]);
 }
 
+// As images are: another one each time, with its seed. Greedy texts have none.
+TEST_F(Chats, DrawnTextsWithoutASeedHaveOneOfTheirOwn) {
+  static const std::string kUrl = data_url();
+  const auto made = [&](Json more) {
+    more["model"] = kName;
+    more["messages"] = about(kUrl);
+    more["max_tokens"] = 16;
+    return post(more);
+  };
+  const Json first = made({{"temperature", 3}}), second = made({{"temp", 3}, {"seed", -1}});
+  ASSERT_TRUE(first.contains("seed") && second.contains("seed"));
+  EXPECT_NE(first["seed"], second["seed"]);
+  EXPECT_EQ(made({{"temperature", 3}, {"seed", first["seed"]}})["choices"], first["choices"]);
+  EXPECT_FALSE(made(Json::object()).contains("seed"));
+  EXPECT_FALSE(made({{"temperature", 0}}).contains("seed"));
+}
+
+// Where no usage was asked for, the end of a choice has them.
+TEST_F(Chats, StreamsHaveNotesAndSeed) {
+  static const std::string kUrl = data_url();
+  for (const bool usage : {false, true}) {
+    const Json body = {{"model", kName},     {"messages", about(kUrl)},
+                       {"max_tokens", 1000}, {"temperature", 1},
+                       {"stream", true},     {"stream_options", {{"include_usage", usage}}}};
+    const auto reply = run_->begin(ServiceRun::request("POST", kChats, body.dump()));
+    ASSERT_TRUE(reply->wait());
+    const auto& events = reply->events();
+    ASSERT_GT(events.size(), 3u);
+    const Json last = Json::parse(events[events.size() - 2].second);
+    EXPECT_EQ(last["notes"], Json::array({"max_tokens is at most 256 here"}));
+    EXPECT_TRUE(last["seed"].is_number());
+    EXPECT_EQ(last["choices"].empty(), usage);
+  }
+}
+
 // Biases on the logits of ids: the setting of sequences, of one id each.
 TEST_F(Chats, LogitBiasIsThatOfSequencesOfOneId) {
   static const std::string kUrl = data_url();
@@ -309,7 +344,27 @@ TEST_F(Chats, LogitBiasIsThatOfSequencesOfOneId) {
                            Json{{"99999999999", 1}}}) {
     EXPECT_EQ(refused(bias), Pair("E_FIELD", "logit_bias")) << bias;
   }
-  EXPECT_EQ(refused({{"1000000", 1}}).first, "E_TOKEN_ID");
+  EXPECT_EQ(refused({{"1000000", 1}}), Pair("E_TOKEN_ID", "logit_bias"));
+  const Seen twice = ask(body({{"logit_bias", {{"7", 1}}}, {"sequence_bias", "1000000:1"}}));
+  EXPECT_EQ(twice.json()["error"]["param"], "sequence_bias");
+  EXPECT_EQ(ask(body({{"logit_bias", {{"7", 1}}}, {"sequence_bias", "7:1"}})).status, 400);
+}
+
+TEST_F(Chats, LogitBiasIsOfModelsOfTextsAsWell) {
+  ServiceRun own({}, DeskRun::tiny({TESSERA_SOURCE_DIR "/tests/golden/gguf_text/qwen2_f16.gguf"}, 1));
+  const auto tokens = [&](const Json& bias) {
+    const Json body = {{"messages", {{{"role", "user"}, {"content", "Hello"}}}},
+                       {"max_tokens", 4},
+                       {"logprobs", true},
+                       {"logit_bias", bias}};
+    const Seen seen = own.ask(ServiceRun::request("POST", kChats, body.dump()));
+    EXPECT_EQ(seen.status, 200) << seen.body.substr(0, 500);
+    return seen.json()["choices"][0]["logprobs"]["content"];
+  };
+  const Json plain = tokens(nullptr), biased = tokens({{"70", 100}});
+  ASSERT_EQ(biased.size(), 4u);
+  for (const Json& token : biased) EXPECT_EQ(token["token"], biased[0]["token"]);
+  EXPECT_NE(plain, biased);
 }
 
 // Each token with its bytes, which are the text; as they come, the same.

@@ -38,6 +38,8 @@ TEST(Images, WithoutASeedEachIsAnother) {
   const std::string body = R"({"prompt": "a red cube"})";
   const Json one = run.ask(ServiceRun::images(body)).json(), two = run.ask(ServiceRun::images(body)).json();
   EXPECT_NE(one["data"][0]["seed"], two["data"][0]["seed"]);
+  const Json asked = run.ask(ServiceRun::images(R"({"prompt": "a red cube", "seed": -1})")).json();
+  EXPECT_NE(asked["data"][0]["seed"], two["data"][0]["seed"]);
   const std::uint64_t seed = one["data"][0]["seed"];
   EXPECT_LT(seed, std::uint64_t{1} << 53);
   EXPECT_TRUE(png_of(one["data"][0]) == image_alone(seed));
@@ -124,7 +126,7 @@ TEST(Images, FieldsThatAreWrongAreRefusedByName) {
       {R"({"prompt": null})", "prompt"},
       {R"({"prompt": 7})", "prompt"},
       {R"({"prompt": ["a"]})", "prompt"},
-      {R"({"prompt": "x", "seed": -1})", "seed"},
+      {R"({"prompt": "x", "seed": -2})", "seed"},
       {R"({"prompt": "x", "seed": 9007199254740992})", "seed"},
       {R"({"prompt": "x", "seed": "1"})", "seed"},
       {R"({"prompt": "x", "seed": 1e3})", "seed"},
