@@ -91,7 +91,8 @@ void take_messages(const Service& service, Body& body, ChatOrder& order) {
                    "'" + escape_for_terminal(turn.role, 32) + "'");
     }
     const bool silent = content == nullptr || content->is_null();
-    const bool readable = silent ? turn.role == "assistant" : content->is_string() || content->is_array();
+    const bool readable =
+        silent ? turn.role == "assistant" : content->is_string() || content->is_array();
     if (!readable) refuse_field(field + ".content", "a string, or a list of parts", "none");
     if (silent) {
       turn.parts.push_back({.text = ""});
@@ -103,8 +104,8 @@ void take_messages(const Service& service, Body& body, ChatOrder& order) {
                      std::to_string(content->size()));
       }
       for (std::size_t part = 0; part < content->size(); ++part) {
-        take_part(service, (*content)[part],
-                  field + ".content[" + std::to_string(part) + "]", turn, order);
+        take_part(service, (*content)[part], field + ".content[" + std::to_string(part) + "]", turn,
+                  order);
       }
     }
     order.turns.push_back(std::move(turn));
@@ -263,7 +264,8 @@ std::string biases_of(const Json& given) {
 void add_biases(const std::string& biases, ChatOrder& order) {
   const auto own = std::find_if(order.settings.begin(), order.settings.end(),
                                 [](const auto& one) { return one.name == kBiasSetting; });
-  if (own == order.settings.end()) return order.settings.push_back({std::string(kBiasSetting), biases});
+  if (own == order.settings.end())
+    return order.settings.push_back({std::string(kBiasSetting), biases});
   own->value = own->value.text() + "," + biases;
   order.biased = false;  // alone
 }

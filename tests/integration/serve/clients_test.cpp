@@ -41,7 +41,8 @@ struct Record {
       changed["model"] = note("model");
       text = changed.dump();
     }
-    return line + "\r\n" + fields + "Content-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text;
+    return line + "\r\n" + fields + "Content-Length: " + std::to_string(text.size()) + "\r\n\r\n" +
+           text;
   }
 };
 
@@ -93,7 +94,8 @@ bool holds(const Json& json, const std::string& reads) {
   if (type == "number") return value.is_number();
   if (type == "array") return value.is_array() && !value.empty();
   if (type == "png") {
-    return value.is_string() && from_base64(value.get<std::string>()).value_or("").starts_with("\x89PNG");
+    return value.is_string() &&
+           from_base64(value.get<std::string>()).value_or("").starts_with("\x89PNG");
   }
   return type == "string" && value.is_string();
 }
@@ -143,7 +145,8 @@ std::vector<Json> chunks_of(const Record& record, const std::string& body) {
   EXPECT_EQ(begun, ended);
   EXPECT_FALSE(text.empty());
   const Json asked = record.json();
-  const bool usage = asked.contains("stream_options") && asked["stream_options"].value("include_usage", false);
+  const bool usage =
+      asked.contains("stream_options") && asked["stream_options"].value("include_usage", false);
   EXPECT_EQ(usages, usage ? 1 : 0);
   return out;
 }
@@ -170,21 +173,24 @@ class Clients : public ServeProgram {
     } else {
       ASSERT_EQ(got.status, 200) << got.body.substr(0, 500);
     }
-    const std::vector<Json> seen = events ? chunks_of(record, got.body)
-                                          : std::vector<Json>{Json::parse(got.body, nullptr, false)};
+    const std::vector<Json> seen = events
+                                       ? chunks_of(record, got.body)
+                                       : std::vector<Json>{Json::parse(got.body, nullptr, false)};
     const auto reads = record.notes.equal_range("reads");
     EXPECT_NE(reads.first, reads.second);
     for (auto at = reads.first; at != reads.second; ++at) {
       EXPECT_TRUE(std::any_of(seen.begin(), seen.end(),
                               [&](const Json& one) { return holds(one, at->second); }))
-          << at->second << "\n" << got.body.substr(0, 500);
+          << at->second << "\n"
+          << got.body.substr(0, 500);
     }
   }
 };
 
 TEST_F(Clients, FindInAnswersWhatTheyRead) {
   std::set<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(kRecords)) files.insert(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(kRecords))
+    files.insert(entry.path());
   EXPECT_GT(files.size(), 40u);
   const ProgramResult served = serve_and_end(
       {},

@@ -17,7 +17,8 @@ class ServeProgram : public ProgramTest {
     args.insert(args.end(), more.begin(), more.end());
     return run_program(program, args, {}, [&](pid_t child) {
       const std::string line = first_line();
-      if (!line.empty()) meanwhile(static_cast<std::uint16_t>(std::stoi(line.substr(line.rfind(':') + 1))), child);
+      if (!line.empty())
+        meanwhile(static_cast<std::uint16_t>(std::stoi(line.substr(line.rfind(':') + 1))), child);
     });
   }
   // Ends it after `meanwhile`.
@@ -32,16 +33,20 @@ class ServeProgram : public ProgramTest {
         },
         program);
   }
-  static std::string post(const std::string& body, const std::string& path = "/v1/images/generations") {
-    return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  static std::string post(const std::string& body,
+                          const std::string& path = "/v1/images/generations") {
+    return "POST " + path +
+           " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+           "Content-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
   }
   static std::string get(const std::string& path, const std::string& fields = "") {
     return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + fields + "\r\n";
   }
   static bool is_at_work(std::uint16_t port) {
     return comes([&] {
-      return nlohmann::ordered_json::parse(RawClient(port).ask(get("/health")).body).at("at_work") > 0;
+      return nlohmann::ordered_json::parse(RawClient(port).ask(get("/health")).body).at("at_work") >
+             0;
     });
   }
 };
