@@ -17,6 +17,7 @@
 #include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/folder_keys.h"
+#include "apps/cli/logprobs_flag.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
@@ -28,6 +29,7 @@
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/facts.h"
+#include "apps/runtime/logprobs_json.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/model_digest.h"
 #include "engine/core/index.h"
@@ -52,7 +54,7 @@ struct CaptionFlags {
   std::vector<std::string> inputs, images;
   VideoInputFlags videos;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
-  std::optional<std::int64_t> skip_similar;
+  std::optional<std::int64_t> skip_similar, logprobs;
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
   SettingValues decode, loop;
@@ -134,8 +136,9 @@ std::string question_of(const CaptionFlags& flags) {
 // Prints an answer as it is written.
 class AnswerPrinter final : public DescribeListener {
  public:
-  AnswerPrinter(const Session& session, std::string prune, std::optional<std::uint64_t> seed)
-      : session_(session), prune_(std::move(prune)), seed_(seed) {}
+  AnswerPrinter(const Session& session, std::string prune, std::optional<std::uint64_t> seed,
+                bool logprobs)
+      : session_(session), prune_(std::move(prune)), seed_(seed), logprobs_(logprobs) {}
   void on_text(const std::string&, std::string_view more) override {
     if (session_.json) return;
     if (!streamed_) more.remove_prefix(std::min(more.find_first_not_of(" \t\n"), more.size()));
@@ -152,7 +155,11 @@ class AnswerPrinter final : public DescribeListener {
       return warn(session_, format_error(caption.error));
     }
     caption.text = clean_caption(caption.text);
-    if (session_.json) return print_json_line(caption_fields(caption, caption.id, prune_, seed_));
+    if (session_.json) {
+      Json fields = caption_fields(caption, caption.id, prune_, seed_);
+      if (logprobs_) fields["logprobs"] = logprobs_json(caption.listed);
+      return print_json_line(fields);
+    }
     if (streamed_) print_line("");
     note(session_, std::to_string(caption.tokens) + " tokens in " + std::to_string(caption.passes) +
                        " passes");
@@ -168,7 +175,7 @@ class AnswerPrinter final : public DescribeListener {
   const Session& session_;
   std::string prune_;
   std::optional<std::uint64_t> seed_;
-  bool streamed_ = false, failed_ = false, finished_ = false;
+  bool logprobs_ = false, streamed_ = false, failed_ = false, finished_ = false;
 };
 
 // What the model computes instead of what it says.
@@ -186,6 +193,7 @@ int answer(const Session& session, const CaptionFlags& flags) {
   DescribeRequest request;
   request.prompt = question_of(flags);
   request.negative_prompt = flags.negative_prompt;
+  request.logprobs = flags.logprobs.value_or(kNoLogprobs);
   const std::uint64_t seed = settle_seed(flags);
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
   Runtime runtime;
@@ -199,7 +207,8 @@ int answer(const Session& session, const CaptionFlags& flags) {
     source.name = image;
     request.id += (request.id.empty() ? "" : ", ") + image;
   }
-  AnswerPrinter printer(session, flags.prune.method.value_or(""), drawn);
+  AnswerPrinter printer(session, flags.prune.method.value_or(""), drawn,
+                        flags.logprobs.has_value());
   runtime.finish(task.submit({std::move(request)}, printer));
   if (!printer.finished()) return session.stop_exit_code();
   return printer.failed() ? 1 : 0;
@@ -448,6 +457,7 @@ void check_dump_flags(const CaptionFlags& flags) {
   }
   for (const auto& [row, value] : flags.sampling.entries()) refuse("--" + std::string(row->name));
   if (flags.negative_prompt) refuse("--negative-prompt");
+  if (flags.logprobs) refuse("--logprobs");
   if (flags.prune.method || flags.prune.rate || flags.prune.keep) refuse("--prune");
 }
 
@@ -463,6 +473,7 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   }
   check_helper();
   check_negative_prompt(flags);
+  check_logprobs_flag(session, flags.logprobs, flags.images.empty());
   if (flags.dump) check_dump_flags(flags);
   if (flags.images.empty()) return run_job(session, flags);
   check_question_flags(flags);
@@ -520,6 +531,7 @@ void add_caption(CLI::App& root, Session& session) {
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxCaptionSeed,
                "of texts that are drawn; -1 = random, and recorded");
+  logprobs_flag(*app, flags->logprobs);
   add_sampling_flags(*app, Door::kCaption, flags->sampling);
   add_text_decode_flags(*app, flags->decode);
   add_loop_flags(*app, flags->loop);

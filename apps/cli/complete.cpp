@@ -11,12 +11,14 @@
 #include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/folder_keys.h"
+#include "apps/cli/logprobs_flag.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/caption_method.h"
 #include "apps/runtime/caption_settings.h"
 #include "apps/runtime/complete_task.h"
+#include "apps/runtime/logprobs_json.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/decoding/loop_settings.h"
@@ -35,6 +37,7 @@ struct CompleteFlags {
   bool chat = false;
   SettingValues decode, loop;
   std::int64_t batch_size = 8, seed = 0;
+  std::optional<std::int64_t> logprobs;
   std::int64_t max_tokens = truncate<std::int64_t>(*setting::kMaxTokens.fallback);
   SettingValues sampling;
   DeviceFlags device;
@@ -80,7 +83,8 @@ std::vector<CompleteRequest> requests_of(const CompleteFlags& flags, std::uint64
                    .negative_prompt = flags.negative_prompt,
                    .chat = flags.chat,
                    .sampling = flags.sampling,
-                   .seed = seed});
+                   .seed = seed,
+                   .logprobs = flags.logprobs.value_or(kNoLogprobs)});
   }
   return out;
 }
@@ -153,6 +157,9 @@ class CompletionPrinter final : public CompleteListener {
       return print_json_line(out);
     }
     out["text"] = completion.text;
+    if (requests_[completion.number].logprobs != kNoLogprobs) {
+      out["logprobs"] = logprobs_json(completion.listed);
+    }
     out["ended"] = completion.cut_short ? "max-tokens" : "stop";
     out["prompt_tokens"] = completion.prompt_tokens;
     out["tokens"] = completion.tokens;
@@ -186,6 +193,7 @@ class CompletionPrinter final : public CompleteListener {
 };
 
 int run_complete(const Session& session, const CompleteFlags& flags) {
+  check_logprobs_flag(session, flags.logprobs, false);
   const std::uint64_t seed = settle_seed(flags);
   const std::vector<CompleteRequest> requests = requests_of(flags, seed);
   Runtime runtime;
@@ -222,6 +230,7 @@ void add_complete(CLI::App& root, Session& session) {
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed,
                "of texts that are drawn; -1 = random, and recorded");
   integer_flag(*app, "--batch-size", flags->batch_size, 1, 256, "texts written at once");
+  logprobs_flag(*app, flags->logprobs);
   add_sampling_flags(*app, Door::kCaption, flags->sampling);
   add_text_decode_flags(*app, flags->decode);
   add_loop_flags(*app, flags->loop);

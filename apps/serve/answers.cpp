@@ -155,7 +155,15 @@ Body::Body(const HttpRequest& request) {
 const Json* Body::any(std::string_view field) {
   asked_.insert(std::string(field));
   const auto at = body_->find(field);
-  return at == body_->end() || at->is_null() ? nullptr : &*at;
+  const bool silent = at == body_->end() || at->is_null() || skipped_.contains(field);
+  return silent ? nullptr : &*at;
+}
+
+void Body::skip(std::string_view field, std::int64_t silent) {
+  const auto at = body_->find(field);
+  if (at == body_->end() || *at != silent) return;
+  asked_.insert(std::string(field));
+  skipped_.insert(std::string(field));
 }
 
 std::optional<std::string> Body::text(std::string_view field) {

@@ -49,6 +49,8 @@ class Body {
   std::optional<double> number(std::string_view field, double low, double high);
   std::optional<bool> flag(std::string_view field);
   const Json* any(std::string_view field);  // null: absent or null
+  // A value that says the same as none.
+  void skip(std::string_view field, std::int64_t silent);
   // A text that must be one of these, and says nothing that could be followed: noted where it is
   // none of `silent`.
   void without_effect(std::string_view field, const std::vector<std::string_view>& silent);
@@ -68,7 +70,7 @@ class Body {
 
  private:
   std::shared_ptr<const Json> body_;  // an object
-  std::set<std::string, std::less<>> asked_;
+  std::set<std::string, std::less<>> asked_, skipped_;
   std::vector<std::string> notes_;
 };
 

@@ -1,8 +1,9 @@
 // POST /v1/chat/completions, with the fields and the chunks of OpenAI's chats and the settings of
 // `tessera settings` beside them.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/runtime/logprobs_json.h"
+#include "apps/serve/chat_request.h"
 #include "apps/serve/orders.h"
 #include "apps/serve/service.h"
 #include "engine/core/index.h"
@@ -11,61 +12,17 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20, kMaxTopLogprobs = 20;
-constexpr std::size_t kMaxMessages = 1024, kMaxParts = 256, kMaxStops = 16;
-
-struct ChatOrder {
-  std::string model;
-  api::Task task = api::Task::kDescribe;
-  std::vector<api::ChatTurn> turns;
-  std::vector<std::string> images;  // bytes of files, in the order of their parts
-  api::Settings open, settings;
-  std::vector<std::string> stop;
-  std::int64_t max_tokens = 0, choices = 1;
-  std::int64_t logprobs = -1;  // as the library takes it
-  std::optional<std::uint64_t> seed;
-  bool stream = false, usage = false;
-  std::vector<std::string> notes;
-
-  AnyRequest request(std::int64_t choice) const {
-    const std::uint64_t own = seed.value_or(0) + narrow<std::uint64_t>(choice);
-    if (task == api::Task::kAnswer) {
-      return api::AnswerRequest{
-          .prompt = turns.front().parts.front().text, .seed = own, .settings = settings};
-    }
-    if (task == api::Task::kComplete) {
-      return api::CompleteRequest{.chat = true,
-                                  .turns = turns,
-                                  .max_tokens = max_tokens,
-                                  .seed = own,
-                                  .settings = settings,
-                                  .stop = stop,
-                                  .logprobs = logprobs};
-    }
-    return api::DescribeRequest{.turns = turns,
-                                .encoded = images,
-                                .max_tokens = max_tokens,
-                                .seed = own,
-                                .settings = settings,
-                                .stop = stop,
-                                .logprobs = logprobs};
-  }
-};
-
-Json logprobs_json(const std::vector<api::TextToken>& tokens) {
+Json logprobs_of_choice(const std::vector<api::TextToken>& tokens) {
   const auto choice = [](const api::TokenLogprob& one) {
-    Json bytes = Json::array();
-    for (const char byte : one.bytes) bytes.push_back(byte_of(byte));
-    return Json{{"token", one.bytes}, {"logprob", one.logprob}, {"bytes", std::move(bytes)}};
+    return TokenChoice{one.id, one.bytes, one.logprob};
   };
-  Json content = Json::array();
+  std::vector<TextToken> own;
   for (const api::TextToken& each : tokens) {
-    Json top = Json::array();
-    for (const api::TokenLogprob& one : each.top) top.push_back(choice(one));
-    content.push_back(choice(each.token));
-    content.back()["top_logprobs"] = std::move(top);
+    TextToken& made = own.emplace_back();
+    made.token = choice(each.token);
+    for (const api::TokenLogprob& one : each.top) made.top.push_back(choice(one));
   }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
+  return {{"content", logprobs_json(own)}, {"refusal", nullptr}};
 }
 
 Json patches_json(const std::vector<api::ViewPatches>& views) {
@@ -147,7 +104,11 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     return {{"id", id_}, {"object", object}, {"created", created_}, {"model", order_.model}};
   }
   Json logprobs_of(const std::vector<api::TextToken>& tokens) const {
-    return order_.logprobs < 0 ? Json(nullptr) : logprobs_json(tokens);
+    return order_.logprobs < 0 ? Json(nullptr) : logprobs_of_choice(tokens);
+  }
+  void add_notes(Json& to) const {
+    if (order_.seed) to["seed"] = *order_.seed;
+    if (!order_.notes.empty()) to["notes"] = order_.notes;
   }
   void chunk(std::size_t at, Json delta, const Json& reason, Json logprobs = nullptr) {
     Json event = head("chat.completion.chunk");
@@ -156,6 +117,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
                                      {"logprobs", std::move(logprobs)},
                                      {"finish_reason", reason}}});
     if (order_.usage) event["usage"] = nullptr;
+    if (!order_.usage && !reason.is_null()) add_notes(event);
     reply_->event("", event.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 
@@ -227,12 +189,15 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     }
     body["passes"] = passes_;
     if (!visual_.is_null()) body["visual"] = visual_;
-    if (order_.seed) body["seed"] = *order_.seed;
-    if (!order_.notes.empty()) body["notes"] = order_.notes;
+    add_notes(body);
   }
 
-  void failed(const api::Error& error) {
+  void failed(const api::Error& given) {
     if (over_) return;
+    const bool renamed = order_.biased && given.where() == "--" + std::string(kBiasSetting);
+    const api::Error error = renamed ? api::Error({given.kind(), given.code(), given.file(), "logit_bias",
+                                                   given.expected(), given.found(), given.hint()})
+                                     : given;
     over_ = true;
     orders_.cancel();
     if (!begun_) return reply_->send(error_answer(error));
@@ -252,223 +217,6 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   std::size_t done_ = 0;
   bool begun_ = false, over_ = false;
 };
-
-// A part of a message: text, or an image.
-void take_part(const Service& service, const Json& part, const std::string& field,
-               api::ChatTurn& turn, ChatOrder& order) {
-  if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) {
-    refuse_field(field, "an object with a type", part.type_name());
-  }
-  const auto& type = part["type"].get_ref<const std::string&>();
-  const auto string_of = [](const Json& object, const char* key) -> const std::string* {
-    const auto at = object.find(key);
-    return at != object.end() && at->is_string() ? at->get_ptr<const std::string*>() : nullptr;
-  };
-  if (type == "text") {
-    const std::string* const text = string_of(part, "text");
-    if (text == nullptr) refuse_field(field + ".text", "a string", "none");
-    turn.parts.push_back({.text = *text});
-    return;
-  }
-  if (type != "image_url") {
-    refuse_field(field + ".type", "text or image_url", "'" + escape_for_terminal(type, 32) + "'");
-  }
-  const auto image = part.find("image_url");
-  const std::string* url = string_of(part, "image_url");
-  if (image != part.end() && image->is_object()) {
-    url = string_of(*image, "url");
-    static constexpr std::string_view kOwnDetail = "auto";  // the model's
-    const std::string* const detail = string_of(*image, "detail");
-    if (detail != nullptr && *detail != kOwnDetail) {
-      order.notes.push_back(field + ".detail is without effect");
-    }
-  }
-  if (url == nullptr) refuse_field(field + ".image_url.url", "a data URL", "none");
-  order.images.push_back(image_bytes(service, *url, field + ".image_url.url"));
-  turn.parts.push_back({.image = true});
-}
-
-void take_messages(const Service& service, Body& body, ChatOrder& order) {
-  const Json* const list = body.any("messages");
-  if (list == nullptr || !list->is_array() || list->empty() || list->size() > kMaxMessages) {
-    refuse_field("messages", "a list of 1 to " + std::to_string(kMaxMessages) + " messages",
-                 list == nullptr ? "none" : "another");
-  }
-  for (std::size_t i = 0; i < list->size(); ++i) {
-    const std::string field = "messages[" + std::to_string(i) + "]";
-    const Json& message = (*list)[i];
-    if (!message.is_object()) refuse_field(field, "an object", message.type_name());
-    api::ChatTurn turn;
-    const Json* content = nullptr;
-    for (const auto& [key, value] : message.items()) {
-      if (key == "role" && value.is_string()) {
-        turn.role = value.get<std::string>();
-        if (turn.role == "developer") turn.role = "system";
-      } else if (key == "content") {
-        content = &value;
-      } else if (key == "name") {
-        order.notes.push_back(field + ".name is without effect");
-      } else if (!value.is_null() && !(value.is_array() && value.empty())) {
-        refuse_field(field + "." + escape_for_terminal(key, 32), "role and content",
-                     "another field");
-      }
-    }
-    if (turn.role != "system" && turn.role != "user" && turn.role != "assistant") {
-      refuse_field(field + ".role", "system, user or assistant",
-                   "'" + escape_for_terminal(turn.role, 32) + "'");
-    }
-    if (content == nullptr || (!content->is_string() && !content->is_array())) {
-      refuse_field(field + ".content", "a string, or a list of parts", "none");
-    }
-    if (content->is_string()) {
-      turn.parts.push_back({.text = content->get<std::string>()});
-    } else {
-      if (content->size() > kMaxParts) {
-        refuse_field(field + ".content", "at most " + std::to_string(kMaxParts) + " parts",
-                     std::to_string(content->size()));
-      }
-      for (std::size_t part = 0; part < content->size(); ++part) {
-        take_part(service, (*content)[part],
-                  field + ".content[" + std::to_string(part) + "]", turn, order);
-      }
-    }
-    order.turns.push_back(std::move(turn));
-  }
-}
-
-// Fields that must say nothing: what they ask for is not done.
-void refuse_others(Body& body) {
-  const auto refuse_unless = [&](const char* field, bool (*empty)(const Json&),
-                                 const char* expected) {
-    const Json* const value = body.any(field);
-    if (value != nullptr && !empty(*value)) refuse_field(field, expected, "another");
-  };
-  const auto is_empty = [](const Json& value) { return value.empty(); };
-  refuse_unless("tools", is_empty, "none, as no tools are called");
-  refuse_unless("functions", is_empty, "none, as no tools are called");
-  refuse_unless("logit_bias", is_empty, "none; the setting sequence_bias is taken");
-  refuse_unless(
-      "tool_choice", [](const Json& value) { return value == "none" || value == "auto"; },
-      "none, as no tools are called");
-  refuse_unless(
-      "response_format",
-      [](const Json& value) { return value.is_object() && value.value("type", "") == "text"; },
-      "{\"type\": \"text\"}");
-  for (const char* field : {"store", "metadata", "service_tier", "parallel_tool_calls",
-                            "reasoning_effort", "safety_identifier", "prompt_cache_key"}) {
-    body.without_effect(field, {"auto", "default"});
-  }
-}
-
-void take_limits(Body& body, ChatOrder& order) {
-  const auto most = body.integer("max_completion_tokens", 1, kMaxTextTokens);
-  const auto older = body.integer("max_tokens", 1, kMaxTextTokens);
-  if (most && older && *most != *older) {
-    refuse_field("max_tokens", "the same as max_completion_tokens", std::to_string(*older));
-  }
-  order.max_tokens = most ? *most : older.value_or(0);
-  order.choices = body.integer("n", 1, kMaxChoices).value_or(1);
-  const auto seed = body.integer("seed", 0, kMaxClientSeed);
-  if (seed) order.seed = narrow<std::uint64_t>(*seed);
-  order.stream = body.flag("stream").value_or(false);
-  if (const Json* const options = body.any("stream_options")) {
-    const auto at = options->is_object() ? options->find("include_usage") : options->end();
-    if (!options->is_object() || (at != options->end() && !at->is_boolean())) {
-      refuse_field("stream_options", "{\"include_usage\": true or false}", "another");
-    }
-    order.usage = at != options->end() && *at == true;
-  }
-  const bool logprobs = body.flag("logprobs").value_or(false);
-  const auto top = body.integer("top_logprobs", 0, kMaxTopLogprobs);
-  if (top && *top > 0 && !logprobs) {
-    refuse_field("top_logprobs", "logprobs: true next to it", "none");
-  }
-  if (logprobs) order.logprobs = top.value_or(0);
-  if (const Json* const stop = body.any("stop")) {
-    const Json list = stop->is_array() ? *stop : Json::array({*stop});
-    if (list.size() > kMaxStops) {
-      refuse_field("stop", "at most " + std::to_string(kMaxStops) + " texts",
-                   std::to_string(list.size()));
-    }
-    for (const Json& text : list) {
-      if (!text.is_string()) refuse_field("stop", "a string, or a list of them", text.type_name());
-      order.stop.push_back(text.get<std::string>());
-    }
-  }
-}
-
-// What may answer, the first that can. Images are answers where they are asked for, or where a
-// model does nothing else.
-std::vector<api::Task> tasks_of(Body& body, const ChatOrder& order) {
-  const Json* const kinds = body.any("modalities");
-  bool text = kinds == nullptr, image = false;
-  for (std::size_t at = 0; kinds != nullptr && kinds->is_array() && at < kinds->size(); ++at) {
-    text = text || (*kinds)[at] == "text";
-    image = image || (*kinds)[at] == "image";
-  }
-  if (!text || (kinds != nullptr && kinds->size() != (image ? 2u : 1u))) {
-    refuse_field("modalities", "[\"text\"] or [\"text\", \"image\"]", "another");
-  }
-  if (image) return {api::Task::kAnswer};
-  if (!order.images.empty()) return {api::Task::kDescribe};
-  std::vector<api::Task> out = {api::Task::kComplete, api::Task::kDescribe};
-  if (kinds == nullptr) out.push_back(api::Task::kAnswer);
-  return out;
-}
-
-// Which of the models answers: that of the name, else the first that can.
-void choose_model(const Service& service, Body& body, ChatOrder& order) {
-  const std::string name = body.text("model").value_or("");
-  const std::vector<api::Task> tasks = tasks_of(body, order);
-  const ServedModel* found = nullptr;
-  for (const api::Task task : tasks) {
-    const ServedModel* const model = service.desk().find(name, task);
-    if (model == nullptr) continue;
-    if (found == nullptr) found = model;
-    if (!model->serves(task)) continue;
-    order.model = model->name;
-    order.task = task;
-    return;
-  }
-  if (found != nullptr) {
-    const bool answers = tasks.front() == api::Task::kAnswer;
-    throw api::Error(found->refusals.at(answers ? api::Task::kAnswer : api::Task::kDescribe));
-  }
-  service.refuse_model(name, tasks);
-}
-
-// Answers with images are to one question, and end by themselves.
-void check_answer(const ChatOrder& order) {
-  const auto refuse = [](const char* field, const char* expected) {
-    refuse_field(field, std::string(expected) + ", as the answer has texts and images", "another");
-  };
-  const std::vector<api::ChatPart>& parts = order.turns.front().parts;
-  const bool one = order.turns.size() == 1 && order.turns.front().role == "user";
-  if (!one || parts.size() != 1 || parts.front().image) {
-    refuse("messages", "one message of the user, a text");
-  }
-  if (!order.stop.empty()) refuse("stop", "none");
-  if (order.logprobs >= 0) refuse("logprobs", "false");
-}
-
-ChatOrder read_chat(const Service& service, Body& body) {
-  ChatOrder order;
-  take_messages(service, body, order);
-  choose_model(service, body, order);
-  take_limits(body, order);
-  refuse_others(body);
-  if (order.task == api::Task::kAnswer) check_answer(order);
-  const auto temperature = body.number("temperature", 0, 100);
-  Body::Settings settings = body.settings(order.task);
-  order.settings = std::move(settings.request);
-  order.open = std::move(settings.open);
-  if (temperature) order.settings.push_back({"temp", *temperature});
-  if (order.task == api::Task::kAnswer && order.max_tokens > 0) {
-    order.open.push_back({"max-tokens", order.max_tokens});
-  }
-  for (const std::string& note : body.notes()) order.notes.push_back(note);
-  return order;
-}
 
 }  // namespace
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "apps/serve/orders.h"
 #include "apps/serve/service.h"
@@ -163,12 +162,6 @@ class ImageCall : public std::enable_shared_from_this<ImageCall> {
   bool begun_ = false, over_ = false;
 };
 
-std::uint64_t random_seed() {
-  std::random_device device;
-  const std::uint64_t high = device();
-  return (high << 32 | device()) & narrow<std::uint64_t>(kMaxClientSeed);
-}
-
 // "256x256"; none = the model's own size.
 void take_size(Body& body, const ServedModel& model, ImageOrder& order) {
   const std::string size = body.text("size").value_or("auto");
@@ -222,8 +215,9 @@ ImageOrder read_images(const Service& service, Body& body) {
     refuse_field("partial_images", "\"stream\": true with it", "a request without");
   }
   order.request.partial_images = partials.value_or(0);
+  body.skip("seed", -1);  // random
   const auto seed = body.integer("seed", 0, kMaxClientSeed);
-  order.request.seed = seed ? narrow<std::uint64_t>(*seed) : random_seed();
+  order.request.seed = seed ? narrow<std::uint64_t>(*seed) : random_client_seed();
   take_size(body, model, order);
   take_format(body, order);
   Body::Settings settings = body.settings(api::Task::kImage, {"width", "height"});

@@ -224,7 +224,10 @@ Json JobKeeper::add(const std::string& owner, std::vector<KeptRequest> requests)
   for (const KeptRequest& request : requests) {
     Json body = Json::parse(request.body);
     // What is random must be the same when it is written again.
-    if (!body.contains("seed")) body["seed"] = item_seed(0, number + " " + request.id);
+    const auto seed = body.find("seed");
+    if (seed == body.end() || seed->is_null() || *seed == -1) {
+      body["seed"] = item_seed(0, number + " " + request.id);
+    }
     const Json line = {{"id", request.id}, {"url", request.url}, {"body", std::move(body)}};
     text += dump(line) + "\n";
   }

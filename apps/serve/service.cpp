@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "apps/serve/page.h"
 #include "engine/core/error.h"
@@ -32,6 +33,16 @@ std::string key_client(const std::string& owner) { return "key " + owner; }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && memeql_sec(a.data(), b.data(), a.size()) == 1;
+}
+
+// What a page elsewhere may send: the fields that it asks for, by names alone.
+std::string allowed_fields(const HttpRequest& head) {
+  const std::string_view asked = head.field("access-control-request-headers");
+  const bool names = !asked.empty() && std::all_of(asked.begin(), asked.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '-' || c == '_' || c == ',' || c == ' ';
+  });
+  return names ? std::string(asked) : "authorization, content-type";
 }
 
 // An answer that a page from elsewhere may read.
@@ -73,6 +84,12 @@ std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+std::uint64_t random_client_seed() {
+  std::random_device device;
+  const std::uint64_t high = device();
+  return (high << 32 | device()) & narrow<std::uint64_t>(kMaxClientSeed);
 }
 
 std::string random_id(std::string_view prefix) {
@@ -179,7 +196,7 @@ std::optional<HttpAnswer> Service::refusal_of(const HttpRequest& head) const {
     return HttpAnswer{.status = 204,
                       .type = "text/plain",
                       .fields = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
-                                 {"Access-Control-Allow-Headers", "authorization, content-type"},
+                                 {"Access-Control-Allow-Headers", allowed_fields(head)},
                                  {"Access-Control-Max-Age", "600"}}};
   }
   std::string methods;

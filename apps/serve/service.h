@@ -98,6 +98,8 @@ std::string image_bytes(const Service& service, const std::string& url, const st
 
 // Seeds that every client of JSON keeps exact.
 inline constexpr std::int64_t kMaxClientSeed = (std::int64_t{1} << 53) - 1;
+// One of them, for requests that draw and name none.
+std::uint64_t random_client_seed();
 
 std::int64_t unix_seconds();
 // "img-" and 24 random hexadecimal digits.

@@ -1,4 +1,6 @@
 // `tessera caption` through the real program: where texts go, and what leaves them as they are.
+#include <cmath>
+
 #include "apps/captions/webdataset.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/integration/caption/caption_program.h"
@@ -259,10 +261,47 @@ TEST_F(CaptionCli, DumpHoldsWhatTheModelComputes) {
   caption({"in", "--dump", "dump.safetensors"}, 2);
   for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
            {"--temp", "0.5"}, {"--repetition-penalty", "1.5"}, {"--cfg-scale", "2"},
-           {"--prune", "divprune"}}) {
+           {"--prune", "divprune"}, {"--logprobs", "2", "--json"}}) {
     std::vector<std::string> words = dumped;
     words.insert(words.end(), flags.begin(), flags.end());
     EXPECT_NE(caption(words, 2).err.find(flags[0]), std::string::npos);
+  }
+}
+
+// Those of the logits that --dump writes.
+TEST_F(CaptionCli, LogprobsAreThoseOfTheLogits) {
+  put_images("in", 1);
+  const std::vector<std::string> question = {"--image", "in/p1.png"};
+  std::vector<std::string> dumped = question, listed = question;
+  dumped.insert(dumped.end(), {"--dump", "dump.safetensors"});
+  listed.insert(listed.end(), {"--json", "--logprobs", "3"});
+  caption(dumped);
+  const Checkpoint dump = Checkpoint::open(folder_ / "dump.safetensors");
+  const ConstTensorView& logits = *dump.find("logits");
+  const Json line = caption(listed).json_lines().at(0);
+  const Json& tokens = line.at("logprobs");
+  ASSERT_GT(tokens.size(), 3u);
+  ASSERT_GE(logits.shape[0], std::ssize(tokens));
+  std::string text;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const float* row = logits.f32() + static_cast<std::int64_t>(i) * logits.shape[1];
+    std::vector<double> sorted(row, row + logits.shape[1]);
+    std::sort(sorted.rbegin(), sorted.rend());
+    double sum = 0;
+    for (const double logit : sorted) sum += std::exp(logit - sorted[0]);
+    ASSERT_EQ(tokens[i].at("top_logprobs").size(), 3u);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_NEAR(tokens[i].at("top_logprobs")[rank].at("logprob").get<double>(),
+                  sorted[rank] - sorted[0] - std::log(sum), 0.02);  // its rows are computed at once
+    }
+    EXPECT_EQ(tokens[i].at("logprob"), tokens[i].at("top_logprobs")[0].at("logprob"));
+    for (const Json& byte : tokens[i].at("bytes")) text += static_cast<char>(byte.get<int>());
+  }
+  EXPECT_NE(text.find(line.at("caption").get<std::string>()), std::string::npos) << text;
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--image", "in/p1.png", "--logprobs", "1"},
+                                             {"in", "--json", "--logprobs", "1"}}) {
+    EXPECT_NE(caption(words, 2).err.find("--logprobs"), std::string::npos);
   }
 }
 

@@ -70,6 +70,39 @@ TEST_F(CliComplete, ChatsAndPromptFilesAreWritten) {
   }
 }
 
+// The text's tokens, each with the likeliest; texts are greedy.
+TEST_F(CliComplete, LogprobsAreInTheLines) {
+  const auto lines = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"complete", path(kLlama), "-p", "The cat sat on", "--max-tokens", "5"});
+    const ProgramResult result = run(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.json_lines();
+  };
+  const Json plain = lines({"--json"}).at(0), with = lines({"--json", "--logprobs", "2"}).at(0);
+  EXPECT_FALSE(plain.contains("logprobs"));
+  EXPECT_EQ(with.at("text"), plain.at("text"));
+  const auto ascii = [](std::string text) {  // other bytes are replaced or left out of texts
+    std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
+    return text;
+  };
+  std::string bytes;
+  ASSERT_EQ(with.at("logprobs").size(), 5u);
+  for (const Json& token : with.at("logprobs")) {
+    for (const Json& byte : token.at("bytes")) bytes += static_cast<char>(byte.get<int>());
+    ASSERT_EQ(token.at("top_logprobs").size(), 2u);
+    EXPECT_EQ(token.at("top_logprobs")[0].at("logprob"), token.at("logprob"));
+    EXPECT_LE(token.at("top_logprobs")[1].at("logprob"), token.at("logprob"));
+    EXPECT_LT(token.at("logprob"), 0);
+  }
+  EXPECT_EQ(ascii(bytes), ascii(with.at("text").get<std::string>()));
+  EXPECT_FALSE(ascii(bytes).empty());
+  EXPECT_TRUE(lines({"--json", "--logprobs", "0"}).at(0).at("logprobs")[0].at("top_logprobs").empty());
+  const ProgramResult text = run({"complete", path(kLlama), "-p", "a", "--logprobs", "2"});
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_NE(text.err.find("--logprobs"), std::string::npos) << text.err;
+  EXPECT_EQ(run({"complete", path(kLlama), "-p", "a", "--json", "--logprobs", "21"}).exit_code, 2);
+}
+
 TEST_F(CliComplete, SeveralTextsComeInOrder) {
   const ProgramResult result =
       run({"complete", path(kLlama), "-p", "a", "-p", "The cat sat on", "--max-tokens", "3"});

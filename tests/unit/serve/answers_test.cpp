@@ -88,6 +88,7 @@ TEST_F(Answers, WhatTheyCannotDoIsRefused) {
   const auto refused = [&](const Json& more) { return ask(body(more)).refusal(); };
   EXPECT_EQ(refused({{"stop", "a"}}), "400 E_FIELD stop");
   EXPECT_EQ(refused({{"logprobs", true}}), "400 E_FIELD logprobs");
+  EXPECT_EQ(refused({{"logit_bias", {{"5", 1}}}}), "400 E_FIELD logit_bias");
   const Json user = {{"role", "user"}, {"content", "a"}};
   EXPECT_EQ(refused({{"messages", {user, {{"role", "assistant"}, {"content", "b"}}, user}}}),
             "400 E_FIELD messages");

@@ -179,9 +179,13 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
   EXPECT_EQ(refused({{"top_logprobs", 2}}), Pair("E_FIELD", "top_logprobs"));
   EXPECT_EQ(refused({{"logprobs", true}, {"top_logprobs", 21}}), Pair("E_FIELD", "top_logprobs"));
   EXPECT_EQ(refused({{"max_tokens", 5}, {"max_completion_tokens", 6}}), Pair("E_FIELD", "max_tokens"));
-  EXPECT_EQ(refused({{"max_tokens", 100000}}).first, "E_TEXT_LENGTH");
+  EXPECT_EQ(refused({{"max_tokens", 0}}), Pair("E_FIELD", "max_tokens"));
+  EXPECT_EQ(refused({{"max_tokens", -2}}), Pair("E_FIELD", "max_tokens"));
+  EXPECT_EQ(refused({{"top_k", -2}}), Pair("E_SETTING_VALUE", "top_k"));
+  EXPECT_EQ(refused({{"tool_choice", "required"}}), Pair("E_FIELD", "tool_choice"));
+  EXPECT_EQ(refused({{"function_call", {{"name", "f"}}}}), Pair("E_FIELD", "function_call"));
   EXPECT_EQ(refused({{"stop", {1}}}), Pair("E_FIELD", "stop"));
-  EXPECT_EQ(refused({{"stop", ""}}), Pair("E_STOP_TEXT", "stop"));
+  EXPECT_EQ(refused({{"stop", std::string(300, 'a')}}), Pair("E_STOP_TEXT", "stop"));
   EXPECT_EQ(refused({{"temperature", -1}}), Pair("E_FIELD", "temperature"));
   EXPECT_EQ(refused({{"unknown", 1}}), Pair("E_FIELD", "unknown"));
   const Json made = post({{"messages", about(kUrl)},
@@ -196,6 +200,171 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
   penalised["presence_penalty"] = 2;
   penalised["frequency_penalty"] = 100;
   EXPECT_NE(post(penalised)["choices"][0]["message"], post(body)["choices"][0]["message"]);
+}
+
+// Fields that clients always send ask for nothing here: without a word, or with a note.
+TEST_F(Chats, HarmlessFieldsFailNothing) {
+  static const std::string kUrl = data_url();
+  const auto notes = [&](const Json& more) {
+    Json body = {{"model", kName}, {"messages", about(kUrl)}, {"max_tokens", 8}};
+    body.update(more);
+    const Json made = post(body);
+    EXPECT_FALSE(made["choices"][0]["message"]["content"].get<std::string>().empty());
+    return made.value("notes", Json::array());
+  };
+  for (const Json& more : std::initializer_list<Json>{
+           {{"tools", Json::array()}, {"tool_choice", "none"}, {"function_call", "auto"}},
+           {{"n", 1}, {"user", "ann"}, {"presence_penalty", 0}, {"logit_bias", Json::object()}},
+           {{"response_format", {{"type", "text"}}}, {"stream_options", nullptr}, {"stop", Json::array()}},
+           {{"top_k", -1}, {"min_p", 0}, {"repetition_penalty", 1.0}, {"modalities", {"text"}}},
+           {{"max_tokens", -1}, {"max_completion_tokens", 8}},
+           {{"service_tier", "auto"}, {"seed", nullptr}, {"logprobs", false}}}) {
+    EXPECT_EQ(notes(more), Json::array()) << more;
+  }
+  for (const char* field : {"metadata", "store", "prediction", "verbosity", "reasoning_effort",
+                            "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention"}) {
+    EXPECT_EQ(notes({{field, "x"}}), Json::array({std::string(field) + " is without effect"}));
+  }
+  EXPECT_EQ(notes({{"stop", {"", "zzz", ""}}}), Json::array({"an empty stop is without effect"}));
+  EXPECT_EQ(notes({{"stream_options", {{"include_obfuscation", false}}}}),
+            Json::array({"stream_options.include_obfuscation is without effect"}));
+  Json messages = about(kUrl);
+  messages[0]["content"][0]["image_url"]["format"] = "image/png";
+  messages[0]["content"][1]["cache_control"] = {{"type", "ephemeral"}};
+  EXPECT_EQ(notes({{"messages", messages}}),
+            Json::array({"messages[0].content[0].format is without effect",
+                         "messages[0].content[1].cache_control is without effect"}));
+}
+
+// What a turn of the assistant leaves out is empty.
+TEST_F(Chats, TurnsOfTheAssistantMayBeEmpty) {
+  static const std::string kUrl = data_url();
+  const auto text = [&](const Json& turn) {
+    Json messages = about(kUrl);
+    messages.push_back(turn);
+    messages.push_back({{"role", "user"}, {"content", "Describe the picture."}});
+    return post({{"model", kName}, {"messages", messages}, {"max_tokens", 8}})["choices"];
+  };
+  const Json empty = text({{"role", "assistant"}, {"content", ""}});
+  EXPECT_EQ(text({{"role", "assistant"}, {"content", nullptr}, {"tool_calls", nullptr}}), empty);
+  EXPECT_EQ(text({{"role", "assistant"}}), empty);
+}
+
+// A text is as long as the server lets any be; its end and a note say so.
+TEST_F(Chats, MoreTokensThanTheServersAreThoseOfTheServer) {
+  static const std::string kUrl = data_url();
+  DeskOptions few = options();
+  few.texts = {{"max-tokens", 5}};
+  ServiceRun own({}, few);
+  const auto made = [&](ServiceRun& run, const Json& more) {
+    Json body = {{"model", kName}, {"messages", about(kUrl)}};
+    body.update(more);
+    const Seen seen = run.ask(ServiceRun::request("POST", kChats, body.dump()));
+    EXPECT_EQ(seen.status, 200) << seen.body.substr(0, 500);
+    return seen.json();
+  };
+  const Json cut = made(own, {{"max_tokens", 1000}});
+  EXPECT_EQ(cut["usage"]["completion_tokens"], 5);
+  EXPECT_EQ(cut["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(cut["notes"], Json::array({"max_tokens is at most 5 here"}));
+  EXPECT_FALSE(made(own, {{"max_tokens", 5}}).contains("notes"));
+  const Json whole = made(*run_, {{"max_completion_tokens", 100000}});
+  EXPECT_EQ(whole["notes"], Json::array({"max_tokens is at most 256 here"}));
+  EXPECT_EQ(whole["choices"], made(*run_, Json::object())["choices"]);
+}
+
+// As images are: another one each time, with its seed. Greedy texts have none.
+TEST_F(Chats, DrawnTextsWithoutASeedHaveOneOfTheirOwn) {
+  static const std::string kUrl = data_url();
+  const auto made = [&](Json more) {
+    more["model"] = kName;
+    more["messages"] = about(kUrl);
+    more["max_tokens"] = 16;
+    return post(more);
+  };
+  const Json first = made({{"temperature", 3}}), second = made({{"temp", 3}, {"seed", -1}});
+  ASSERT_TRUE(first.contains("seed") && second.contains("seed"));
+  EXPECT_NE(first["seed"], second["seed"]);
+  EXPECT_EQ(made({{"temperature", 3}, {"seed", first["seed"]}})["choices"], first["choices"]);
+  EXPECT_FALSE(made(Json::object()).contains("seed"));
+  EXPECT_FALSE(made({{"temperature", 0}}).contains("seed"));
+}
+
+// Where no usage was asked for, the end of a choice has them.
+TEST_F(Chats, StreamsHaveNotesAndSeed) {
+  static const std::string kUrl = data_url();
+  for (const bool usage : {false, true}) {
+    const Json body = {{"model", kName},     {"messages", about(kUrl)},
+                       {"max_tokens", 1000}, {"temperature", 1},
+                       {"stream", true},     {"stream_options", {{"include_usage", usage}}}};
+    const auto reply = run_->begin(ServiceRun::request("POST", kChats, body.dump()));
+    ASSERT_TRUE(reply->wait());
+    const auto& events = reply->events();
+    ASSERT_GT(events.size(), 3u);
+    const Json last = Json::parse(events[events.size() - 2].second);
+    EXPECT_EQ(last["notes"], Json::array({"max_tokens is at most 256 here"}));
+    EXPECT_TRUE(last["seed"].is_number());
+    EXPECT_EQ(last["choices"].empty(), usage);
+  }
+}
+
+// Biases on the logits of ids: the setting of sequences, of one id each.
+TEST_F(Chats, LogitBiasIsThatOfSequencesOfOneId) {
+  static const std::string kUrl = data_url();
+  const auto body = [&](Json more) {
+    more["model"] = kName;
+    more["messages"] = about(kUrl);
+    more["max_tokens"] = 6;
+    return more;
+  };
+  const Json plain = post(body(Json::object()))["choices"];
+  const Json one = post(body({{"logit_bias", {{"36", 100}}}, {"logprobs", true}}))["choices"][0];
+  const Json& tokens = one["logprobs"]["content"];
+  ASSERT_EQ(tokens.size(), 6u);
+  for (const Json& token : tokens) EXPECT_EQ(token["token"], tokens[0]["token"]);
+  EXPECT_NE(one["message"], plain[0]["message"]);
+  // The likelier of two, as numbers of any kind; in draws as well.
+  for (const Json& more : {Json{{"temperature", 0}}, Json{{"temperature", 3}, {"seed", 4}}}) {
+    Json biased = body(more), listed = body(more);
+    biased["logit_bias"] = {{"36", 4.5}, {"300", 5}, {"0", -100}};
+    listed["sequence_bias"] = "36:4.5,300:5,0:-100";
+    EXPECT_EQ(post(biased)["choices"], post(listed)["choices"]);
+    listed["sequence_bias"] = "36:4.5,300:5";
+    listed["logit_bias"] = {{"0", -100}};
+    EXPECT_EQ(post(biased)["choices"], post(listed)["choices"]);
+  }
+  const auto refused = [&](const Json& bias) {
+    const Seen seen = ask(body({{"logit_bias", bias}}));
+    EXPECT_EQ(seen.status, 400) << seen.body;
+    const Json error = seen.json()["error"];
+    return Pair(error["code"], error["param"].is_null() ? "" : error["param"].get<std::string>());
+  };
+  for (const Json& bias : {Json{{"a", 1}}, Json{{"-1", 1}}, Json{{"07", 1}}, Json{{"", 1}}, Json{{"7", "1"}},
+                           Json{{"7", 101}}, Json{{"7", nullptr}}, Json::array({{7, 1}}), Json("7:1"),
+                           Json{{"99999999999", 1}}}) {
+    EXPECT_EQ(refused(bias), Pair("E_FIELD", "logit_bias")) << bias;
+  }
+  EXPECT_EQ(refused({{"1000000", 1}}), Pair("E_TOKEN_ID", "logit_bias"));
+  const Seen twice = ask(body({{"logit_bias", {{"7", 1}}}, {"sequence_bias", "1000000:1"}}));
+  EXPECT_EQ(twice.json()["error"]["param"], "sequence_bias");
+  EXPECT_EQ(ask(body({{"logit_bias", {{"7", 1}}}, {"sequence_bias", "7:1"}})).status, 400);
+}
+
+TEST_F(Chats, LogitBiasIsOfModelsOfTextsAsWell) {
+  ServiceRun own({}, DeskRun::tiny({TESSERA_SOURCE_DIR "/tests/golden/gguf_text/qwen2_f16.gguf"}, 1));
+  const auto tokens = [&](const Json& bias) {
+    const Json body = {{"messages", {{{"role", "user"}, {"content", "Hello"}}}},
+                       {"max_tokens", 4},
+                       {"logprobs", true},
+                       {"logit_bias", bias}};
+    const Seen seen = own.ask(ServiceRun::request("POST", kChats, body.dump()));
+    EXPECT_EQ(seen.status, 200) << seen.body.substr(0, 500);
+    return seen.json()["choices"][0]["logprobs"]["content"];
+  };
+  const Json plain = tokens(nullptr), biased = tokens({{"70", 100}});
+  ASSERT_EQ(biased.size(), 4u);
+  for (const Json& token : biased) EXPECT_EQ(token["token"], biased[0]["token"]);
+  EXPECT_NE(plain, biased);
 }
 
 // Each token with its bytes, which are the text; as they come, the same.

@@ -38,6 +38,8 @@ TEST(Images, WithoutASeedEachIsAnother) {
   const std::string body = R"({"prompt": "a red cube"})";
   const Json one = run.ask(ServiceRun::images(body)).json(), two = run.ask(ServiceRun::images(body)).json();
   EXPECT_NE(one["data"][0]["seed"], two["data"][0]["seed"]);
+  const Json asked = run.ask(ServiceRun::images(R"({"prompt": "a red cube", "seed": -1})")).json();
+  EXPECT_NE(asked["data"][0]["seed"], two["data"][0]["seed"]);
   const std::uint64_t seed = one["data"][0]["seed"];
   EXPECT_LT(seed, std::uint64_t{1} << 53);
   EXPECT_TRUE(png_of(one["data"][0]) == image_alone(seed));
@@ -124,7 +126,7 @@ TEST(Images, FieldsThatAreWrongAreRefusedByName) {
       {R"({"prompt": null})", "prompt"},
       {R"({"prompt": 7})", "prompt"},
       {R"({"prompt": ["a"]})", "prompt"},
-      {R"({"prompt": "x", "seed": -1})", "seed"},
+      {R"({"prompt": "x", "seed": -2})", "seed"},
       {R"({"prompt": "x", "seed": 9007199254740992})", "seed"},
       {R"({"prompt": "x", "seed": "1"})", "seed"},
       {R"({"prompt": "x", "seed": 1e3})", "seed"},
@@ -302,12 +304,21 @@ TEST(Images, OneOfManyThatFailsEndsTheOthers) {
   }
 }
 
+// Whatever the kind of body, and whatever is in it: what would do is named.
 TEST(Images, EditsAreRefusedByName) {
   ServiceRun run;
-  EXPECT_EQ(run.ask(ServiceRun::request("POST", "/v1/images/edits", "x",
-                                        {{"content-type", "multipart/form-data; boundary=b"}}))
+  for (const char* type : {"multipart/form-data; boundary=b", "application/json"}) {
+    for (const char* body : {"{}", R"({"prompt": "x", "image": "data:image/png;base64,AAAA"})",
+                             "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n--b--\r\n"}) {
+      const Seen got = run.ask(ServiceRun::request("POST", "/v1/images/edits", body, {{"content-type", type}}));
+      EXPECT_EQ(got.refusal(), "400 E_EDITS -") << type << body;
+      EXPECT_EQ(got.json()["error"]["type"], "invalid_request_error");
+      EXPECT_NE(got.body.find("POST /v1/images/generations"), std::string::npos) << got.body;
+    }
+  }
+  EXPECT_EQ(run.ask(ServiceRun::request("POST", "/v1/images/edits", "x", {{"content-type", "text/plain"}}))
                 .refusal(),
-            "400 E_EDITS -");
+            "415 E_CONTENT_TYPE content-type");
 }
 
 TEST(Base64, GoesThereAndBack) {

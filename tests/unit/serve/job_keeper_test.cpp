@@ -75,7 +75,9 @@ class Server {
 std::vector<KeptRequest> requests(int count) {
   std::vector<KeptRequest> out;
   for (int i = 0; i < count; ++i) {
-    out.push_back({"name " + std::to_string(i), kUrl, Json{{"number", i}}.dump()});
+    Json body = {{"number", i}};
+    if (i % 3 > 0) body["seed"] = i % 3 == 1 ? Json(nullptr) : Json(-1);  // random as well
+    out.push_back({"name " + std::to_string(i), kUrl, body.dump()});
   }
   return out;
 }

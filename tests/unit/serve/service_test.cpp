@@ -112,6 +112,16 @@ TEST(Service, PagesElsewhereAskOnlyWhereTheyMay) {
                                                   {{"origin", "http://a.example"}}));
   EXPECT_EQ(before.status, 204);
   EXPECT_EQ(before.field("Access-Control-Allow-Origin"), "http://a.example");
+  // A page may send the fields that it asks for: clients have names of their own.
+  const auto fields = [&](const std::string& names) {
+    return run.ask(ServiceRun::request("OPTIONS", "/v1/models", "",
+                                       {{"origin", "http://a.example"},
+                                        {"access-control-request-headers", names}}))
+        .field("Access-Control-Allow-Headers");
+  };
+  EXPECT_EQ(before.field("Access-Control-Allow-Headers"), "authorization, content-type");
+  EXPECT_EQ(fields("authorization,content-type,x-stainless-os"), "authorization,content-type,x-stainless-os");
+  EXPECT_EQ(fields("a\r\nb: c"), "authorization, content-type");
   EXPECT_EQ(run.ask(ServiceRun::request("OPTIONS", "/health", "", {{"origin", "http://b"}})).refusal(),
             "403 E_ORIGIN origin");
 }

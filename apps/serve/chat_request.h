@@ -1,0 +1,39 @@
+// What a request of a chat asks for: the fields of OpenAI's chats, and settings by their names.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/serve/answers.h"
+#include "apps/serve/desk.h"
+
+namespace tessera {
+
+class Service;
+
+// The setting that "logit_bias" gives.
+inline constexpr std::string_view kBiasSetting = "sequence-bias";
+
+struct ChatOrder {
+  std::string model;
+  api::Task task = api::Task::kDescribe;
+  std::vector<api::ChatTurn> turns;
+  std::vector<std::string> images;  // bytes of files, in the order of their parts
+  api::Settings open, settings;
+  std::vector<std::string> stop;
+  std::int64_t max_tokens = 0, choices = 1;
+  std::int64_t logprobs = -1;  // as the library takes it
+  std::optional<std::uint64_t> seed;
+  bool stream = false, usage = false;
+  bool biased = false;  // the setting of biases is what logit_bias says
+  std::vector<std::string> notes;
+
+  AnyRequest request(std::int64_t choice) const;
+};
+
+// Error kUsage for what is not followed; what is without effect is noted.
+ChatOrder read_chat(const Service& service, Body& body);
+
+}  // namespace tessera
