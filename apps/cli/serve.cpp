@@ -26,7 +26,7 @@ constexpr double kTimeoutSeconds = 600, kDrainSeconds = 30, kClientShare = 0.75;
 constexpr std::size_t kMaxKeyFile = std::size_t{1} << 20;
 
 struct ServeFlags {
-  std::vector<std::string> models;
+  std::vector<std::string> models, aliases;
   std::string host = "127.0.0.1", keys, cors, media_root, jobs;
   std::int64_t port = 8080, slots = 8, queue = 256, body = 64, connections = 512, image_cache = 256;
   std::optional<double> timeout, drain, memory, share;
@@ -81,6 +81,10 @@ DeskOptions desk_options(const ServeFlags& flags) {
   if (out.models.empty()) {
     out.models = {std::string(kDefaultModel), std::string(kDefaultCaptioner),
                   std::string(kDefaultVideoModel)};
+  }
+  for (const std::string& each : flags.aliases) {
+    const std::size_t at = std::min(each.find('='), each.size());
+    out.aliases[each.substr(0, at)] = at < each.size() ? each.substr(at + 1) : "";
   }
   out.open.device = flags.device.device;
   out.open.threads = narrow<int>(flags.device.threads);
@@ -182,6 +186,8 @@ void add_serve(CLI::App& root, Session& session) {
   const auto flags = std::make_shared<ServeFlags>();
   app->add_option("-m,--model", flags->models,
                   "a model to serve, as other commands take it; several: each; none = the bundled ones")
+      ->allow_extra_args(false);
+  app->add_option("--alias", flags->aliases, "NAME=MODEL: a further name of a served model; several: each")
       ->allow_extra_args(false);
   text_flag(*app, "--host", flags->host, "address to listen on");
   integer_flag(*app, "--port", flags->port, 0, 65535, "0 = any free one");

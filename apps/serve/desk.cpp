@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -26,23 +25,6 @@ struct Overload : Calls... {
 };
 template <typename... Calls>
 Overload(Calls...) -> Overload<Calls...>;
-
-// What clients call a model that does not open: of a path its last name.
-std::string last_name(const std::string& source) {
-  const std::filesystem::path path(source);
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
-
-// With a number after it where others have it.
-std::string free_name(const std::string& name, const std::vector<ServedModel>& others) {
-  const auto is_taken = [&](const std::string& wanted) {
-    return std::any_of(others.begin(), others.end(),
-                       [&](const ServedModel& other) { return other.name == wanted; });
-  };
-  std::string out = name;
-  for (int number = 2; is_taken(out); ++number) out = name + "-" + std::to_string(number);
-  return out;
-}
 
 std::string lane_key(const Order& order) {
   std::string key = order.model;
@@ -121,6 +103,7 @@ Desk::Desk(DeskOptions options) : options_(std::move(options)) {
     model.name = free_name(model.name, models_);
     models_.push_back(std::move(model));
   }
+  check_aliases(options_.aliases, models_);
   thread_ = std::thread([this] { work(); });
 }
 
@@ -156,8 +139,10 @@ Desk::~Desk() {
 }
 
 const ServedModel* Desk::find(const std::string& name, api::Task task) const {
+  const auto alias = options_.aliases.find(name);
+  const std::string& own = alias == options_.aliases.end() ? name : alias->second;
   for (const ServedModel& model : models_) {
-    if (name.empty() ? model.serves(task) : model.name == name) return &model;
+    if (own.empty() ? model.serves(task) : model.name == own) return &model;
   }
   return nullptr;
 }

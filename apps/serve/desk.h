@@ -22,14 +22,14 @@
 #include <tessera/runtime.h>
 
 #include "apps/serve/lines.h"
+#include "apps/serve/served_model.h"
 
 namespace tessera {
-
-namespace api = tessera_v0;
 
 struct DeskOptions {
   api::RuntimeOptions runtime = {};
   std::vector<std::string> models = {};  // as `-m` takes them
+  std::map<std::string, std::string> aliases = {};  // further names of served models
   api::OpenOptions open = {};            // of every model that reads them; its settings are not read
   api::Settings texts = {};              // that models of texts are opened with, next to an order's
   // The same of models that describe; where an order says how much goes, these do not.
@@ -38,15 +38,6 @@ struct DeskOptions {
   std::size_t max_waiting = 256;         // orders that wait; more are refused
   std::size_t max_waiting_each = 192;    // of one client
   double seconds = 0;                    // that an order may take with its wait; 0 = any
-};
-
-// What one model can be asked for.
-struct ServedModel {
-  std::string name;    // never a path: what clients call it
-  std::string source;  // as `-m` takes it
-  std::map<api::Task, api::ModelInfo> tasks = {};
-  std::map<api::Task, api::ErrorFacts> refusals = {};  // of the other tasks
-  bool serves(api::Task task) const { return tasks.contains(task); }
 };
 
 using AnyRequest = std::variant<api::ImageRequest, api::VideoRequest, api::DescribeRequest,
@@ -93,7 +84,7 @@ struct DeskStats {
 class Desk {
  public:
   // Opens each model once, to see what it can be asked for; one that cannot be opened is served by
-  // its errors. Error kUsage (E_SERVE_NAMES) for one twice.
+  // its errors. Error kUsage (E_SERVE_NAMES) for one twice, and for a further name that is none.
   explicit Desk(DeskOptions options);
   ~Desk();
   Desk(const Desk&) = delete;
@@ -102,6 +93,8 @@ class Desk {
   const std::vector<ServedModel>& models() const { return models_; }
   // What a model is opened with for the task where an order says nothing.
   api::Settings usual(api::Task task) const { return open_options(task, {}).settings; }
+  // Further names, each with the model's own.
+  const std::map<std::string, std::string>& aliases() const { return options_.aliases; }
   // Null: no model of that name. Empty = the first one that does the task.
   const ServedModel* find(const std::string& name, api::Task task) const;
   // All or none, of one request. Returns their numbers. Error E_QUEUE_FULL, E_DRAINING.

@@ -276,10 +276,23 @@ void Service::refuse_model(const std::string& name, std::span<const api::Task> t
                 name.empty() ? "none" : "'" + escape_for_terminal(name, 128) + "'");
 }
 
-void Service::show_models(Call& call) const {
+// Each by its own name, then those by further names.
+Json Service::models_json() const {
   Json list = Json::array();
   for (const ServedModel& model : desk_.models()) list.push_back(model_json(model));
-  call.reply->send(json_answer({{"object", "list"}, {"data", list}}));
+  for (const auto& [alias, name] : desk_.aliases()) {
+    const auto own = std::find_if(list.begin(), list.end(),
+                                  [&](const Json& model) { return model["id"] == name; });
+    Json again = *own;
+    again["id"] = alias;
+    again["root"] = name;
+    list.push_back(std::move(again));
+  }
+  return list;
+}
+
+void Service::show_models(Call& call) const {
+  call.reply->send(json_answer({{"object", "list"}, {"data", models_json()}}));
 }
 
 Json Service::model_json(const ServedModel& model) const {
@@ -311,8 +324,8 @@ Json Service::model_json(const ServedModel& model) const {
 
 void Service::show_model(Call& call) const {
   const std::string name = call.request.path.substr(std::string_view("/v1/models/").size());
-  for (const ServedModel& model : desk_.models()) {
-    if (model.name == name) return call.reply->send(json_answer(model_json(model)));
+  for (const Json& model : models_json()) {
+    if (model["id"] == name) return call.reply->send(json_answer(model));
   }
   throw refusal("E_SERVED_MODEL", "model", "a model of GET /v1/models",
                 "'" + escape_for_terminal(name, 128) + "'");

@@ -60,6 +60,7 @@ class Service {
 
  private:
   Json model_json(const ServedModel& model) const;
+  Json models_json() const;
   void show_models(Call& call) const;
   void show_model(Call& call) const;
   void show_health(Call& call) const;

@@ -198,6 +198,8 @@ TEST_F(Serve, WhatItCannotStartWithIsRefused) {
       {{"--slots", "0"}, "slots"},           {{"--queue", "-1"}, "queue"},
       {{"--dtype", "q7"}, "q7"},             {{"more"}, "more"},
       {{"-m", "test:tiny"}, "E_SERVE_NAMES"},
+      {{"--alias", "gpt-image-1"}, "E_SERVE_NAMES"},
+      {{"--alias", "gpt-image-1=nobody"}, "E_SERVE_NAMES"},
   };
   for (const auto& [more, found] : wrong) {
     std::vector<std::string> args = {"serve", "-m", "test:tiny", "--json"};

@@ -27,6 +27,18 @@ TEST(Desk, ModelsAreFoundByNameAndTask) {
   EXPECT_FALSE(desk.models()[1].serves(api::Task::kVideo));
 }
 
+TEST(Desk, AliasesAreFurtherNames) {
+  DeskOptions options = DeskRun::tiny({"test:tiny", "test:null"});
+  options.aliases = {{"gpt-image-1", "test:null"}};
+  const Desk desk(options);
+  EXPECT_EQ(desk.find("gpt-image-1", api::Task::kImage), desk.find("test:null", api::Task::kImage));
+  EXPECT_EQ(desk.find("gpt-image-2", api::Task::kImage), nullptr);
+  for (const auto& [alias, name] : {std::pair{"", "test:tiny"}, {"a", "b"}, {"test:tiny", "test:null"}}) {
+    options.aliases = {{alias, name}};
+    EXPECT_THROW(Desk{options}, api::Error) << alias;
+  }
+}
+
 TEST(Desk, TurnsGoRoundClients) {
   DeskRun run(DeskRun::tiny({"test:tiny"}, 1));
   Barrier barrier;
