@@ -36,7 +36,7 @@ Status status_of(const api::Error& error) {
                   [&](std::string_view begin) { return error.code().starts_with(begin); });
   switch (of_item ? api::ErrorKind::kUsage : error.kind()) {
     case api::ErrorKind::kUsage: return {400, "invalid_request_error"};
-    case api::ErrorKind::kMemory: return {503, "server_error"};
+    case api::ErrorKind::kMemory: return {507, "server_error"};  // nor will it later
     default: return {500, "server_error"};
   }
 }

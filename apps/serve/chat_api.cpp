@@ -54,9 +54,11 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
                         .task = order_.task,
                         .open = order_.open,
                         .request = order_.request(to_index(at)),
-                        .listener = std::make_shared<Listener>(shared_from_this(), at)});
+                        .listener = std::make_shared<Listener>(shared_from_this(), at),
+                        .holds = order_.held});
     }
     order_.images.clear();
+    order_.held = nullptr;
     orders_.add(std::move(orders));
     reply_->on_gone([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->orders_.cancel();

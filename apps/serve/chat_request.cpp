@@ -11,6 +11,7 @@ namespace tessera {
 
 namespace {
 
+constexpr std::size_t kMaxImageBytes = std::size_t{64} << 20;
 constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20;
 constexpr std::size_t kMaxMessages = 1024, kMaxParts = 256, kMaxStops = 16;
 
@@ -58,6 +59,10 @@ void take_part(const Service& service, const Json& part, const std::string& fiel
   note_others(part, {"type", "image_url"}, field, order);
   if (url == nullptr) refuse_field(field + ".image_url.url", "a data URL", "none");
   order.images.push_back(image_bytes(service, *url, field + ".image_url.url"));
+  order.image_bytes += order.images.back().size();
+  if (order.image_bytes > kMaxImageBytes) {
+    refuse_field(field + ".image_url.url", "at most 64 MiB of images in a request", "more", "", "E_MEDIA");
+  }
   turn.parts.push_back({.image = true});
 }
 
@@ -333,6 +338,9 @@ ChatOrder read_chat(const Service& service, Body& body) {
   const Json* const logit_bias = body.any("logit_bias");
   order.biased = logit_bias != nullptr && !logit_bias->empty();
   if (order.task == api::Task::kAnswer) check_answer(order);
+  if (order.image_bytes > 0) {
+    order.held = service.hold_images(order.image_bytes * to_size(order.choices));
+  }
   const auto temperature = body.number("temperature", 0, 100);
   body.skip("top_k", -1);  // off, as some say it
   Body::Settings settings = body.settings(order.task);

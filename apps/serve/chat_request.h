@@ -1,6 +1,7 @@
 // What a request of a chat asks for: the fields of OpenAI's chats, and settings by their names.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ struct ChatOrder {
   api::Task task = api::Task::kDescribe;
   std::vector<api::ChatTurn> turns;
   std::vector<std::string> images;  // bytes of files, in the order of their parts
+  std::size_t image_bytes = 0;      // of all of them
+  std::shared_ptr<void> held = nullptr;  // room for them
   api::Settings open, settings;
   std::vector<std::string> stop;
   std::int64_t max_tokens = 0, choices = 1;

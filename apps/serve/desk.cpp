@@ -322,9 +322,14 @@ Desk::Lane& Desk::lane_of(const Entry& entry) {
   return lane;
 }
 
-// Whether its lane has a slot. What memory did not last for waits until another order is over.
+// Whether its lane has a slot. What memory did not last for waits until another order is over; later ones
+// of other lanes wait for it, which else would be at work for ever.
 bool Desk::may_start(const Entry& entry) {
   if (entry.tried_at == overs_) return false;
+  const auto first = need_memory_.begin();
+  if (first != need_memory_.end() && *first < entry.number && entries_.at(*first).lane != entry.lane) {
+    return false;
+  }
   const auto lane = lanes_.find(entry.lane);
   return lane == lanes_.end() || lane->second.at_work < options_.open.slots;
 }
@@ -338,9 +343,7 @@ bool Desk::start(Entry& entry) {
     try {
       if (!lane.open) {
         if (open_lanes() >= kMaxOpen && !close_idle(&lane)) {
-          entry.tried_at = overs_;
-          entry.starting = false;
-          return false;
+          return wait_for_memory(entry);
         }
         lane.open = runtime_->open({find(lane.model, lane.task)->source, lane.task},
                                    open_options(lane.task, entry.order.open));
@@ -356,9 +359,7 @@ bool Desk::start(Entry& entry) {
       const bool busy = std::any_of(lanes_.begin(), lanes_.end(),
                                     [](const auto& other) { return other.second.at_work > 0; });
       if (memory && busy) {
-        entry.tried_at = overs_;
-        entry.starting = false;
-        return false;
+        return wait_for_memory(entry);
       }
       fail(number, error);
     } catch (const std::exception& error) {
@@ -368,6 +369,13 @@ bool Desk::start(Entry& entry) {
     if (!lane.open) lanes_.erase(entry.lane);
     return true;
   }
+}
+
+bool Desk::wait_for_memory(Entry& entry) {
+  entry.tried_at = overs_;
+  entry.starting = false;
+  need_memory_.insert(entry.number);
+  return false;
 }
 
 std::size_t Desk::open_lanes() const {
@@ -509,6 +517,7 @@ void Desk::submit(Entry& entry, Lane& lane) {
       },
       entry.order.request);
   entry.at_work = true;
+  need_memory_.erase(number);
   entry.begun = Clock::now();
   ++lane.at_work;
   lane.last_use = number;
@@ -525,6 +534,7 @@ void Desk::finish(std::uint64_t number, bool done) {
   Entry& entry = entries_.at(number);
   if (entry.over) return;
   entry.over = true;
+  need_memory_.erase(number);
   over_.push_back(number);
   if (entry.at_work) {
     --lanes_.at(entry.lane).at_work;

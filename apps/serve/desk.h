@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -69,6 +70,7 @@ struct Order {
   api::Settings open = {};  // SettingPlace::kOpen
   AnyRequest request;
   std::shared_ptr<OrderListener> listener;
+  std::shared_ptr<void> holds = nullptr;  // for as long as there is an order
 };
 
 struct DeskStats {
@@ -118,6 +120,7 @@ class Desk {
   bool take_orders();
   void start_orders();
   bool may_start(const Entry& entry);
+  bool wait_for_memory(Entry& entry);
   void count_waiting(const Asker& asker, bool waits);
   bool start(Entry& entry);
   std::size_t open_lanes() const;
@@ -138,6 +141,7 @@ class Desk {
   std::map<std::string, Lane> lanes_;  // by model, task and settings
   Lines lines_;
   std::unordered_map<std::uint64_t, Entry> entries_;
+  std::set<std::uint64_t> need_memory_;  // orders that wait for others to be over
   std::vector<std::uint64_t> over_;  // in this step
   std::uint64_t overs_ = 0;          // orders that are over
   // Shared.

@@ -41,6 +41,18 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// OpenAI's form of what the store keeps of a failed request; see JobKeeper::keep().
+Json told_error(const std::string& kept) {
+  const Json error = Json::parse(kept, nullptr, false);
+  const auto text = [&](const char* key) -> Json {
+    return error.is_object() && error.contains(key) && error[key] != "" ? error[key] : Json();
+  };
+  return {{"message", text("found")},
+          {"type", text("expected")},
+          {"param", text("where")},
+          {"code", text("code")}};
+}
+
 }  // namespace
 
 struct JobKeeper::Job {
@@ -57,6 +69,7 @@ struct JobKeeper::Job {
   std::vector<char> states;  // of each request: 0 not over, 1 done, 2 failed
   std::map<std::size_t, std::string> errors;
   bool cancelled = false;
+  std::string paused;  // why; empty = it goes on
 
   std::int64_t count(char state) const {
     return std::count(states.begin(), states.end(), state);
@@ -131,6 +144,7 @@ JobKeeper::JobKeeper(fs::path folder, std::size_t at_once, Run run,
       run_(std::move(run)),
       inbox_(std::make_shared<Inbox>()) {
   make_folders_durable(folder_);
+  lock_ = std::make_unique<AppendFile>(folder_ / "lock", AppendFile::Lock::kExclusive);
   open_jobs(notice);
   thread_ = std::thread([this] { work(); });
 }
@@ -257,19 +271,22 @@ Json JobKeeper::state_of(const Job& job) const {
   for (const auto& [number, other] : jobs_) {
     if (number < job.number && !other->over()) ++before;
   }
-  const char* const state = job.cancelled ? (job.over() ? "cancelled" : "cancelling")
-                            : job.over()  ? "completed"
-                            : begun       ? "running"
-                                          : "queued";
-  return {{"id", job.number},
-          {"object", "job"},
-          {"created_at", job.created},
-          {"status", state},
-          {"queue_position", job.over() ? 0 : before},
-          {"total", job.items.size()},
-          {"done", done},
-          {"failed", failed},
-          {"at_work", job.at_work.size()}};
+  const char* const state = job.cancelled        ? (job.over() ? "cancelled" : "cancelling")
+                            : job.over()         ? "completed"
+                            : !job.paused.empty() ? "paused"
+                            : begun              ? "running"
+                                                 : "queued";
+  Json out = {{"id", job.number},
+              {"object", "job"},
+              {"created_at", job.created},
+              {"status", state},
+              {"queue_position", job.over() ? 0 : before},
+              {"total", job.items.size()},
+              {"done", done},
+              {"failed", failed},
+              {"at_work", job.at_work.size()}};
+  if (!job.paused.empty()) out["paused_by"] = job.paused;
+  return out;
 }
 
 Json JobKeeper::list(const std::string& owner) const {
@@ -311,7 +328,8 @@ Json JobKeeper::cancel(const std::string& owner, const std::string& number) {
 }
 
 std::string JobKeeper::results(const std::string& owner, const std::string& number,
-                               std::size_t first, std::size_t limit, std::size_t& next) const {
+                               std::size_t first, std::size_t limit,
+                               std::optional<std::size_t>& next) const {
   std::shared_ptr<Job> job;
   std::vector<char> states;
   std::map<std::size_t, std::string> errors;
@@ -324,16 +342,16 @@ std::string JobKeeper::results(const std::string& owner, const std::string& numb
   std::string out;
   std::size_t index = first;
   for (; index < states.size() && index < first + limit && out.size() < kMaxPageBytes; ++index) {
-    if (states[index] == 0) continue;
+    if (states[index] == 0) break;
     const std::string head = "{\"id\":" + dump(Json(job->ids[index])) + ",";
     if (states[index] == 2) {
-      out += head + "\"error\":" + errors[index] + "}\n";
+      out += head + "\"error\":" + dump(told_error(errors[index])) + "}\n";
       continue;
     }
     out += head + "\"response\":" +
            read_file(job->folder / job->items[index].name, kMaxAnswer, ErrorKind::kStorage) + "}\n";
   }
-  next = index < states.size() ? index : 0;
+  next = index < states.size() ? std::optional(index) : std::nullopt;
   return out;
 }
 
@@ -371,7 +389,8 @@ bool JobKeeper::start_one() {
     auto at = jobs_.upper_bound(last_);
     for (std::size_t looked = 0; looked < jobs_.size() && !job; ++looked, ++at) {
       if (at == jobs_.end()) at = jobs_.begin();
-      if (!at->second->cancelled && !at->second->waiting.empty()) job = at->second;
+      const Job& each = *at->second;
+      if (!each.cancelled && each.paused.empty() && !each.waiting.empty()) job = at->second;
     }
     if (!job) return false;
     last_ = job->number;
@@ -396,29 +415,19 @@ bool JobKeeper::start_one() {
 
 void JobKeeper::settle(Answered&& answered) {
   Job& job = *answered.job;
-  const SettledItem& item = job.items[answered.index];
-  const int status = answered.answer.status;
-  std::string failure;
+  std::string failure, paused;
   char state = 0;
-  if (status < 300) {
-    const OutputFile file{item.name, std::move(answered.answer.body)};
-    job.store->commit(item, {&file, 1}, answered.seconds,
-                      [](const OutputFile&, std::string_view) { return true; });
-    state = 1;
-  } else if (status != 429 && status != 503) {  // those are tried again
-    const Json body = Json::parse(answered.answer.body, nullptr, false);
-    ErrorInfo info{.kind = ErrorKind::kGeneral, .code = "E_JOB_REQUEST", .expected = "an answer"};
-    info.found = answered.answer.body;
-    if (body.is_object() && body.contains("error")) {
-      const Json& error = body["error"];
-      info.code = error.value("code", info.code);
-      info.found = error.value("message", info.found);
-    }
-    job.store->fail(item, info);
-    state = 2;
-    failure = job.store->record(item.item.id)->error;
+  try {
+    if (job.paused.empty()) state = keep(job, answered, failure);
+  } catch (const Error& error) {
+    paused = error.info().code;
+  } catch (const std::exception&) {
+    paused = "E_JOB_STATE";
   }
+  // What its files say may be half of something: whoever opens them next mends them.
+  if (!paused.empty()) job.store.reset();
   const std::lock_guard lock(inbox_->mutex);
+  if (!paused.empty()) job.paused = paused;
   if (job.at_work.erase(answered.index) == 0) return;  // it was cancelled
   --at_work_;
   job.states[answered.index] = state;
@@ -427,6 +436,35 @@ void JobKeeper::settle(Answered&& answered) {
     job.waiting.push_front(answered.index);
     paused_until_ = monotonic_seconds() + kPauseSeconds;
   }
+}
+
+// Durable on return: 1 an answer, 2 a failure; 0 one that is to be tried again.
+char JobKeeper::keep(Job& job, Answered& answered, std::string& failure) {
+  const SettledItem& item = job.items[answered.index];
+  const int status = answered.answer.status;
+  if (status < 300) {
+    const OutputFile file{item.name, std::move(answered.answer.body)};
+    job.store->commit(item, {&file, 1}, answered.seconds,
+                      [](const OutputFile&, std::string_view) { return true; });
+    return 1;
+  }
+  if (status == 429 || status == 503) return 0;
+  const Json body = Json::parse(answered.answer.body, nullptr, false);
+  ErrorInfo info{.kind = ErrorKind::kGeneral, .code = "E_JOB_REQUEST", .expected = "server_error"};
+  info.found = answered.answer.body;
+  if (body.is_object() && body.contains("error")) {
+    const auto take = [&](const char* key, std::string& to) {
+      const auto at = body["error"].find(key);
+      if (at != body["error"].end() && at->is_string()) to = at->get<std::string>();
+    };
+    take("code", info.code);
+    take("message", info.found);
+    take("type", info.expected);
+    take("param", info.where);
+  }
+  job.store->fail(item, info);
+  failure = job.store->record(item.item.id)->error;
+  return 2;
 }
 
 }  // namespace tessera

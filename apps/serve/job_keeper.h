@@ -1,7 +1,8 @@
 // Lists of requests that are answered in the background. Each list has a folder: its requests, and
 // a BatchStore whose items are their answers, so that a server that was stopped or killed goes on
 // where it ended. Layout of a folder: requests.jsonl, a line {"id", "url", "body"} each; answers as
-// r000001.json and so on, of the request in that line; "cancelled", once it was.
+// r000001.json and so on, of the request in that line; "cancelled", once it was. A list whose files
+// cannot be written is paused until the next keeper goes on with it.
 #pragma once
 
 #include <condition_variable>
@@ -12,11 +13,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "apps/serve/answers.h"
+#include "engine/core/file_stream.h"
 
 namespace tessera {
 
@@ -34,7 +37,8 @@ class JobKeeper {
   static constexpr std::size_t kMaxRequests = 100000;  // of a list
 
   // Goes on with what is not finished in `folder`, which is made if need be; `at_once` requests at
-  // work. Error kStorage; a list that is damaged is skipped and told by `notice`.
+  // work. Error kStorage, also where another keeper has the folder; a list that is damaged is skipped
+  // and told by `notice`.
   JobKeeper(std::filesystem::path folder, std::size_t at_once, Run run,
             const std::function<void(std::string)>& notice);
   // What is at work is dropped and answered by the next keeper.
@@ -48,11 +52,10 @@ class JobKeeper {
   // Error kUsage (E_JOB_NUMBER) for a list that `owner` has not.
   Json state(const std::string& owner, const std::string& job) const;
   Json cancel(const std::string& owner, const std::string& job);
-  // Lines {"id", "response" or "error"} in the order of the requests, from number `first`; those
-  // that are not over are left out. Ends after `limit` requests or 32 MiB; `next`: where to go on,
-  // 0 = that was all.
+  // Lines {"id", "response" or "error"} in the order of the requests, from number `first`. Ends before the
+  // first that is not over, after `limit` requests or 32 MiB; `next`: where to go on, none = that was all.
   std::string results(const std::string& owner, const std::string& job, std::size_t first,
-                      std::size_t limit, std::size_t& next) const;
+                      std::size_t limit, std::optional<std::size_t>& next) const;
   // Begins nothing more.
   void drain();
 
@@ -68,6 +71,7 @@ class JobKeeper {
   void work();
   bool start_one();
   void settle(Answered&& answered);
+  char keep(Job& job, Answered& answered, std::string& failure);
 
   // Answers may come when the keeper is gone.
   struct Inbox {
@@ -77,6 +81,7 @@ class JobKeeper {
   };
 
   std::filesystem::path folder_;
+  std::unique_ptr<AppendFile> lock_;  // on the folder
   std::size_t at_once_;
   Run run_;
   std::shared_ptr<Inbox> inbox_;

@@ -115,10 +115,10 @@ void show_job(Service& service, Call& call) {
   const std::string& query = call.request.query;
   const std::size_t first = take_number(query, "after", 0, 0, JobKeeper::kMaxRequests);
   const std::size_t limit = take_number(query, "limit", kPage, 1, kMaxPage);
-  std::size_t next = 0;
+  std::optional<std::size_t> next;
   HttpAnswer answer{.type = "application/jsonl"};
   answer.body = keeper.results(call.owner, job, first, limit, next);
-  if (next > 0) answer.fields.emplace_back("X-Next-After", std::to_string(next));
+  if (next) answer.fields.emplace_back("X-Next-After", std::to_string(*next));
   call.reply->send(std::move(answer));
 }
 

@@ -15,7 +15,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxFile = std::int64_t{256} << 20;
+constexpr std::int64_t kMaxFile = std::int64_t{64} << 20;
 
 // A file descriptor that closes.
 class File {
@@ -44,7 +44,7 @@ std::string read_below(const std::filesystem::path& root, const std::string& pat
   struct stat info = {};
   if (!file.open() || fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode) ||
       info.st_size > kMaxFile) {
-    refuse_field(field, "a file below the media root, of 256 MiB at most", "none", "", "E_MEDIA");
+    refuse_field(field, "a file below the media root, of 64 MiB at most", "none", "", "E_MEDIA");
   }
   std::string out(to_size(info.st_size), '\0');
   std::size_t at = 0;
@@ -77,6 +77,11 @@ std::string image_bytes(const Service& service, const std::string& url, const st
   }
   std::string path = url;
   if (path.starts_with(kFile)) path = path.substr(kFile.size());
+  // A whole path is one of the root's, which it may name.
+  std::error_code ignored;
+  const std::string root = std::filesystem::canonical(service.options().media_root, ignored).string() + "/";
+  while (path.starts_with("//")) path = path.substr(1);
+  if (path.starts_with(root)) path = path.substr(root.size());
   while (path.starts_with('/')) path = path.substr(1);
   if (path.empty() || path.find('\0') != std::string::npos) {
     refuse_field(field, "a path below the media root", "none", "", "E_MEDIA");

@@ -1,6 +1,7 @@
 // The endpoints: what a path does, who may ask, and the state that requests share.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -46,6 +47,10 @@ class Service {
   void answer_listed(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
                      const std::string& owner, const std::string& list);
 
+  // Room for images of requests, until the last copy of what it returns is gone. Error E_QUEUE_FULL
+  // where the requests that wait and are at work hold too many bytes.
+  std::shared_ptr<void> hold_images(std::size_t bytes) const;
+
   // Lists of requests are kept by it; borrowed. Before the first request.
   void set_jobs(JobKeeper* jobs) { jobs_ = jobs; }
   JobKeeper* jobs() const { return jobs_; }  // null = there are none
@@ -79,6 +84,7 @@ class Service {
   Desk& desk_;
   JobKeeper* jobs_ = nullptr;
   ServiceOptions options_;
+  std::shared_ptr<std::atomic<std::size_t>> images_held_ = std::make_shared<std::atomic<std::size_t>>(0);
   std::int64_t started_ = 0;  // seconds since 1970
 };
 

@@ -232,6 +232,23 @@ TEST(Desk, AModelAtWorkIsNotClosed) {
   EXPECT_TRUE(run.heard.image_of("a") == image_alone(1, "test:rows"));
 }
 
+// A model at work is not kept at work for ever by who comes later: those wait for who waits for memory.
+TEST(Desk, WhoWaitsForMemoryIsNotPassedBy) {
+  DeskOptions options = DeskRun::tiny({"test:tiny", "test:rows"});
+  options.memory = std::max(plan_of("test:tiny"), plan_of("test:rows"));
+  DeskRun run(options);
+  Barrier barrier;
+  run.stop_at(barrier);
+  run.add(run.order("a 0", 1));
+  run.add(run.order("b rows", 2, {}, "test:rows"));
+  for (int i = 1; i < 8; ++i) run.add(run.order("a " + std::to_string(i), 1));
+  barrier.open();
+  ASSERT_TRUE(run.all_over(10));
+  const std::vector<std::string> begun = run.heard.begun_now();
+  EXPECT_LE(std::find(begun.begin(), begun.end(), "b rows") - begun.begin(), 3);
+  EXPECT_EQ(run.heard.error_of("b rows"), "none");
+}
+
 // A request that is too large for the budget costs others nothing.
 TEST(Desk, ATooLargeRequestFailsAlone) {
   const api::ImageRequest large = {.prompt = std::string(400, 'a')};

@@ -105,11 +105,11 @@ class Jobs : public ::testing::Test {
   }
   std::vector<Json> results(const std::string& job) {
     std::vector<Json> out;
-    std::size_t next = 0;
+    std::optional<std::size_t> next = 0;
     do {
-      std::istringstream lines(keeper_->results("me", job, next, 7, next));
+      std::istringstream lines(keeper_->results("me", job, *next, 7, next));
       for (std::string line; std::getline(lines, line);) out.push_back(Json::parse(line));
-    } while (next > 0);
+    } while (next);
     return out;
   }
   void check_all(const std::string& job, int count) {
@@ -120,6 +120,8 @@ class Jobs : public ::testing::Test {
       EXPECT_EQ(one["id"], "name " + std::to_string(i));
       if (i % 10 == 7) {
         EXPECT_EQ(one["error"]["code"], "E_NO");
+        EXPECT_EQ(one["error"]["message"], "no");
+        EXPECT_TRUE(one["error"].contains("type") && one["error"].contains("param"));
       } else {
         EXPECT_EQ(one["response"]["number"], i);
       }
@@ -223,6 +225,55 @@ TEST_F(Jobs, ADamagedListIsLeftOutAndNamed) {
   EXPECT_EQ(notices_.find("job-half"), std::string::npos) << notices_;
   EXPECT_THROW(keeper_->state("me", job), api::Error);
   check_all(other, 3);
+}
+
+// Files that cannot be written pause their list alone; the next keeper goes on with what is there.
+TEST_F(Jobs, AListWhoseFilesFailIsPaused) {
+  open();
+  server_.hold();
+  const std::string job = add(5), other = add(5);
+  ASSERT_TRUE(soon([&] { return server_.asked().size() >= 4; }));
+  const fs::path folder = folder_.path() / "jobs" / job, away = folder_.path() / "away";
+  fs::rename(folder, away);
+  server_.release();
+  ASSERT_TRUE(soon([&] { return keeper_->state("me", job)["status"] == "paused"; }));
+  EXPECT_TRUE(keeper_->state("me", job)["paused_by"].is_string());
+  ASSERT_TRUE(finished(other));
+  check_all(other, 5);
+  EXPECT_EQ(keeper_->state("me", job)["done"], 0);
+  keeper_.reset();
+  fs::rename(away, folder);
+  open();
+  ASSERT_TRUE(finished(job));
+  check_all(job, 5);
+}
+
+// A page ends before the first request that is not over, so that who goes on from there misses none.
+TEST_F(Jobs, PagesMissNothingOfAListAtWork) {
+  open();
+  const std::string first = add(6);
+  ASSERT_TRUE(finished(first));
+  server_.hold();
+  const std::string job = add(6);
+  ASSERT_TRUE(soon([&] { return server_.asked().size() >= 10; }));
+  std::optional<std::size_t> next;
+  EXPECT_EQ(keeper_->results("me", job, 0, 7, next), "");
+  EXPECT_EQ(next, 0u);
+  server_.release();
+  ASSERT_TRUE(finished(job));
+  EXPECT_NE(keeper_->results("me", job, 0, 4, next), "");
+  EXPECT_EQ(next, 4u);
+  check_all(job, 6);
+}
+
+TEST_F(Jobs, OneKeeperHasAFolder) {
+  open();
+  const auto second = [&] {
+    const JobKeeper other(folder_.path() / "jobs", 4, server_.run(), [](const std::string&) {});
+  };
+  EXPECT_THROW(second(), Error);
+  keeper_.reset();
+  EXPECT_NO_THROW(second());
 }
 
 TEST_F(Jobs, NothingBeginsWhileItDrains) {
