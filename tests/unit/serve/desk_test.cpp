@@ -228,7 +228,7 @@ TEST(Desk, AModelAtWorkIsNotClosed) {
   run.add(run.order("b", 2));
   barrier.open();
   ASSERT_TRUE(run.all_over(3));
-  EXPECT_EQ(run.heard.begun_now(), (std::vector<std::string>{"0 stop", "b", "a"}));
+  EXPECT_EQ(run.heard.begun_now(), (std::vector<std::string>{"0 stop", "a", "b"}));
   EXPECT_TRUE(run.heard.image_of("a") == image_alone(1, "test:rows"));
 }
 
