@@ -41,13 +41,14 @@ class ChainSequence final : public TokenSequence<Real, Random> {
         drafts_(window - 1, grammar, parts.needs_dists() ? side : DraftDistributions::kForgotten),
         row_numbers_(window) {
     std::iota(row_numbers_.begin(), row_numbers_.end(), 0);
+    if (parts.rule->reads_warm()) this->dist_.keep_warm();
     if (this->processes()) fed_.reserve(window);
     meters_.start(total_, window);
   }
 
   static std::size_t buffer_bytes(std::size_t vocabulary, std::size_t window, bool dists) {
     return DistributionPipeline<Real>::buffer_bytes(to_index(vocabulary)) +
-           (dists ? window + 1 : 2) * vocabulary * sizeof(Real);
+           (dists ? window + 2 : 2) * vocabulary * sizeof(Real);
   }
 
   std::span<const std::int32_t> drafts() const { return drafts_.tokens(); }
