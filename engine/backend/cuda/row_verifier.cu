@@ -51,7 +51,9 @@ __global__ __launch_bounds__(kVerifyLanes, 1) void verify_rows(PassArrays pass,
       record.strict = verdict.strict;
       record.chance = verdict.chance;
       if (verdict.bounded) bounded = {1, verdict.p, verdict.q, verdict.mass};
-      put_figures(test.row, verdict.token, record, s);
+      // What stands at temperature 0 by the row without it counts as the likeliest.
+      put_figures(test.row, test.warm ? likeliest_of(test.row, s) : verdict.token, record, s);
+      record.token = verdict.token;
       if (numbers.likeliest) record.likeliest = likeliest_of(test.row, s);
     }
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/decoding/decode_settings.h"
 #include "engine/decoding/rules/relaxed_rule.h"
 #include "engine/sampling/dist.h"
 #include "tests/unit/decoding/tiny_run.h"
@@ -18,7 +19,7 @@ std::span<const float> floats(const Checkpoint& recorded, const char* name) {
 }
 
 struct Tried {
-  std::size_t tested = 0, accepted = 0, wrong = 0, near = 0;
+  std::size_t tested = 0, accepted = 0, wrong = 0;
 };
 
 // Every code as the draft of every row.
@@ -66,8 +67,8 @@ TEST(RelaxedGreedy, AcceptsWhatTheAuthorsCodeAccepts) {
   for (std::size_t at = 0; at < bounds; ++at) {
     const Tried tried = try_all(recorded, at, 1);
     EXPECT_EQ(tried.wrong, 0u) << at;
-    EXPECT_GT(tried.accepted, 2 * rows) << "more than the likeliest of each row";
-    EXPECT_LT(tried.accepted, tried.tested / 2);
+    EXPECT_GT(tried.accepted, 3 * rows / 2) << "more than the likeliest of each row";
+    EXPECT_LT(tried.accepted, 2 * tried.tested / 3);
     // Without anything left of a budget it is the exact rule.
     EXPECT_EQ(try_all(recorded, at, 0).accepted, rows);
   }
