@@ -375,13 +375,21 @@ DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int
     method.drafter = drafter->instead;
   }
   if (!method.speculative()) method.window = 1;
+  const auto* named = find_row(kMethods, method.name);
   if (method.row_lead() > 0) {
+    // What comes with a name fits itself to the image; what was asked for does not.
+    const auto stride = to_index(aids.grammar.stride());
+    if (named != nullptr && named->row_lead == method.row_lead()) {
+      method.set(setting::kRowLead, to_double(std::min(named->row_lead, stride)));
+    }
+    if (named != nullptr && named->row_window == method.row_window()) {
+      method.set(setting::kRowWindow, to_double(std::min(named->row_window, stride)));
+    }
     const auto rows = RowSequence<float, KeyedRandom>::max_rows(aids.grammar,
                                                                 to_size(method.row_window()));
     method.window = std::min(to_index(rows), image_tokens);
   }
-  // The window that comes with a name fits itself to the image; one that was asked for does not.
-  const auto* named = find_row(kMethods, method.name);
+  // So does the window.
   if (named != nullptr && named->window == method.window) {
     method.window = std::min(method.window, image_tokens);
   }
