@@ -70,6 +70,13 @@ constexpr Real borrowed_bound(double delta, double lambda, Real p) {
   return second < bound ? second : bound;
 }
 
+// The same at temperature 0: whether a draft of probability p, `mass` with what it borrows, comes before
+// the likeliest one, whose probability is `largest`. What the row forbids never does.
+template <typename Real>
+constexpr bool moved_mass_wins(Real p, Real mass, int token, Real largest, int likeliest) {
+  return p > 0 && (mass > largest || (mass == largest && token < likeliest));
+}
+
 // k-SEQ (SpecTr, arXiv 2310.15141, alg. 2): what an id adds to b, the chance that one candidate is
 // accepted at rho. The ids are summed in the order of engine/core/row_tree.h.
 constexpr double kseq_term(double p, double q, double rho) {

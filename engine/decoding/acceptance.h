@@ -27,6 +27,8 @@ template <typename Real>
 struct TargetRow {
   LogitRow<Real> logits;
   std::span<const Real> probs;  // [V] softmax of it, 0 outside the support
+  // [V] at temperature 0, for rules that read it: the softmax of the whole row, without temperature.
+  std::span<const Real> warm = {};
 };
 
 // One draft that is verified.
@@ -69,6 +71,8 @@ class AcceptanceRule {
   virtual Guarantee guarantee() const = 0;
   // Whether verifying reads the distribution of the draft. Without it windows keep tokens alone.
   virtual bool needs_dists() const { return true; }
+  // Whether verifying at temperature 0 reads TargetRow::warm.
+  virtual bool reads_warm() const { return false; }
   // Writes down what a device needs to verify by this rule; false where only the host can.
   virtual bool describe(VerifyMethod&) const { return false; }
   // `scratch` [2 V].
@@ -111,17 +115,14 @@ std::int32_t draw_residual(const TargetRow<Real>& target, const Draw& draw, Take
   return random.weighted(draw, ids, std::span<const Real>(weights));
 }
 
-// The test and its replacement for a rule whose chance for `test.token` is min(1, chance_mass / q),
-// with the residual norm((p - q)+), as every chance_mass >= p has it.
+// The test and its replacement for a rule whose chance for `test.token` is min(1, chance_mass / q)
+// where the exact one's is min(1, p / q), with the residual norm((p - q)+), as every chance_mass >= p
+// has it.
 template <typename Real, typename Random>
-Decision<Real> verify_by_ratio(const DraftTest<Real>& test, Real chance_mass, Random& random,
-                               std::span<Real> scratch) {
-  const Real p = nth(test.target.probs, test.token);
-  const Real q = test.draft.prob(test.token);
+Decision<Real> verify_by_mass(const DraftTest<Real>& test, Real p, Real q, Real chance_mass,
+                              Random& random, std::span<Real> scratch) {
   Decision<Real> out;
-  out.strict = strict_chance(test);
-  // What the cuts or the mask of the target forbid stays forbidden, however like its neighbours.
-  if (!(p > 0)) chance_mass = 0;
+  out.strict = chance_of(p, q);
   if (test.max_excess < 1) {
     chance_mass = bounded_mass(chance_mass, p, q, out.strict, test.max_excess);
   }
@@ -133,6 +134,16 @@ Decision<Real> verify_by_ratio(const DraftTest<Real>& test, Real chance_mass, Ra
                         test.target, {Purpose::kResidual, test.position},
                         [&](std::int32_t id) { return test.draft.prob(id); }, random, scratch);
   return out;
+}
+
+// The same with the probabilities of target and draft.
+template <typename Real, typename Random>
+Decision<Real> verify_by_ratio(const DraftTest<Real>& test, Real chance_mass, Random& random,
+                               std::span<Real> scratch) {
+  const Real p = nth(test.target.probs, test.token);
+  // What the cuts or the mask of the target forbid stays forbidden, however like its neighbours.
+  return verify_by_mass(test, p, test.draft.prob(test.token), p > 0 ? chance_mass : Real{0}, random,
+                        scratch);
 }
 
 }  // namespace tessera

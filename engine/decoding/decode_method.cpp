@@ -51,6 +51,8 @@ constexpr NamedMethod kMethods[] = {
      4},
     identical({"frames", "previous-frame", "gumbel", "gumbel", 64,
                "identical to plain, drafted from the frame before"}),
+    {"pjd", "uniform", "resample", "exact", 1, "drafts in rows side by side (PJD), lossy", false, kNoTree, 8,
+     8},
     {"frames-coupled", "previous-frame", "maximal", "exact", 64,
      "the same drafts, coupled redrafts, lossless"},
     of_texts({"lookup", "lookup", "drop", "exact", 8,
@@ -144,6 +146,10 @@ void check_name(const DecodeMethod& method) {
            rows ? "at least 1" : "0 with --decode " + method.name,
            std::to_string(method.row_lead()), "choose --decode rows, or another method alone");
   }
+  if (method.row_window() > 1 && !rows) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kRowWindow), "1 with --decode " + method.name,
+           std::to_string(method.row_window()), "choose --decode pjd");
+  }
   const bool alone = named != nullptr && !rows && !decode_method(named->name).speculative();
   if (alone && (method.speculative() || method.branches())) {
     refuse("E_DECODE_CONFLICT", flag(setting::kDecode, method.name),
@@ -188,10 +194,17 @@ void check_tree(const DecodeMethod& method) {
 
 void check_rows(const DecodeMethod& method, const DecodeAids& aids) {
   const std::string where = flag(setting::kDecode, method.name);
-  if (method.speculative() || method.branches() || rule_with(Guarantee::kLossless) != method.rule) {
+  const MethodPart* drafter = find_part(Parts::kDrafters, method.drafter);
+  const bool drafts = method.row_window() > 1;
+  if (drafts && !drafter->for_rows) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kDrafter), "a drafter that reads what is left and above",
+           method.drafter, "choose --drafter uniform");
+  }
+  const bool exact = !method.speculative() && rule_with(Guarantee::kLossless) == method.rule;
+  if (method.branches() || (!drafts && !exact)) {
     refuse("E_DECODE_CONFLICT", where, "no drafter, redraft policy, tree nor rule",
            method.drafter + ", " + method.redraft_policy + ", " + method.tree + ", " + method.rule,
-           "grid rows side by side draft nothing");
+           drafts ? "rows side by side have no trees" : "choose a --row-window for drafts");
   }
   if (method.tv_budget() > 0) {
     refuse("E_DECODE_CONFLICT", flag(setting::kTvBudget),
@@ -249,6 +262,7 @@ bool DecodeMethod::speculative() const {
 }
 
 std::int64_t DecodeMethod::row_lead() const { return settings.integer(setting::kRowLead); }
+std::int64_t DecodeMethod::row_window() const { return settings.integer(setting::kRowWindow); }
 
 double DecodeMethod::tv_budget() const { return settings.number(setting::kTvBudget); }
 
@@ -337,6 +351,7 @@ DecodeMethod decode_method(std::string_view name) {
   out.adaptive = row.adaptive;
   out.tree = row.tree;
   out.set(setting::kRowLead, to_double(row.row_lead));
+  out.set(setting::kRowWindow, to_double(row.row_window));
   return out;
 }
 
@@ -360,12 +375,21 @@ DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int
     method.drafter = drafter->instead;
   }
   if (!method.speculative()) method.window = 1;
-  if (method.row_lead() > 0) {
-    const auto lines = RowSequence<float, KeyedRandom>::max_rows(aids.grammar);
-    method.window = to_index(lines);
-  }
-  // The window that comes with a name fits itself to the image; one that was asked for does not.
   const auto* named = find_row(kMethods, method.name);
+  if (method.row_lead() > 0) {
+    // What comes with a name fits itself to the image; what was asked for does not.
+    const auto stride = to_index(aids.grammar.stride());
+    if (named != nullptr && named->row_lead == method.row_lead()) {
+      method.set(setting::kRowLead, to_double(std::min(named->row_lead, stride)));
+    }
+    if (named != nullptr && named->row_window == method.row_window()) {
+      method.set(setting::kRowWindow, to_double(std::min(named->row_window, stride)));
+    }
+    const auto rows = RowSequence<float, KeyedRandom>::max_rows(aids.grammar,
+                                                                to_size(method.row_window()));
+    method.window = std::min(to_index(rows), image_tokens);
+  }
+  // So does the window.
   if (named != nullptr && named->window == method.window) {
     method.window = std::min(method.window, image_tokens);
   }

@@ -33,6 +33,8 @@ struct DecodeMethod {
   bool speculative() const;
   // Tokens by which a grid row leads the next one, side by side; 0 = off.
   std::int64_t row_lead() const;
+  // Rows of a pass for each of them.
+  std::int64_t row_window() const;
   // Most total variation of an image's distribution from the target's; 0 = no bound.
   double tv_budget() const;
   // How keys and values are cached; nothing: as tables next to the model's weights.
@@ -66,7 +68,7 @@ struct NamedMethod {
   std::string_view does;  // for --help
   bool adaptive = false;
   std::string_view tree = kNoTree;
-  std::int64_t row_lead = 0;
+  std::int64_t row_lead = 0, row_window = 1;
   bool identical = false;  // stands for plain decoding's tokens: parts must not break that
   bool texts = false;      // `caption` offers it
 };

@@ -46,9 +46,9 @@ void for_each_part_row(Take take) {
   }
 }
 
-constexpr const Setting* kOfEveryMethod[] = {&setting::kRowLead, &setting::kTvBudget,
-                                             &setting::kCache, &setting::kPrecise,
-                                             &setting::kBf16Inputs};
+constexpr const Setting* kOfEveryMethod[] = {&setting::kRowLead, &setting::kRowWindow,
+                                             &setting::kTvBudget, &setting::kCache,
+                                             &setting::kPrecise, &setting::kBf16Inputs};
 constexpr const Setting* kOfLoops[] = {&setting::kCache, &setting::kPrecise, &setting::kBf16Inputs};
 
 }  // namespace
@@ -58,7 +58,8 @@ std::span<const SettingGroup> decode_groups() {
     static constexpr const Setting* kRows[] = {
         &setting::kDecode,   &setting::kWindow, &setting::kDrafter, &setting::kModelDraft,
         &setting::kRedraft,  &setting::kAccept, &setting::kTree,    &setting::kRowLead,
-        &setting::kTvBudget, &setting::kCache,  &setting::kPrecise, &setting::kBf16Inputs};
+        &setting::kRowWindow, &setting::kTvBudget, &setting::kCache,  &setting::kPrecise,
+        &setting::kBf16Inputs};
     std::vector<SettingGroup> out{{.title = "Decoding", .rows = kRows}};
     out.insert(out.end(), part_groups().begin(), part_groups().end());
     return out;

@@ -90,6 +90,18 @@ inline constexpr Setting kRowLead{
     .doors = kWhereChosen,
     .record = "row_lead",
     .step = 1};
+inline constexpr Setting kRowWindow{
+    .name = "row-window",
+    .kind = SettingKind::kInteger,
+    .help = "of rows side by side: a row's newest code and its drafts in one pass",
+    .low = 1,
+    .high = 1 << 20,
+    .limit = ModelLimit::kRowTokens,
+    .unit = "codes",
+    .fallback = 1,
+    .doors = kWhereChosen,
+    .record = "row_window",
+    .step = 1};
 inline constexpr Setting kTvBudget{
     .name = "tv-budget",
     .help = "most total variation of an image's distribution from the target's; 0 = no bound",

@@ -47,6 +47,7 @@ class RecordVerdicts final : public Verdicts<float> {
 bool describe(const LoopParts& parts, VerifyMethod& method) {
   switch (parts.shape()) {
     case PassShape::kRows:
+      return parts.row_window == 1;
     case PassShape::kBlock:
       return true;
     case PassShape::kTree:

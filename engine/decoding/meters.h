@@ -73,6 +73,8 @@ struct DecodeMeters {
 template <typename Real>
 RowFigures figures_of(const TargetRow<Real>& row, std::int32_t token) {
   const std::span<const std::int32_t> ids = row.logits.support;
+  // What stands at temperature 0 by the row without it counts as the likeliest.
+  if (!row.warm.empty()) token = ids.front();
   const std::span<const Real> logits = row.logits.logits;
   const Real own = nth(row.probs, token);
   const auto at =

@@ -58,6 +58,7 @@ struct MethodPart {
 
   bool idle = false;       // a drafter without drafts, a redraft policy that keeps none
   bool for_texts = false;  // a drafter that asks nothing of a grid
+  bool for_rows = false;   // a drafter that reads the tokens to the left and above alone
   // The drafter in its place where what it needs is not there and drafts cannot change a token.
   std::string_view instead = {};
   // The drafter that it is a name for.

@@ -149,6 +149,7 @@ class OwnedParts {
       tree_.by_value = tree->by_value && free;
     }
     row_lead_ = to_size(method.row_lead());
+    row_window_ = to_size(method.row_window());
     tv_budget_ = method.tv_budget();
   }
   // The drafter of a method that asks for a draft model; `source` is the same one as trees ask it.
@@ -160,6 +161,7 @@ class OwnedParts {
   SequenceParts<Real, Random> parts() const {
     SequenceParts<Real, Random> out{{rule_.get(), redraft_policy_.get(), drafter_.get(), tv_budget_}};
     out.row_lead = row_lead_;
+    out.row_window = row_window_;
     if (siblings_ == nullptr) return out;
     out.tree = {siblings_.get(), source_, tree_};
     if (source_ != nullptr) out.drafter = nullptr;
@@ -173,7 +175,7 @@ class OwnedParts {
   std::unique_ptr<SiblingRule<Real, Random>> siblings_;
   TreeDistributionSource<Real>* source_ = nullptr;
   TreeSettings tree_;
-  std::size_t row_lead_ = 0;
+  std::size_t row_lead_ = 0, row_window_ = 1;
   double tv_budget_ = 0;
 };
 

@@ -16,6 +16,7 @@ template <typename Real, typename Random>
 struct SequenceParts : ChainParts<Real, Random> {
   TreeParts<Real, Random> tree = {};
   std::size_t row_lead = 0;  // rows side by side: tokens by which one leads the next; 0 = off
+  std::size_t row_window = 1;  // then the rows of a pass for each of them: one more than its drafts
   BlockReading blocks = {};  // of a model of blocks; no other part is asked then
   // Asked in place of the backend's verifies of rows, where that has some; for benchmarks.
   RowVerifierMaker* verifiers = nullptr;
@@ -27,8 +28,9 @@ struct SequenceParts : ChainParts<Real, Random> {
   }
   // Whether drafts are kept with dense distributions.
   bool needs_dists() const {
-    if (shape() != PassShape::kLine) return shape() == PassShape::kTree;
-    return ChainParts<Real, Random>::needs_dists();
+    if (shape() == PassShape::kTree) return true;
+    const bool drafts = shape() == PassShape::kLine || (shape() == PassShape::kRows && row_window > 1);
+    return drafts && ChainParts<Real, Random>::needs_dists();
   }
 };
 
@@ -41,8 +43,8 @@ std::unique_ptr<TokenSequence<Real, Random>> make_sequence(const DistributionSet
                                                            Random random, std::size_t item) {
   switch (parts.shape()) {
     case PassShape::kRows:
-      return std::make_unique<RowSequence<Real, Random>>(dist, grammar, parts.row_lead, random,
-                                                         item);
+      return std::make_unique<RowSequence<Real, Random>>(dist, grammar, parts.row_lead,
+                                                         parts.row_window, parts, random, item);
     case PassShape::kBlock:
       return std::make_unique<BlockSequence<Real, Random>>(dist, grammar, parts.blocks, random,
                                                            item);

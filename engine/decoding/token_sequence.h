@@ -226,7 +226,7 @@ class TokenSequence {
     dist_.process_at(position, raw.cond, raw.uncond,
                      processes() ? edits_of(row, position) : RowEdits{});
     return {{dist_.support(), dist_.support_logits()},
-            with_probs ? dist_.probabilities() : std::span<const Real>()};
+            with_probs ? dist_.probabilities() : std::span<const Real>(), dist_.warm()};
   }
 
   // A token that is committed at a position of the stream.

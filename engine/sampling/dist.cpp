@@ -46,6 +46,10 @@ void DistributionPipeline<Real>::process(std::span<const Real> cond, std::span<c
   guide(cond, uncond, allowed);
   if (!edits.empty()) edit(edits);
   if (settings_.temperature == 0) {
+    if (!warm_.empty()) {
+      weigh();
+      put_weights(warm_);
+    }
     keep_greedy();
     return;
   }
@@ -217,11 +221,15 @@ template <typename Real>
 std::span<const Real> DistributionPipeline<Real>::probabilities() {
   weigh();
   if (whole_ && dense_.size() == codes_) return weights_;
-  std::fill(dense_.begin(), dense_.end(), Real{0});
-  for (std::size_t i = 0; i < kept_; ++i) {
-    nth(dense_, support_[i]) = weights_[i];
-  }
+  put_weights(dense_);
   return dense_;
+}
+
+// By id, 0 of those outside of the support.
+template <typename Real>
+void DistributionPipeline<Real>::put_weights(std::span<Real> out) {
+  std::fill(out.begin(), out.end(), Real{0});
+  for (std::size_t i = 0; i < kept_; ++i) nth(out, support_[i]) = weights_[i];
 }
 
 template class DistributionPipeline<float>;

@@ -76,6 +76,10 @@ class DistributionPipeline {
   // Ids that survived, ascending, and the processed logit of each (same order).
   std::span<const std::int32_t> support() const { return {support_.data(), kept_}; }
   std::span<const Real> support_logits() const { return {logits_.data(), kept_}; }
+  // From now on warm() is kept of rows at temperature 0.
+  void keep_warm() { warm_.resize(settings_.temperature == 0 ? dense_.size() : 0); }
+  // [V] where it is kept: what the softmax of the whole row is, guided and edited, at temperature 1.
+  std::span<const Real> warm() const { return warm_; }
   // [V] softmax over the support, 0 elsewhere. Computed on call, valid until the next process().
   std::span<const Real> probabilities();
   const DistributionSettings& settings() const { return settings_; }
@@ -89,6 +93,7 @@ class DistributionPipeline {
              std::span<const std::uint8_t> allowed);
   void edit(const RowEdits& edits);
   void keep_greedy();
+  void put_weights(std::span<Real> out);
   void keep_top_k();
   void keep_top_p();
   void keep_min_p();
@@ -108,6 +113,7 @@ class DistributionPipeline {
   std::vector<std::int32_t> order_;
   std::vector<Real> scratch_;
   std::vector<Real> dense_;  // [V]
+  std::vector<Real> warm_;   // [V] or none
 };
 
 extern template class DistributionPipeline<float>;

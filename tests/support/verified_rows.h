@@ -303,7 +303,7 @@ inline TargetRow<float> HostRowVerifier::process(const DrawnPass& pass, const Ve
     std::reverse(dense_.begin(), dense_.end());
     for (std::int32_t& id : support_) id = static_cast<std::int32_t>(codes_) - 1 - id;
   }
-  return {{support_, support_logits_}, dense_};
+  return {{support_, support_logits_}, dense_, dist_->warm()};
 }
 
 inline void HostRowVerifier::verify_item(const DrawnPass& pass, std::size_t number, VerifyFault fault,
@@ -316,6 +316,7 @@ inline void HostRowVerifier::verify_item(const DrawnPass& pass, std::size_t numb
   dist_.emplace(DistributionSettings{item.dist.guidance, item.dist.temperature, item.dist.top_k, item.dist.top_p,
                            item.dist.min_p, item.dist.typical},
                static_cast<std::int64_t>(codes_));
+  if (owned_->parts().rule->reads_warm()) dist_->keep_warm();
   Random random(item.key);
   random.begin_pass(item.pass + (fault == VerifyFault::kAcceptance ? 1 : 0));
   const auto parts = owned_->parts();

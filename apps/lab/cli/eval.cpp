@@ -89,7 +89,9 @@ nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalF
                                 {"scene_seed", flags.scene_seed}};
   write_dist(out, report.dist);
   out.update(method_report(report.method));
-  write_setting(out, setting::kRowLead, report.method.settings.get(setting::kRowLead));
+  for (const Setting* row : {&setting::kRowLead, &setting::kRowWindow}) {
+    write_setting(out, *row, report.method.settings.get(*row));
+  }
   return out;
 }
 

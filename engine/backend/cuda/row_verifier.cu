@@ -35,15 +35,25 @@ __global__ __launch_bounds__(kVerifyLanes, 1) void verify_rows(PassArrays pass,
     record.accepted = row.draft == row.forced ? 1 : 0;  // of a line
     record.strict = record.chance = row.draft == row.forced ? 1.0f : 0.0f;
   } else {
-    make_dist(item.dist, cond, uncond, edits_of(pass, row), row_of(pass, number), s);
-    if (row.draft >= 0 && pass.nodes == nullptr) {
-      const BlockTest test = test_of(pass, number);
+    const BlockRow own = row_of(pass, number);
+    make_logits(item.dist, cond, uncond, edits_of(pass, row), own);
+    const bool tested = row.draft >= 0 && pass.nodes == nullptr;
+    BlockTest test;
+    if (tested) {
+      test = test_of(pass, number);
+      test.warm = item.dist.temperature == 0 && DeviceRules::reads_warm(numbers);
+      if (test.warm) test.wins = DeviceRules::wins(numbers, test, make_warm(own, s), s);
+    }
+    cut_dist(item.dist, own, s);
+    if (tested) {
       const BlockVerdict verdict = DeviceRules::verify(numbers, test, item, s);
       record.accepted = verdict.accepted ? 1 : 0;
       record.strict = verdict.strict;
       record.chance = verdict.chance;
-      if (verdict.bounded) bounded = {1, test.p(), test.q(), verdict.mass};
-      put_figures(test.row, verdict.token, record, s);
+      if (verdict.bounded) bounded = {1, verdict.p, verdict.q, verdict.mass};
+      // What stands at temperature 0 by the row without it counts as the likeliest.
+      put_figures(test.row, test.warm ? likeliest_of(test.row, s) : verdict.token, record, s);
+      record.token = verdict.token;
       if (numbers.likeliest) record.likeliest = likeliest_of(test.row, s);
     }
   }

@@ -182,14 +182,29 @@ __device__ inline void edit_row(const BlockRow& row, const BlockEdits& edits) {
   __syncthreads();
 }
 
-// All stages. Afterwards every thread sees the whole row.
-__device__ inline void make_dist(const VerifiedDistribution& dist, const float* cond, const float* uncond,
-                                const BlockEdits& edits, const BlockRow& row, VerifyScratch& s) {
+// Guidance and edits. Threads see their own ids alone until the next barrier.
+__device__ inline void make_logits(const VerifiedDistribution& dist, const float* cond,
+                                   const float* uncond, const BlockEdits& edits,
+                                   const BlockRow& row) {
   const auto scale = static_cast<float>(dist.guidance);
   for (int id = verify_thread(); id < row.codes; id += verify_threads()) {
     row.logits[id] = uncond != nullptr ? guided_logit(cond[id], uncond[id], scale) : cond[id];
   }
   if (edits.count > 0) edit_row(row, edits);
+}
+
+// probs = softmax of the whole row, whatever the temperature; returns the likeliest id.
+__device__ inline int make_warm(const BlockRow& row, VerifyScratch& s) {
+  __syncthreads();
+  const int best = likeliest(row, s);
+  weigh(row, row.logits[best], s);
+  __syncthreads();
+  return best;
+}
+
+// The stages after them. Afterwards every thread sees the whole row.
+__device__ inline void cut_dist(const VerifiedDistribution& dist, const BlockRow& row,
+                                VerifyScratch& s) {
   float largest = 0;
   if (dist.temperature == 0) {
     keep_greedy(row, s);
@@ -215,6 +230,12 @@ __device__ inline void make_dist(const VerifiedDistribution& dist, const float* 
   }
   weigh(row, largest, s);
   __syncthreads();
+}
+
+__device__ inline void make_dist(const VerifiedDistribution& dist, const float* cond, const float* uncond,
+                                const BlockEdits& edits, const BlockRow& row, VerifyScratch& s) {
+  make_logits(dist, cond, uncond, edits, row);
+  cut_dist(dist, row, s);
 }
 
 }  // namespace tessera::cuda

@@ -33,6 +33,8 @@ struct BlockTest {
   BlockDraft draft;
   int token = -1;
   std::uint32_t position = 0, depth = 0;
+  // Of rules that read the row without temperature where that is 0, what they found there.
+  bool warm = false, wins = false;
 
   // Control ids, which a window may hold where a row's grammar forces none, have no probability.
   __device__ float p() const { return token < row.codes ? row.probs[token] : 0.0f; }
@@ -47,17 +49,16 @@ struct BlockVerdict {
   int token = -1;
   float strict = 0, chance = 0;
   bool bounded = false;  // a budget may take from the mass
-  float mass = 0;
+  float p = 0, q = 0, mass = 0;
 };
 
-__device__ inline BlockVerdict verify_by_mass(const BlockTest& test, float mass,
+__device__ inline BlockVerdict verify_by_mass(const BlockTest& test, float p, float q, float mass,
                                              const VerifiedItem& item, VerifyScratch& s) {
-  const float p = test.p(), q = test.q();
   BlockVerdict out;
   out.strict = chance_of(p, q);
-  // What the cuts of the target forbid stays forbidden, however like its neighbours.
-  if (!(p > 0)) mass = 0;
   out.bounded = true;
+  out.p = p;
+  out.q = q;
   out.mass = mass;
   out.chance = chance_of(mass, q);
   const double uniform = chance_at(item, test.position, Purpose::kAccept).uniform();
@@ -69,6 +70,13 @@ __device__ inline BlockVerdict verify_by_mass(const BlockTest& test, float mass,
   return out;
 }
 
+__device__ inline BlockVerdict verify_by_ratio(const BlockTest& test, float mass,
+                                               const VerifiedItem& item, VerifyScratch& s) {
+  const float p = test.p();
+  // What the cuts of the target forbid stays forbidden, however like its neighbours.
+  return verify_by_mass(test, p, test.q(), p > 0 ? mass : 0.0f, item, s);
+}
+
 // --- rules, as engine/decoding/rules has them
 // -----------------------------------------------------
 
@@ -76,7 +84,7 @@ struct Exact {
   static constexpr std::string_view kName = "exact";
   static __device__ BlockVerdict verify(const VerifyNumbers&, const BlockTest& test,
                                         const VerifiedItem& item, VerifyScratch& s) {
-    return verify_by_mass(test, test.p(), item, s);
+    return verify_by_ratio(test, test.p(), item, s);
   }
 };
 
@@ -104,12 +112,12 @@ struct Grouped {
   static __device__ BlockVerdict verify(const VerifyNumbers& n, const BlockTest& test,
                                         const VerifiedItem& item, VerifyScratch& s) {
     const float p = test.p(), q = test.q();
-    if (test.token >= test.row.codes) return verify_by_mass(test, p, item, s);
+    if (test.token >= test.row.codes) return verify_by_ratio(test, p, item, s);
     GroupSums sums{p, q};
     const int size = n.whole(0), upper = (size - 1) / 2;
     add_side(n, test, upper, /*above=*/true, sums, s);
     add_side(n, test, size - 1 - upper, /*above=*/false, sums, s);
-    return verify_by_mass(test, group_mass(sums.target, sums.draft, p, q), item, s);
+    return verify_by_ratio(test, group_mass(sums.target, sums.draft, p, q), item, s);
   }
 
  private:
@@ -161,7 +169,7 @@ struct Partition {
   static __device__ BlockVerdict verify(const VerifyNumbers& n, const BlockTest& test,
                                         const VerifiedItem& item, VerifyScratch& s) {
     const float p = test.p(), q = test.q();
-    if (test.token >= test.row.codes) return verify_by_mass(test, p, item, s);
+    if (test.token >= test.row.codes) return verify_by_ratio(test, p, item, s);
     GroupSums sums{p, q};
     const std::int32_t *members = n.ids[1], *first = n.ids[2];
     const int group = n.ids[0][test.token];
@@ -171,7 +179,7 @@ struct Partition {
       sums.target += test.row.probs[id];
       sums.draft += test.draft.prob(id);
     }
-    return verify_by_mass(test, group_mass(sums.target, sums.draft, p, q), item, s);
+    return verify_by_ratio(test, group_mass(sums.target, sums.draft, p, q), item, s);
   }
 };
 
@@ -181,7 +189,16 @@ struct Relaxed {
   static constexpr std::string_view kName = "relaxed";
   static __device__ BlockVerdict verify(const VerifyNumbers& n, const BlockTest& test,
                                         const VerifiedItem& item, VerifyScratch& s) {
-    return verify_by_mass(test, mass(n, test, s), item, s);
+    if (!test.warm) return verify_by_ratio(test, mass(n, test, s), item, s);
+    const float p = test.p();
+    return verify_by_mass(test, p, 1.0f, p > 0 || test.wins ? 1.0f : 0.0f, item, s);
+  }
+  // By the row without temperature, where that is 0; `likeliest` is its first id.
+  static __device__ bool wins(const VerifyNumbers& n, const BlockTest& test, int likeliest,
+                              VerifyScratch& s) {
+    if (test.token >= test.row.codes) return false;
+    return moved_mass_wins(test.p(), mass(n, test, s), test.token, test.row.probs[likeliest],
+                           likeliest);
   }
 
  private:
@@ -219,7 +236,7 @@ struct Cool {
                                         const VerifiedItem& item, VerifyScratch& s) {
     const float factor = cool_factor<float>(n.numbers[0], n.numbers[1], test.depth);
     const float p = test.p(), q = test.q();
-    if (factor >= 1) return verify_by_mass(test, factor * p, item, s);
+    if (factor >= 1) return verify_by_ratio(test, factor * p, item, s);
     BlockVerdict out;
     out.strict = chance_of(p, q);
     out.chance = chance_of(factor * p, q);
@@ -239,6 +256,24 @@ struct RuleList {
   static constexpr int place_of(std::string_view name) {
     int at = 0, out = -1;
     ((Rules::kName == name ? void(out = at) : void(), ++at), ...);
+    return out;
+  }
+  // Whether the rule reads rows without temperature where that is 0, and then what it finds.
+  static __device__ __forceinline__ bool reads_warm(const VerifyNumbers& n) {
+    int at = 0;
+    bool out = false;
+    static_cast<void>(((n.rule == at++ ? (out = requires { &Rules::wins; }, true) : false) || ...));
+    return out;
+  }
+  static __device__ __forceinline__ bool wins(const VerifyNumbers& n, const BlockTest& test,
+                                              int likeliest, VerifyScratch& s) {
+    const auto ask = [&]<typename Rule>(Rule) {
+      if constexpr (requires { &Rule::wins; }) return Rule::wins(n, test, likeliest, s);
+      return false;
+    };
+    int at = 0;
+    bool out = false;
+    static_cast<void>(((n.rule == at++ ? (out = ask(Rules{}), true) : false) || ...));
     return out;
   }
   // Inlined, so that the numbers stay where a kernel's arguments are.

@@ -21,6 +21,7 @@ inline constexpr MethodPart kContextPart{
                 const VocabularyGrammar&) { return PartNeeds{.drafts = DraftUse::kNeeded}; },
     .bytes = [](const SettingValues&, const DecodeAids& aids,
                 std::int64_t) { return draft_table_bytes(aids); },
+    .for_rows = true,
     .instead = kUniformPart.name};
 
 template <typename Real, typename Random>

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-inline constexpr MethodPart kUniformPart{.name = "uniform", .for_texts = true};
+inline constexpr MethodPart kUniformPart{.name = "uniform", .for_texts = true, .for_rows = true};
 
 // Uniform over all codes, drawn with the position's own noise and recorded as uniform.
 template <typename Real, typename Random>
@@ -36,7 +36,7 @@ class UniformDrafter final : public SlotDrafter<Real, Random> {
   std::vector<Real> zeros_;
 };
 
-inline constexpr MethodPart kLeftPart{.name = "left", .for_texts = true};
+inline constexpr MethodPart kLeftPart{.name = "left", .for_texts = true, .for_rows = true};
 
 // The code before.
 template <typename Real, typename Random>
@@ -53,7 +53,7 @@ class LeftDrafter final : public SlotDrafter<Real, Random> {
   }
 };
 
-inline constexpr MethodPart kAbovePart{.name = "above"};
+inline constexpr MethodPart kAbovePart{.name = "above", .for_rows = true};
 
 // The code one row above; in the first row the one before.
 template <typename Real, typename Random>

@@ -4,6 +4,10 @@
 // p(A) <= (lambda - 1) p(x) (LANTERN++). Both may be set; the tighter bound counts. The refused
 // draft is replaced from norm((p - q)+), so that the meters' total variation holds (LANTERN's own
 // residual, of a distribution with A's mass moved onto x, has no such bound).
+//
+// At temperature 0 the mass moves before the argmax: x is accepted where it is the likeliest with p(A), by
+// the row without temperature, else replaced by the likeliest. That no neighbour keeps its mass changes
+// nothing: one in A has less than x has with it.
 #pragma once
 
 #include <memory>
@@ -90,6 +94,7 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
     return settings_.neighbours > 0 && settings_.delta > 0 ? Guarantee::kNone : Guarantee::kLossless;
   }
 
+  bool reads_warm() const override { return true; }
   bool describe(VerifyMethod& out) const override {
     const std::int64_t listed = neighbours_->most();
     const std::int64_t read = std::min(settings_.neighbours, listed);
@@ -100,18 +105,36 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
   }
   Decision<Real> accept(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
-    const Real p = nth(test.target.probs, test.token);
-    const Real bound = borrowed_bound(settings_.delta, settings_.lambda, p);
-    Real borrowed = 0;
-    for (const std::int32_t y : neighbours_->nearest(test.token, settings_.neighbours)) {
-      const Real more = borrowed + nth(test.target.probs, y);
-      if (more > bound) break;
-      borrowed = more;
+    if (test.target.warm.empty()) {
+      return verify_by_ratio(test, with_borrowed(test.target.probs, test.token), random, scratch);
     }
-    return verify_by_ratio(test, p + borrowed, random, scratch);
+    // What is not the likeliest is accepted or not: no draw, unless a budget asks for one.
+    const Real p = nth(test.target.probs, test.token);
+    const Real mass = p > 0 || wins(test) ? Real{1} : Real{0};
+    return verify_by_mass(test, p, Real{1}, mass, random, scratch);
   }
 
  private:
+  // p(x) and what may be borrowed of its neighbours.
+  Real with_borrowed(std::span<const Real> probs, std::int32_t token) const {
+    const Real p = nth(probs, token);
+    const Real bound = borrowed_bound(settings_.delta, settings_.lambda, p);
+    Real borrowed = 0;
+    for (const std::int32_t y : neighbours_->nearest(token, settings_.neighbours)) {
+      const Real more = borrowed + nth(probs, y);
+      if (more > bound) break;
+      borrowed = more;
+    }
+    return p + borrowed;
+  }
+  // Against the likeliest of the row, which is all that temperature 0 left of it.
+  bool wins(const DraftTest<Real>& test) const {
+    const std::span<const Real> warm = test.target.warm;
+    const std::int32_t best = test.target.logits.support.front();
+    return moved_mass_wins(nth(warm, test.token), with_borrowed(warm, test.token), test.token,
+                           nth(warm, best), best);
+  }
+
   RelaxedSettings settings_;
   std::shared_ptr<const CodeNeighbours> neighbours_;
 };

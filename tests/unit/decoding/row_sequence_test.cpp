@@ -9,9 +9,15 @@
 namespace tessera::row_sequence_test {
 namespace {
 
-DecodeMethod rows_method(const TinyRun& tiny, std::int64_t lead) {
-  DecodeMethod method = decode_method("rows");
+DecodeMethod rows_method(const TinyRun& tiny, std::int64_t lead, std::int64_t window = 1,
+                         std::string_view rule = "exact", std::string_view redraft = "resample") {
+  DecodeMethod method = decode_method(window > 1 ? "pjd" : "rows");
   method.set(setting::kRowLead, static_cast<double>(lead));
+  method.set(setting::kRowWindow, static_cast<double>(window));
+  if (window > 1) {
+    method.rule = rule;
+    method.redraft_policy = redraft;
+  }
   const std::int64_t tokens = tiny.model.image_token_count();
   method = settle_method(method, tiny.aids(), tokens);
   check_method(method, tiny.aids(), tokens);
@@ -63,12 +69,127 @@ TEST_P(RowsOn, TakesThePassesThatTheSchemeSays) {
 TEST_P(RowsOn, BatchAndThreadsChangeNothing) {
   const TinyRun one(1, GetParam()), three(3, GetParam());
   const std::vector<Stream> items{one.item(0), one.item(1), one.item(2)};
-  const DecodeMethod method = rows_method(one, 2);
-  const auto together = three.run_method({items[2], items[0], items[1]}, method);
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const StreamResult alone = one.run_method({items[i]}, method)[0];
-    EXPECT_EQ(together[(i + 1) % 3].tokens, alone.tokens) << i;
+  for (const std::int64_t window : {1, 3}) {
+    const DecodeMethod method = rows_method(one, 2, window);
+    const auto together = three.run_method({items[2], items[0], items[1]}, method);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const StreamResult alone = one.run_method({items[i]}, method)[0];
+      EXPECT_EQ(together[(i + 1) % 3].tokens, alone.tokens) << i << " window " << window;
+    }
   }
+}
+
+// Whole rows with drafts: a row is written when all of the one above stands, so that equality makes
+// plain decoding's tokens, in fewer passes.
+TEST_P(RowsOn, DraftsOfWholeRowsThatEqualArePlainDecoding) {
+  const TinyRun tiny(2, GetParam());
+  const auto stride = static_cast<std::int64_t>(tiny.model.config().grammar().stride());
+  const std::vector<Stream> items{tiny.item(0), tiny.item(1), tiny.item(2)};
+  const auto plain = tiny.run(items);
+  for (const std::int64_t window : {std::int64_t{2}, std::int64_t{3}, stride}) {
+    const auto rows = tiny.run_method(items, rows_method(tiny, stride, window, "gumbel", "gumbel"));
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      ASSERT_EQ(rows[i].status, StreamStatus::kDone);
+      EXPECT_EQ(rows[i].tokens, plain[i].tokens) << i << " window " << window;
+      EXPECT_LT(rows[i].passes, plain[i].passes);
+      EXPECT_EQ(rows[i].meters.tokens, plain[i].meters.tokens);
+    }
+  }
+}
+
+// Rows side by side with drafts take fewer passes than without, and write codes of the grid alone.
+TEST_P(RowsOn, DraftsSavePassesOfRowsSideBySide) {
+  const TinyRun tiny(2, GetParam());
+  const VocabularyGrammar grammar = tiny.model.config().grammar();
+  std::int64_t drafted = 0, without = 0;
+  for (int number = 0; number < 6; ++number) {
+    const StreamResult some = tiny.run_method({tiny.item(number)}, rows_method(tiny, 2, 4, "gumbel", "gumbel"))[0];
+    ASSERT_EQ(some.status, StreamStatus::kDone);
+    ASSERT_EQ(some.tokens.size(), grammar.length());
+    for (std::size_t i = 0; i < some.tokens.size(); ++i) {
+      const std::optional<std::int32_t> forced = grammar.forced(i);
+      EXPECT_TRUE(forced ? some.tokens[i] == *forced : some.tokens[i] < static_cast<std::int32_t>(grammar.codes));
+    }
+    drafted += some.passes;
+    without += tiny.run_method({tiny.item(number)}, rows_method(tiny, 2))[0].passes;
+  }
+  EXPECT_LT(drafted, without);
+}
+
+// What a table makes of rows side by side, each row of a pass after what it sees.
+std::map<TokenRow, double> dist_of_rows(const TableModel<double>& model, const DecodeMethod& method) {
+  std::map<TokenRow, double> out;
+  OutcomeWalk walk;
+  while (walk.next_path()) {
+    const OwnedParts<double, WalkingRandom> owned(method, aids_for(model.grammar()));
+    const auto parts = owned.parts();
+    parts.drafter->start(1);
+    RowSequence<double, WalkingRandom> sequence(model.dist, model.grammar(), parts.row_lead, parts.row_window, parts,
+                                                WalkingRandom(&walk, 0), 0);
+    TokenRow cached;
+    while (!sequence.done()) {
+      std::vector<Rows<double>> rows;
+      TokenRow fed;
+      if (sequence.tokens().empty()) {
+        rows.push_back(rows_after(model, {}));
+      } else {
+        sequence.draft_job(64);
+        PassLine line;
+        for (std::size_t row = 0; row < sequence.rows(); row += sequence.line(row, line)) {
+          sequence.line(row, line);
+          TokenRow context(cached.begin(), cached.begin() + static_cast<std::ptrdiff_t>(line.shared));
+          for (const std::int32_t seen : line.seen) {
+            const auto at = static_cast<std::size_t>(seen);
+            context.push_back(at < cached.size() ? cached[at] : fed[at - cached.size()]);
+          }
+          for (const std::int32_t token : line.tokens) {
+            context.push_back(token);
+            fed.push_back(token);
+            rows.push_back(rows_after(model, context));
+          }
+        }
+      }
+      sequence.verify([&](std::size_t j) { return rows[j].raw(); }, rows.size());
+      for (const std::int32_t row : sequence.kept_rows()) cached.push_back(fed[static_cast<std::size_t>(row)]);
+    }
+    out[sequence.tokens()] += walk.weight();
+  }
+  return out;
+}
+
+// Every outcome, weighed: where a row waits for the whole one above, drafts keep the distribution; where it
+// does not, they change it.
+TEST(RowSequence, DraftsOfWholeRowsKeepTheDistribution) {
+  int changed = 0;
+  for (unsigned number = 0; number < 20; ++number) {
+    TableModel<double> model = table<double>(number);
+    model.total = model.vocabulary == 2 ? 6 : 4;
+    model.rows = VocabularyGrammar{
+        .codes = model.vocabulary, .rows = 2, .columns = model.total / 2};
+    const auto truth = product_dist(model);
+    for (const std::string_view drafter : {"uniform", "left", "above"}) {
+      for (const std::string_view redraft : redraft_names()) {
+        DecodeMethod method = decode_method("pjd");
+        method.drafter = drafter;
+        method.redraft_policy = redraft;
+        method.set(setting::kRowWindow, 2);
+        method.set(setting::kRowLead, static_cast<double>(model.total / 2));
+        ASSERT_LT(total_variation(dist_of_rows(model, method), truth), 1e-12)
+            << "table " << number << ' ' << drafter << ' ' << redraft;
+      }
+    }
+  }
+  // Three rows: the third one begins before the second is whole.
+  for (unsigned number = 0; number < 20; number += 2) {
+    TableModel<double> model = table<double>(number);
+    model.total = 6;
+    model.rows = VocabularyGrammar{.codes = 2, .rows = 3, .columns = 2};
+    DecodeMethod method = decode_method("pjd");
+    method.set(setting::kRowWindow, 2);
+    method.set(setting::kRowLead, 1);
+    changed += total_variation(dist_of_rows(model, method), product_dist(model)) > 1e-3 ? 1 : 0;
+  }
+  EXPECT_GE(changed, 5);
 }
 
 // What each code was drawn from, by a table in place of the model: all that had is committed, in
@@ -76,7 +197,8 @@ TEST_P(RowsOn, BatchAndThreadsChangeNothing) {
 TEST(RowSequence, SeesWhatStandsBeforeItsPlace) {
   const VocabularyGrammar grammar{.codes = 5, .rows = 4, .columns = 4};
   const DistributionSettings dist;
-  RowSequence<double, KeyedRandom> sequence(dist, grammar, 2, KeyedRandom(3, 0), 0);
+  const OwnedParts<double, KeyedRandom> owned(decode_method("rows"), aids_for(grammar));
+  RowSequence<double, KeyedRandom> sequence(dist, grammar, 2, 1, owned.parts(), KeyedRandom(3, 0), 0);
   std::vector<std::int32_t> cached;  // positions, in the order they were cached
   std::vector<double> logits(5, 0.0);
   std::vector<std::int32_t> began(4, -1);
@@ -136,7 +258,22 @@ TEST(RowSequence, RefusesWhatItCannotBeJoinedWith) {
   EXPECT_EQ(refused([](DecodeMethod& m) { m.drafter = "left"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refused([](DecodeMethod& m) { m.tree = "rsd"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refused([](DecodeMethod& m) { m.set(setting::kRowLead, 1000); }), "E_DECODE_RANGE");
-  EXPECT_EQ(guarantee_of(decode_method("rows")), Guarantee::kNone);
+  EXPECT_EQ(refused([](DecodeMethod& m) { m.set(setting::kRowWindow, 2); }), "E_DECODE_CONFLICT");
+  const auto drafted = [&](auto change) {
+    return refused([&](DecodeMethod& m) {
+      m = decode_method("pjd");
+      m.set(setting::kRowLead, 2);
+      m.set(setting::kRowWindow, 2);
+      change(m);
+    });
+  };
+  EXPECT_EQ(drafted([](DecodeMethod&) {}), "");
+  EXPECT_EQ(drafted([](DecodeMethod& m) { m.drafter = "lookup"; }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(drafted([](DecodeMethod& m) { m.tree = "rsd"; }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(drafted([](DecodeMethod& m) { m.set(setting::kTvBudget, 1); }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(drafted([](DecodeMethod& m) { m.set(setting::kRowWindow, 1); }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(refused([](DecodeMethod& m) { m = decode_method("sjd"), m.set(setting::kRowWindow, 2); }), "E_DECODE_CONFLICT");
+  for (const char* name : {"rows", "pjd"}) EXPECT_EQ(guarantee_of(decode_method(name)), Guarantee::kNone);
 }
 
 }  // namespace

@@ -77,7 +77,9 @@ TEST_P(TraceOn, SumsAreTheMetersAndNoTokenChanges) {
   for (const NamedMethod& named : named_methods()) {
     if (named.drafter == kModelDrafter) continue;  // made by whoever opens the draft model
     const std::int64_t tokens = tiny.model.image_token_count();
-    const DecodeMethod method = settle_method(decode_method(named.name), tiny.aids(), tokens);
+    DecodeMethod chosen = decode_method(named.name);
+    if (named.row_lead > 0) chosen.set(setting::kRowLead, 2);  // less than a row
+    const DecodeMethod method = settle_method(chosen, tiny.aids(), tokens);
     const TracedRun with = run_traced(tiny, items, method, true);
     const TracedRun without = run_traced(tiny, items, method, false);
     ++tried;

@@ -111,6 +111,7 @@ ImageFacts generated_again(const ImageFacts& facts) {
 Words base_of(const SettingGroup& group, const Setting& row) {
   if (&row == &setting::kDecode) return {};
   if (&row == &setting::kRowLead) return {"--decode", "rows"};
+  if (&row == &setting::kRowWindow) return {"--decode", "pjd"};
   if (group.chosen_by == &setting::kTree) return {"--decode", "tree"};
   if (group.chosen_by != nullptr) {
     return {"--decode", "coupled", flag_of(*group.chosen_by), std::string(group.of)};
