@@ -68,6 +68,12 @@ def main():
             page.wait(f"document.querySelectorAll('.caption[data-state=done]').length === {number}")
         shoot(page, os.path.join(out, "serve-describe.png"))
         page.close()
+        page = browser.Page(window, server.url, width=390, height=844)
+        page.wait("!document.getElementById('generate-button').disabled")
+        generate(page, *PROMPTS[2])
+        page.wait(f"{done} === {PROMPTS[2][1]}")
+        shoot(page, os.path.join(out, "serve-phone.png"))
+        page.close()
     finally:
         window.close()
         slow.close()

@@ -161,9 +161,24 @@ void add_images(py::module_& module) {
       "png", [](const py::object& given) { return png(image_of(given)); }, "image"_a);
 }
 
+// Arrays of NumPy 2 lie otherwise than a pybind11 before 2.12 reads them.
+void check_numpy() {
+  if (PYBIND11_VERSION_HEX >= 0x020C0000) return;
+  std::string version;
+  try {
+    version = py::str(py::module_::import("numpy").attr("__version__"));
+  } catch (const py::error_already_set&) {
+    return;  // whoever hands arrays over has it
+  }
+  if (version.starts_with("0.") || version.starts_with("1.")) return;
+  throw py::import_error("this build of tessera reads arrays of NumPy 1, found NumPy " + version +
+                         ": pip install . builds one for NumPy 2");
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
+  check_numpy();
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);
