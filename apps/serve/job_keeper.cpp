@@ -37,6 +37,13 @@ std::string item_id(std::size_t index) { return "r" + padded(to_index(index) + 1
                "E_JOB_NUMBER");
 }
 
+// The head first: without it the rest is of no list.
+void remove_list(const fs::path& folder) {
+  std::error_code ignored;
+  fs::remove(folder / kHead, ignored);
+  fs::remove_all(folder, ignored);
+}
+
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -232,6 +239,7 @@ std::shared_ptr<JobKeeper::Job> JobKeeper::open_job(const fs::path& folder) {
 }
 
 Json JobKeeper::add(const std::string& owner, std::vector<KeptRequest> requests) {
+  check_room(requests.size());
   const std::string number = random_id("job-" + padded(unix_seconds(), 12) + "-");
   const fs::path folder = folder_ / number;
   std::string text;
@@ -255,6 +263,17 @@ Json JobKeeper::add(const std::string& owner, std::vector<KeptRequest> requests)
   added_ = true;
   inbox_->changed.notify_all();
   return state_of(*job);
+}
+
+void JobKeeper::check_room(std::size_t requests) const {
+  const std::lock_guard lock(inbox_->mutex);
+  std::size_t waiting = requests;
+  for (const auto& [number, job] : jobs_) waiting += job->over() ? 0 : job->items.size();
+  if (waiting <= kMaxWaiting && jobs_.size() < kMaxLists) return;
+  throw desk_error("E_QUEUE_FULL", "jobs",
+                   "at most " + std::to_string(kMaxWaiting) + " requests of lists that are not over, and " +
+                       std::to_string(kMaxLists) + " lists",
+                   std::to_string(waiting) + " and " + std::to_string(jobs_.size()));
 }
 
 std::shared_ptr<JobKeeper::Job> JobKeeper::find(const std::string& owner,
@@ -309,7 +328,13 @@ Json JobKeeper::cancel(const std::string& owner, const std::string& number) {
   {
     const std::lock_guard lock(inbox_->mutex);
     job = find(owner, number);
-    if (job->over()) return state_of(*job);
+    if (job->over()) {
+      Json out = state_of(*job);
+      out["deleted"] = true;
+      jobs_.erase(number);
+      remove_list(job->folder);
+      return out;
+    }
     job->cancelled = true;
     for (const auto& [index, reply] : job->at_work) {
       calls.push_back(reply->drop());

@@ -35,6 +35,8 @@ class JobKeeper {
   using Run = std::function<void(HttpRequest&& request, std::shared_ptr<HttpReply> reply,
                                  const std::string& owner, const std::string& list)>;
   static constexpr std::size_t kMaxRequests = 100000;  // of a list
+  static constexpr std::size_t kMaxWaiting = 200000;   // of all lists that are not over
+  static constexpr std::size_t kMaxLists = 10000;      // those that are over too
 
   // Goes on with what is not finished in `folder`, which is made if need be; `at_once` requests at
   // work. Error kStorage, also where another keeper has the folder; a list that is damaged is skipped
@@ -45,12 +47,14 @@ class JobKeeper {
   ~JobKeeper();
   JobKeeper(const JobKeeper&) = delete;
 
-  // All of these from any thread. Durable on return. Error kStorage, kUsage.
+  // All of these from any thread. Durable on return. Error kStorage, kUsage; E_QUEUE_FULL for more than
+  // that.
   Json add(const std::string& owner, std::vector<KeptRequest> requests);
   // Of `owner`'s, newest first.
   Json list(const std::string& owner) const;
   // Error kUsage (E_JOB_NUMBER) for a list that `owner` has not.
   Json state(const std::string& owner, const std::string& job) const;
+  // One that is over is deleted.
   Json cancel(const std::string& owner, const std::string& job);
   // Lines {"id", "response" or "error"} in the order of the requests, from number `first`. Ends before the
   // first that is not over, after `limit` requests or 32 MiB; `next`: where to go on, none = that was all.
@@ -68,6 +72,7 @@ class JobKeeper {
   std::shared_ptr<Job> open_job(const std::filesystem::path& folder);
   std::shared_ptr<Job> find(const std::string& owner, const std::string& job) const;
   Json state_of(const Job& job) const;
+  void check_room(std::size_t requests) const;
   void work();
   bool start_one();
   void settle(Answered&& answered);

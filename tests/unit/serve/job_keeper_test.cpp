@@ -266,6 +266,35 @@ TEST_F(Jobs, PagesMissNothingOfAListAtWork) {
   check_all(job, 6);
 }
 
+TEST_F(Jobs, ListsThatAreOverCanBeDeleted) {
+  open();
+  const std::string job = add(3), other = add(3);
+  ASSERT_TRUE(finished(job) && finished(other));
+  EXPECT_EQ(keeper_->cancel("me", job)["deleted"], true);
+  EXPECT_THROW(keeper_->state("me", job), api::Error);
+  EXPECT_FALSE(fs::exists(folder_.path() / "jobs" / job));
+  keeper_.reset();
+  open();
+  EXPECT_EQ(keeper_->list("me")["data"].size(), 1u);
+  check_all(other, 3);
+}
+
+TEST_F(Jobs, ListsThatWaitAreBounded) {
+  open();
+  server_.hold();
+  std::string code;
+  try {
+    for (int i = 0; i < 3; ++i) add(static_cast<int>(JobKeeper::kMaxRequests) - 1);
+  } catch (const api::Error& error) {
+    code = error.code();
+  }
+  EXPECT_EQ(code, "E_QUEUE_FULL");
+  EXPECT_EQ(keeper_->list("me")["data"].size(), 2u);
+  for (const Json& job : keeper_->list("me")["data"]) keeper_->cancel("me", job["id"].get<std::string>());
+  server_.release();
+  EXPECT_NO_THROW(add(3));
+}
+
 TEST_F(Jobs, OneKeeperHasAFolder) {
   open();
   const auto second = [&] {
