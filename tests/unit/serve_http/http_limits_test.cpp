@@ -268,7 +268,10 @@ TEST(HttpLimits, BodiesOfAllRequestsHaveASum) {
   one.send(post_request("/hold", body));
   two.send(post_request("/hold", body));
   ASSERT_TRUE(run.has_held(2));
-  EXPECT_EQ(run.ask(post_request("/size", body)).status, 503);
+  HttpSeen full = run.ask(post_request("/size", body));
+  EXPECT_EQ(full.status, 503);
+  EXPECT_EQ(full.fields["retry-after"], "1");
+  EXPECT_NE(full.body.find("\"code\":\"E_HTTP_BODIES\""), std::string::npos) << full.body;
   EXPECT_EQ(run.ask(post_request("/size", std::string(1000, 'x'))).body, "1000");
   one.reset();  // its bytes come back
   ASSERT_TRUE(comes([&] { return run.gone == 1; }));
