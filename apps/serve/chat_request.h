@@ -21,6 +21,7 @@ struct ChatOrder {
   api::Task task = api::Task::kDescribe;
   std::vector<api::ChatTurn> turns;
   std::vector<std::string> images;  // bytes of files, in the order of their parts
+  std::vector<std::string> image_fields;  // the parts, of the same order
   api::Settings open, settings;
   std::vector<std::string> stop;
   std::int64_t max_tokens = 0, choices = 1;
@@ -32,6 +33,10 @@ struct ChatOrder {
 
   AnyRequest request(std::int64_t choice) const;
 };
+
+// An error of the library in the words of the request: the field that it is about, and kUsage where
+// its texts are at fault.
+api::Error chat_error(const ChatOrder& order, const api::Error& error);
 
 // Error kUsage for what is not followed; what is without effect is noted.
 ChatOrder read_chat(const Service& service, Body& body);
