@@ -118,7 +118,20 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+void check_media_root(const std::string& folder) {
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_MEDIA_ROOT",
+               .file = folder,
+               .where = "--media-root",
+               .expected = "a folder",
+               .found = "none"});
+}
+
 int run_serve(const Session& session, const ServeFlags& flags) {
+  check_cors(flags.cors);
+  check_media_root(flags.media_root);
   ServiceOptions options;
   options.keys = read_keys(flags.keys);
   options.cors = flags.cors;

@@ -7,6 +7,7 @@
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/gguf_tokenizer.h"
 #include "apps/runtime/model_stores.h"
+#include "apps/runtime/prompt_bytes.h"
 #include "apps/runtime/split_prompt.h"
 #include "apps/runtime/text_stops.h"
 #include "apps/runtime/text_storage.h"
@@ -133,6 +134,8 @@ std::vector<ChatTurn> turns_of(const ChatQuestion& question) {
 
 std::vector<std::int32_t> CaptionModel::prompt_ids(const ChatQuestion& question,
                                                    std::span<const PreprocessPlan> images) const {
+  check_prompt_bytes(question, *tokenizer_, spec().model.transformer.rope.positions,
+                     ErrorKind::kGeneral, "E_PROMPT_LENGTH");
   std::vector<ImageLayout> layouts;
   const std::int64_t class_tokens = describe().tower.vit.class_token_feature ? 1 : 0;
   std::int64_t wanted = 0;

@@ -3,10 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/runtime/gguf_tokenizer.h"
+#include "apps/runtime/prompt_bytes.h"
 #include "apps/runtime/text_stops.h"
 #include "apps/runtime/text_storage.h"
 #include "apps/runtime/tokenizer_account.h"
 #include "engine/checkpoint/gguf_weights.h"
+#include "engine/families/describe.h"
 #include "engine/families/generation_defaults.h"
 
 namespace tessera {
@@ -78,6 +80,7 @@ std::vector<std::int32_t> CompletionModel::prompt_ids(const ChatQuestion& asked,
                  .expected = std::move(expected),
                  .found = std::move(found)});
   };
+  check_prompt_bytes(asked, *tokenizer_, text_places(spec().model), ErrorKind::kUsage, "E_TEXT_LENGTH");
   std::vector<std::int32_t> ids;
   if (chat || !asked.turns.empty()) {
     if (!template_) {

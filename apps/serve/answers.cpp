@@ -77,6 +77,24 @@ std::string message_of(const api::Error& error) {
   return without_paths(escape_for_terminal(out));
 }
 
+// Whether a text of JSON may have more values: each follows a bracket or a comma, or is all of it.
+bool has_more_values(std::string_view text, std::size_t most) {
+  std::size_t count = 1;
+  for (std::size_t at = 0; at < text.size() && count <= most; ++at) {
+    const char c = text[at];
+    count += c == ',' || c == '[' || c == '{' ? 1 : 0;
+    if (c != '"') continue;
+    bool escaped = true;
+    while (escaped) {
+      at = text.find('"', at + 1);
+      if (at == std::string_view::npos) return false;  // the parser says where
+      const std::size_t last = text.find_last_not_of('\\', at - 1);  // there is: the string's begin
+      escaped = (at - last) % 2 == 0;
+    }
+  }
+  return count > most;
+}
+
 // The body's fields as they name themselves in errors: "where" without what readers put around.
 std::string param_of(const api::Error& error) {
   std::string out = error.where();
@@ -146,6 +164,12 @@ void refuse_field(std::string_view field, std::string expected, std::string foun
 }
 
 Body::Body(const HttpRequest& request) {
+  // A list has 100,000 requests of 20 values each.
+  const std::size_t most = request.path == "/v1/jobs" ? 2'000'000 : 200'000;
+  if (has_more_values(request.body, most)) {
+    refuse_field("body", "at most " + std::to_string(most) + " values of JSON", "more", "",
+                 "E_JSON_VALUES");
+  }
   body_ = std::make_shared<const Json>(
       parse_json(request.body, "body",
                  {.max_bytes = request.body.size() + 1, .kind = ErrorKind::kUsage}));
@@ -226,10 +250,15 @@ void Body::only() const {
 Body::Settings Body::settings(api::Task task, const std::vector<std::string_view>& not_here) {
   Settings out;
   const std::vector<api::SettingInfo> table = api::setting_table(task);
+  std::set<std::string> names;
   for (const auto& [field, value] : body_->items()) {
-    if (asked_.find(field) != asked_.end() || value.is_null()) continue;
+    if (value.is_null()) continue;
     std::string name = field;
     std::replace(name.begin(), name.end(), '_', '-');
+    if (!names.insert(name).second) {
+      refuse_field(escape_for_terminal(field, 64), "each setting once", "another spelling of it");
+    }
+    if (asked_.find(field) != asked_.end()) continue;
     const auto row = std::find_if(table.begin(), table.end(), [&](const api::SettingInfo& info) {
       return info.name == name &&
              std::find(not_here.begin(), not_here.end(), info.name) == not_here.end();

@@ -40,7 +40,8 @@ Error internal_error(const api::Error& error);
 // those that settings take.
 class Body {
  public:
-  // Error kUsage: E_BODY for another type of content, and those of parse_json().
+  // Error kUsage: E_JSON_VALUES for more than 200,000 values, 2,000,000 of a list of requests; E_FIELD
+  // for what is no object, and those of parse_json().
   explicit Body(const HttpRequest& request);
 
   // Each may be absent or null; Error kUsage for another type or out of range.
@@ -58,7 +59,7 @@ class Body {
   // Error kUsage (E_FIELD) for a field that was not asked for.
   void only() const;
   // What is left, by the names of the task's settings with '_' for '-'. Error kUsage (E_FIELD) for
-  // others.
+  // others, and for one that is there in both spellings.
   struct Settings {
     api::Settings open, request;
   };

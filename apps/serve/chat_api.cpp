@@ -196,10 +196,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
 
   void failed(const api::Error& given) {
     if (over_) return;
-    const bool renamed = order_.biased && given.where() == "--" + std::string(kBiasSetting);
-    const api::Error error = renamed ? api::Error({given.kind(), given.code(), given.file(), "logit_bias",
-                                                   given.expected(), given.found(), given.hint()})
-                                     : given;
+    const api::Error error = chat_error(order_, given);
     over_ = true;
     orders_.cancel();
     if (!begun_) return reply_->send(error_answer(error));

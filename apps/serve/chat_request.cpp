@@ -63,6 +63,7 @@ void take_part(const Service& service, const Json& part, const std::string& fiel
   if (order.image_bytes > kMaxImageBytes) {
     refuse_field(field + ".image_url.url", "at most 64 MiB of images in a request", "more", "", "E_MEDIA");
   }
+  order.image_fields.push_back(field + ".image_url");
   turn.parts.push_back({.image = true});
 }
 
@@ -76,10 +77,11 @@ void take_messages(const Service& service, Body& body, ChatOrder& order) {
     const std::string field = "messages[" + std::to_string(i) + "]";
     const Json& message = (*list)[i];
     if (!message.is_object()) refuse_field(field, "an object", message.type_name());
-    api::ChatTurn turn;
+    api::ChatTurn turn{.role = ""};
     const Json* content = nullptr;
     for (const auto& [key, value] : message.items()) {
-      if (key == "role" && value.is_string()) {
+      if (key == "role") {
+        if (!value.is_string()) refuse_field(field + ".role", "a string", value.type_name());
         turn.role = value.get<std::string>();
         if (turn.role == "developer") turn.role = "system";
       } else if (key == "content") {
@@ -90,6 +92,9 @@ void take_messages(const Service& service, Body& body, ChatOrder& order) {
         refuse_field(field + "." + escape_for_terminal(key, 32), "role and content",
                      "another field");
       }
+    }
+    if (!message.contains("role")) {
+      refuse_field(field + ".role", "system, user or assistant", "none");
     }
     if (turn.role != "system" && turn.role != "user" && turn.role != "assistant") {
       refuse_field(field + ".role", "system, user or assistant",
@@ -134,7 +139,9 @@ void refuse_others(Body& body) {
   }
   refuse_unless(
       "response_format",
-      [](const Json& value) { return value.is_object() && value.value("type", "") == "text"; },
+      [](const Json& value) {
+        return value.is_object() && value.contains("type") && value["type"] == "text";
+      },
       "{\"type\": \"text\"}");
   for (const char* field : {"store", "metadata", "service_tier", "parallel_tool_calls",
                             "reasoning_effort", "safety_identifier", "prompt_cache_key",
@@ -227,7 +234,9 @@ void choose_model(const Service& service, Body& body, ChatOrder& order) {
   }
   if (found != nullptr) {
     const bool answers = tasks.front() == api::Task::kAnswer;
-    throw api::Error(found->refusals.at(answers ? api::Task::kAnswer : api::Task::kDescribe));
+    const bool texts = order.images.empty() && !found->tasks.empty();
+    const api::Task wanted = texts ? api::Task::kComplete : api::Task::kDescribe;
+    service.refuse_task(*found, answers ? api::Task::kAnswer : wanted);
   }
   service.refuse_model(name, tasks);
 }
@@ -329,6 +338,40 @@ AnyRequest ChatOrder::request(std::int64_t choice) const {
                               .logprobs = logprobs};
 }
 
+namespace {
+
+// The part that an error of reading pictures is about; null: it is about none, or not known.
+const std::string* image_of(const ChatOrder& order, const api::Error& error) {
+  const std::string& code = error.code();
+  const bool of_picture = code.starts_with("E_PICTURE_") || code.starts_with("E_PNG_");
+  if (!of_picture || code == "E_PICTURE_HELPER") return nullptr;
+  for (std::size_t at = 0; at < order.image_fields.size(); ++at) {
+    const bool named = error.file() == "encoded image " + std::to_string(at);  // the library's name
+    if (named || order.image_fields.size() == 1) return &order.image_fields[at];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+api::Error chat_error(const ChatOrder& order, const api::Error& error) {
+  api::ErrorKind kind = error.kind();
+  std::string where = error.where();
+  const std::string& code = error.code();
+  constexpr std::string_view kOfTexts[] = {"E_TOK_TEXT_SIZE",   "E_TOK_BUDGET",    "E_TEMPLATE_LIMIT",
+                                           "E_TEMPLATE_RAISED", "E_PROMPT_LENGTH", "E_PROMPT_EMPTY"};
+  const bool of_texts = std::find(std::begin(kOfTexts), std::end(kOfTexts), code) != std::end(kOfTexts);
+  if (of_texts || (code == "E_TEXT_LENGTH" && where == "prompt")) {
+    kind = api::ErrorKind::kUsage;
+    where = "messages";
+  } else if (order.biased && where == "--" + std::string(kBiasSetting)) {
+    where = "logit_bias";
+  } else if (const std::string* const field = image_of(order, error)) {
+    where = *field;
+  }
+  return api::Error({kind, code, error.file(), where, error.expected(), error.found(), error.hint()});
+}
+
 ChatOrder read_chat(const Service& service, Body& body) {
   ChatOrder order;
   take_messages(service, body, order);
@@ -344,6 +387,10 @@ ChatOrder read_chat(const Service& service, Body& body) {
   const auto temperature = body.number("temperature", 0, 100);
   body.skip("top_k", -1);  // off, as some say it
   Body::Settings settings = body.settings(order.task);
+  if (temperature && std::any_of(settings.request.begin(), settings.request.end(),
+                                 [](const auto& one) { return one.name == "temp"; })) {
+    refuse_field("temp", "each setting once", "temperature next to it");
+  }
   order.settings = std::move(settings.request);
   order.open = std::move(settings.open);
   if (temperature) order.settings.push_back({"temp", *temperature});

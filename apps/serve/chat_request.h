@@ -24,6 +24,7 @@ struct ChatOrder {
   std::vector<std::string> images;  // bytes of files, in the order of their parts
   std::size_t image_bytes = 0;      // of all of them
   std::shared_ptr<void> held = nullptr;  // room for them
+  std::vector<std::string> image_fields;  // the parts, of the same order
   api::Settings open, settings;
   std::vector<std::string> stop;
   std::int64_t max_tokens = 0, choices = 1;
@@ -35,6 +36,10 @@ struct ChatOrder {
 
   AnyRequest request(std::int64_t choice) const;
 };
+
+// An error of the library in the words of the request: the field that it is about, and kUsage where
+// its texts are at fault.
+api::Error chat_error(const ChatOrder& order, const api::Error& error);
 
 // Error kUsage for what is not followed; what is without effect is noted.
 ChatOrder read_chat(const Service& service, Body& body);

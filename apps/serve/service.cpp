@@ -78,7 +78,35 @@ api::Error refusal(std::string code, std::string where, std::string expected, st
                      .hint = std::move(hint)});
 }
 
+std::string_view doing(api::Task task) {
+  switch (task) {
+    case api::Task::kImage: return "generates images";
+    case api::Task::kVideo: return "generates videos";
+    case api::Task::kDescribe: return "describes images";
+    case api::Task::kComplete: return "writes texts";
+    case api::Task::kAnswer: return "answers with texts and images";
+  }
+  return "does something else";
+}
+
 }  // namespace
+
+void check_cors(const std::string& origin) {
+  if (origin.empty() || origin == "*") return;
+  const std::size_t slashes = origin.find("://");
+  const std::string scheme = origin.substr(0, slashes);
+  const std::string host = slashes == std::string::npos ? "" : origin.substr(slashes + 3);
+  const auto is_of = [](std::string_view text, std::string_view more) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || more.find(c) != more.npos;
+    });
+  };
+  const bool usual_port = (scheme == "http" && host.ends_with(":80")) ||
+                          (scheme == "https" && host.ends_with(":443"));
+  if (is_of(scheme, "+-.") && is_of(host, "-._:[]") && !usual_port) return;
+  throw refusal("E_CORS", "--cors", "* or an origin as browsers send it, such as https://a.example",
+                "'" + escape_for_terminal(origin, 128) + "'", "no path, no slash at the end");
+}
 
 std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
@@ -162,10 +190,14 @@ std::string Service::caller(const HttpRequest& request) const {
 }
 
 HttpFields Service::common_fields(const HttpRequest& head) const {
+  if (options_.cors.empty()) return {};
   const std::string_view origin = head.field("origin");
-  if (options_.cors.empty() || origin.empty()) return {};
-  if (options_.cors != "*" && options_.cors != origin) return {};
-  return {{"Access-Control-Allow-Origin", options_.cors}, {"Access-Control-Expose-Headers", "*"}};
+  HttpFields out = {{"Vary", "Origin"}};
+  if (!origin.empty() && (options_.cors == "*" || options_.cors == origin)) {
+    out.emplace_back("Access-Control-Allow-Origin", options_.cors);
+    out.emplace_back("Access-Control-Expose-Headers", "*");
+  }
+  return out;
 }
 
 std::optional<HttpAnswer> Service::admit(const HttpRequest& head) const {
@@ -186,7 +218,9 @@ std::optional<HttpAnswer> Service::refusal_of(const HttpRequest& head) const {
                           "--host says where else to listen"));
   }
   const std::string_view origin = head.field("origin");
-  const bool own = origin.empty() || origin == "http://" + std::string(head.field("host"));
+  const std::string host(head.field("host"));
+  // By https where a proxy stands before it.
+  const bool own = origin.empty() || origin == "http://" + host || origin == "https://" + host;
   const bool allowed = own || options_.cors == "*" || options_.cors == origin;
   if (!allowed) {
     return refuse(refusal("E_ORIGIN", "origin", "a page of this server", "another one",
@@ -253,6 +287,8 @@ void Service::answer(Call call) {
     call.reply->send(error_answer(error, desk_.wait_seconds()));
   } catch (const Error& error) {
     call.reply->send(error_answer(served_error(error)));
+  } catch (const Json::exception&) {  // its words are of no use to clients
+    call.reply->send(error_answer(refusal("E_FIELD", "body", "fields of their types", "another")));
   }
 }
 
@@ -273,8 +309,18 @@ const ServedModel& Service::model_for(Body& body, api::Task task) const {
   const std::string name = body.text("model").value_or("");
   const ServedModel* const model = desk_.find(name, task);
   if (model == nullptr) refuse_model(name, {&task, 1});
-  if (!model->serves(task)) throw api::Error(model->refusals.at(task));
+  if (!model->serves(task)) refuse_task(*model, task);
   return *model;
+}
+
+void Service::refuse_task(const ServedModel& model, api::Task task) const {
+  if (model.tasks.empty()) throw api::Error(model.refusals.at(task));
+  std::string does;
+  for (const auto& [own, info] : model.tasks) {
+    does.append(does.empty() ? "" : ", ").append(doing(own));
+  }
+  throw refusal("E_MODEL_TASK", "model", "a model that " + std::string(doing(task)),
+                "'" + escape_for_terminal(model.name, 128) + "', which " + does);
 }
 
 void Service::refuse_model(const std::string& name, std::span<const api::Task> tasks) const {

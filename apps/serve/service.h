@@ -33,6 +33,9 @@ struct Call {
 
 class JobKeeper;
 
+// What "--cors" may be: empty, "*", or an origin as browsers send it. Error kUsage (E_CORS).
+void check_cors(const std::string& origin);
+
 class Service {
  public:
   // The desk is borrowed.
@@ -60,6 +63,8 @@ class Service {
   // Of a request that names a model or none. Error kUsage (E_SERVED_MODEL), or the error that the
   // model gives for the task.
   const ServedModel& model_for(Body& body, api::Task task) const;
+  // Error kUsage (E_MODEL_TASK): the model does other things. Where it does none, its own error.
+  [[noreturn]] void refuse_task(const ServedModel& model, api::Task task) const;
   // Error kUsage (E_SERVED_MODEL): those that do one of the tasks were expected.
   [[noreturn]] void refuse_model(const std::string& name, std::span<const api::Task> tasks) const;
 

@@ -19,8 +19,14 @@ std::string_view HttpRequest::field(std::string_view name) const {
   return {};
 }
 
-HttpAnswer plain_refusal(int status, std::string text) {
-  return {.status = status, .type = "text/plain; charset=utf-8", .body = std::move(text) + "\n"};
+HttpAnswer http_refusal(int status, std::string_view code, std::string_view message) {
+  HttpAnswer out{.status = status};
+  out.body.append(R"({"error":{"message":")").append(message);
+  out.body += R"(","type":")";
+  out.body += status < 500 ? "invalid_request_error" : "server_error";
+  out.body.append(R"(","param":null,"code":")").append(code).append(R"("}})");
+  if (status == 503) out.fields.emplace_back("Retry-After", "1");
+  return out;
 }
 
 RequestReader::RequestReader(std::size_t header_bytes, std::size_t body_bytes)
@@ -31,21 +37,25 @@ RequestReader::RequestReader(std::size_t header_bytes, std::size_t body_bytes)
 RequestReader::~RequestReader() = default;
 
 std::size_t RequestReader::take(std::string_view bytes) {
-  const auto refuse = [&](int status, std::string text) {
-    refusal_ = plain_refusal(status, std::move(text));
+  const auto refuse = [&](int status, std::string_view code, std::string_view message) {
+    refusal_ = http_refusal(status, code, message);
     return false;
   };
   const auto on_fault = [&](MessageFault fault) {
     switch (fault) {
-      case MessageFault::kHead: refuse(431, "the header is too long"); break;
-      case MessageFault::kBody: refuse(413, "the body is too long"); break;
-      case MessageFault::kLine: refuse(431, "a line within the body is too long"); break;
-      case MessageFault::kGrammar: refuse(400, "no request of HTTP/1.1"); break;
+      case MessageFault::kHead: refuse(431, "E_HTTP_HEADER", "the header is too long"); break;
+      case MessageFault::kBody: refuse(413, "E_HTTP_BODY", "the body is too long"); break;
+      case MessageFault::kLine: refuse(431, "E_HTTP_LINE", "a line within the body is too long"); break;
+      case MessageFault::kGrammar: refuse(400, "E_HTTP_GRAMMAR", "no request of HTTP/1.1"); break;
     }
   };
   return taker_.take<true>(*parser_, bytes, on_fault, [&] {
-    if (parser_->get().count(http::field::host) > 1) return refuse(400, "more than one Host");
-    if (!known_coding()) return refuse(501, "of transfer codings only chunked is known");
+    if (parser_->get().count(http::field::host) > 1) {
+      return refuse(400, "E_HTTP_HOST", "more than one Host");
+    }
+    if (!known_coding()) {
+      return refuse(501, "E_HTTP_CODING", "of transfer codings only chunked is known");
+    }
     return true;
   });
 }

@@ -40,7 +40,8 @@ class RequestReader {
   HttpAnswer refusal_;
 };
 
-// A line of text.
-HttpAnswer plain_refusal(int status, std::string text);
+// What HTTP itself refuses, in the form of OpenAI's errors. Neither text has a character that JSON
+// escapes.
+HttpAnswer http_refusal(int status, std::string_view code, std::string_view message);
 
 }  // namespace tessera

@@ -111,6 +111,7 @@ class Exchange {
   }
   void begin_events(HttpFields fields) {
     fields.emplace_back("Cache-Control", "no-store");
+    fields.emplace_back("X-Accel-Buffering", "no");  // proxies pass events on as they come
     if (chunks_) fields.emplace_back("Transfer-Encoding", "chunked");
     std::string head = head_of(200, "text/event-stream", fields, close_ || !chunks_) + "\r\n";
     put(std::move(head), false, Phase::kFresh);
@@ -322,7 +323,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     }
     if (phase_ == Phase::kBody) {
       if (!count_body(reader_->body_size())) {
-        return refuse(plain_refusal(503, "too many bytes of other requests at once"));
+        return refuse(http_refusal(503, "E_HTTP_BODIES", "too many bytes of other requests at once"));
       }
       if (is_whole()) return work();
       const double bytes = to_double(counted_);
@@ -341,7 +342,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     try {
       refusal = state_->gate(request_);
     } catch (...) {
-      refusal = plain_refusal(500, "the request failed");
+      refusal = http_refusal(500, "E_HTTP_FAILED", "the request failed");
     }
     if (refusal) {
       refuse(*refusal, /*by_gate=*/true);
@@ -434,7 +435,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void no_limit() { timer_.expires_at(Clock::time_point::max()); }
   void on_late() {
     if (phase_ == Phase::kHeader || phase_ == Phase::kBody) {
-      return refuse(plain_refusal(408, "the request came too slowly"));
+      return refuse(http_refusal(408, "E_HTTP_SLOW", "the request came too slowly"));
     }
     close();
   }
@@ -464,7 +465,7 @@ void Exchange::abandon() {
   const std::lock_guard lock(mutex_);
   if (gone_ || ended_ || overflowed_) return;
   cut_ = begun_;
-  const HttpAnswer answer = plain_refusal(500, "the request failed");
+  const HttpAnswer answer = http_refusal(500, "E_HTTP_FAILED", "the request failed");
   add(cut_ ? "" : whole_answer(answer, close_, head_only_), true);
 }
 
@@ -528,7 +529,7 @@ void HttpServer::State::accept() {
     std::string peer = socket.remote_endpoint(ignored).address().to_string();
     if (!self->open.has_room(peer, self->limits.connections, self->limits.connections_each)) {
       static const std::string kFull =
-          whole_answer(plain_refusal(503, "too many connections"), true, false);
+          whole_answer(http_refusal(503, "E_HTTP_CONNECTIONS", "too many connections"), true, false);
       socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(kFull), ignored);
     } else {

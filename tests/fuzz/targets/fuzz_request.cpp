@@ -52,6 +52,8 @@ Outcome read(std::string_view text, std::size_t piece) {
   out.state = reader.state();
   if (out.state == State::kRefused) {
     out.status = reader.refusal().status;
+    const Json said = Json::parse(reader.refusal().body, nullptr, false);
+    require(said.is_object() && said["error"].size() == 4, "refusals have their form");
   } else if (out.state != State::kHead) {
     out.request = reader.head();
     if (out.state == State::kWhole) out.request.body = reader.take_body();

@@ -190,6 +190,7 @@ TEST_F(Serve, WhatItCannotStartWithIsRefused) {
   put_file(folder_ / "blank", "ann  0123456789abcdef\n");
   put_file(folder_ / "name", "# keys\n\n0123456789abcdef\n");
   put_file(folder_ / "none", "# keys\n");
+  put_file(folder_ / "file", "");
   const std::pair<std::vector<std::string>, const char*> wrong[] = {
       {{"--keys", "short"}, "line 1"},       {{"--keys", "blank"}, "line 1"},
       {{"--keys", "name"}, "line 3"},        {{"--keys", "none"}, "E_KEYS"},
@@ -200,6 +201,9 @@ TEST_F(Serve, WhatItCannotStartWithIsRefused) {
       {{"-m", "test:tiny"}, "E_SERVE_NAMES"},
       {{"--alias", "gpt-image-1"}, "E_SERVE_NAMES"},
       {{"--alias", "gpt-image-1=nobody"}, "E_SERVE_NAMES"},
+      {{"--cors", "https://a.example/"}, "https://a.example/"},
+      {{"--media-root", "missing"}, "E_MEDIA_ROOT"},
+      {{"--media-root", "file"}, "E_MEDIA_ROOT"},
   };
   for (const auto& [more, found] : wrong) {
     std::vector<std::string> args = {"serve", "-m", "test:tiny", "--json"};

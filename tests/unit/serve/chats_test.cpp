@@ -2,6 +2,7 @@
 #include <fstream>
 #include <set>
 
+#include "apps/serve/chat_request.h"
 #include "tests/support/temp_folder.h"
 #include "tests/unit/serve/service_run.h"
 
@@ -158,6 +159,9 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
     return Json{{"messages", {{{"role", "user"}, {"content", {std::move(part)}}}}}};
   };
   EXPECT_EQ(refused({{"messages", Json::array()}}), Pair("E_FIELD", "messages"));
+  EXPECT_EQ(refused({{"messages", {{{"content", "a"}}}}}), Pair("E_FIELD", "messages[0].role"));
+  EXPECT_EQ(refused({{"messages", {{{"role", 3}, {"content", "a"}}}}}),
+            Pair("E_FIELD", "messages[0].role"));
   EXPECT_EQ(refused({{"messages", {{{"role", "tool"}, {"content", "a"}}}}}),
             Pair("E_FIELD", "messages[0].role"));
   EXPECT_EQ(refused({{"messages", {{{"role", "user"}}}}}), Pair("E_FIELD", "messages[0].content"));
@@ -167,10 +171,19 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
   EXPECT_EQ(refused(content(image_part("/etc/passwd"))), Pair("E_MEDIA", url));
   EXPECT_EQ(refused(content(image_part("data:image/png,abc"))), Pair("E_MEDIA", url));
   EXPECT_EQ(refused(content(image_part("data:image/png;base64,a_b"))), Pair("E_FIELD", url));
-  EXPECT_EQ(refused(content(image_part("data:image/png;base64,AAAA"))).first, "E_PICTURE_FORMAT");
+  const std::string none = "data:image/png;base64,AAAA";
+  EXPECT_EQ(refused(content(image_part(none))),
+            Pair("E_PICTURE_FORMAT", "messages[0].content[0].image_url"));
+  // Of several, the one that is at fault.
+  Json two = about(kUrl);
+  two.push_back({{"role", "user"}, {"content", {{{"type", "text"}, {"text", "And"}}, image_part(none)}}});
+  EXPECT_EQ(refused({{"messages", two}}), Pair("E_PICTURE_FORMAT", "messages[1].content[1].image_url"));
   EXPECT_EQ(refused({{"tools", {{{"type", "function"}}}}}), Pair("E_FIELD", "tools"));
   EXPECT_EQ(refused({{"response_format", {{"type", "json_object"}}}}),
             Pair("E_FIELD", "response_format"));
+  for (const Json& type : {Json(3), Json(nullptr), Json::array({"text"})}) {
+    EXPECT_EQ(refused({{"response_format", {{"type", type}}}}), Pair("E_FIELD", "response_format"));
+  }
   EXPECT_EQ(refused({{"presence_penalty", "much"}}), Pair("E_SETTING_VALUE", "presence_penalty"));
   EXPECT_EQ(refused({{"modalities", {"audio"}}}), Pair("E_FIELD", "modalities"));
   EXPECT_EQ(refused({{"modalities", {"text", "audio"}}}), Pair("E_FIELD", "modalities"));
@@ -187,6 +200,10 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
   EXPECT_EQ(refused({{"stop", {1}}}), Pair("E_FIELD", "stop"));
   EXPECT_EQ(refused({{"stop", std::string(300, 'a')}}), Pair("E_STOP_TEXT", "stop"));
   EXPECT_EQ(refused({{"temperature", -1}}), Pair("E_FIELD", "temperature"));
+  // The same setting twice.
+  EXPECT_EQ(refused({{"temperature", 1}, {"temp", 1}}), Pair("E_FIELD", "temp"));
+  EXPECT_EQ(refused({{"presence_penalty", 1}, {"presence-penalty", 1}}), Pair("E_FIELD", "presence_penalty"));
+  EXPECT_EQ(refused({{"max_tokens", 5}, {"max-tokens", 6}}), Pair("E_FIELD", "max_tokens"));
   EXPECT_EQ(refused({{"unknown", 1}}), Pair("E_FIELD", "unknown"));
   const Json made = post({{"messages", about(kUrl)},
                                   {"model", kName},
@@ -200,6 +217,51 @@ TEST_F(Chats, FieldsAreHonouredOrRefused) {
   penalised["presence_penalty"] = 2;
   penalised["frequency_penalty"] = 100;
   EXPECT_NE(post(penalised)["choices"][0]["message"], post(body)["choices"][0]["message"]);
+}
+
+// A text that cannot fit is not even tokenized.
+TEST_F(Chats, TextsThatCannotFitAreRefusedByTheirBytes) {
+  const auto asked = [](ServiceRun& run, const std::string& name) {
+    const Json body = {{"model", name},
+                       {"messages", {{{"role", "user"}, {"content", std::string(900000, 'a')}}}}};
+    return run.ask(ServiceRun::request("POST", kChats, body.dump()));
+  };
+  Seen seen = asked(*run_, kName);
+  EXPECT_EQ(seen.refusal(), "400 E_PROMPT_LENGTH messages");
+  EXPECT_NE(seen.body.find(" bytes, "), std::string::npos) << seen.body;
+  ServiceRun own({}, DeskRun::tiny({TESSERA_SOURCE_DIR "/tests/golden/gguf_text/qwen2_f16.gguf"}, 1));
+  seen = asked(own, "");
+  EXPECT_EQ(seen.refusal(), "400 E_TEXT_LENGTH messages");
+  EXPECT_NE(seen.body.find(" bytes, "), std::string::npos) << seen.body;
+}
+
+TEST_F(Chats, WhatIsWrongWithTheTextsIsTheClients) {
+  const auto said = [](const ChatOrder& order, api::ErrorFacts facts) {
+    const Json error = error_object(chat_error(order, api::Error(std::move(facts))))["error"];
+    return Pair(error["type"], error["param"].is_null() ? "" : error["param"].get<std::string>());
+  };
+  const std::string usage = "invalid_request_error";
+  for (const char* code : {"E_TOK_TEXT_SIZE", "E_TOK_BUDGET", "E_TEMPLATE_LIMIT", "E_TEMPLATE_RAISED"}) {
+    EXPECT_EQ(said({}, {.kind = api::ErrorKind::kModel, .code = code, .where = "text"}),
+              Pair(usage, "messages"));
+  }
+  EXPECT_EQ(said({}, {.kind = api::ErrorKind::kUsage, .code = "E_TEXT_LENGTH", .where = "--max-tokens"}),
+            Pair(usage, "max_tokens"));
+  EXPECT_EQ(said({}, {.kind = api::ErrorKind::kModel, .code = "E_TOK_VOCABULARY", .where = "a"}),
+            Pair("server_error", "a"));
+}
+
+// Each says what it does.
+TEST_F(Chats, ModelsAreAskedForWhatTheyDo) {
+  const Seen image = run_->image(R"(, "model": "tabletop-llava")");
+  EXPECT_EQ(image.refusal(), "400 E_MODEL_TASK model");
+  EXPECT_NE(image.body.find("describes images"), std::string::npos) << image.body;
+  ServiceRun own({}, DeskRun::tiny({kJanus}));
+  const Json body = {{"messages", {{{"role", "user"}, {"content", "Hello"}}}}, {"model", "tabletop-janus"}};
+  const Seen chat = own.ask(ServiceRun::request("POST", kChats, body.dump()));
+  EXPECT_EQ(chat.refusal(), "400 E_MODEL_TASK model");
+  EXPECT_NE(chat.body.find("writes texts, found 'tabletop-janus', which generates images"), std::string::npos)
+      << chat.body;
 }
 
 // Fields that clients always send ask for nothing here: without a word, or with a note.

@@ -126,6 +126,71 @@ TEST(Service, PagesElsewhereAskOnlyWhereTheyMay) {
             "403 E_ORIGIN origin");
 }
 
+// What a store on the way keeps for one origin is not given to another.
+TEST(Service, AnswersVaryByOrigin) {
+  ServiceRun run({.cors = "http://a.example"});
+  for (const char* origin : {"http://a.example", "http://b.example", ""}) {
+    EXPECT_EQ(run.get("/health", {{"origin", origin}}).field("Vary"), "Origin") << origin;
+  }
+  ServiceRun closed;
+  EXPECT_EQ(closed.get("/health").field("Vary"), "");
+}
+
+TEST(Service, APageBehindAProxyIsThisServers) {
+  ServiceRun run({.loopback = false});
+  const auto asked = [&](const std::string& origin) {
+    return run.get("/health", {{"host", "a.example"}, {"origin", origin}}).refusal();
+  };
+  EXPECT_EQ(asked("https://a.example"), "200");
+  EXPECT_EQ(asked("https://b.example"), "403 E_ORIGIN origin");
+  EXPECT_EQ(asked("https://a.example:444"), "403 E_ORIGIN origin");
+  EXPECT_EQ(asked("httpss://a.example"), "403 E_ORIGIN origin");
+}
+
+TEST(Service, WhatIsNoOriginIsNamed) {
+  for (const char* origin : {"", "*", "http://a.example", "https://a.example:8080", "http://[::1]:80801",
+                             "app://obsidian.md"}) {
+    EXPECT_NO_THROW(check_cors(origin)) << origin;
+  }
+  for (const char* origin : {"https://a/", "https://a.example/b", "a.example", "https://", "://a",
+                             "https://A.example", "null", "http://a:80", "https://a:443", "http://a, http://b",
+                             "http://a?b", "http://u@a"}) {
+    try {
+      check_cors(origin);
+      ADD_FAILURE() << origin;
+    } catch (const api::Error& error) {
+      EXPECT_EQ(error.code(), "E_CORS");
+      EXPECT_NE(error.found().find(origin), std::string::npos);
+    }
+  }
+}
+
+// Values cost far more than their bytes.
+TEST(Service, BodiesOfVeryManyValuesAreRefused) {
+  ServiceRun run;
+  const auto zeros = [](std::size_t count, const std::string& each = "0,") {
+    std::string out = R"({"messages":[)";
+    for (std::size_t i = 0; i + 1 < count; ++i) out += each;
+    return out + "0]}";
+  };
+  const auto chat = [&](const std::string& body) {
+    return run.ask(ServiceRun::request("POST", "/v1/chat/completions", body)).refusal();
+  };
+  EXPECT_EQ(chat(zeros(200001)), "400 E_JSON_VALUES body");
+  EXPECT_EQ(chat(zeros(100001, "[0],")), "400 E_JSON_VALUES body");
+  EXPECT_EQ(chat(zeros(199000)), "400 E_FIELD messages");
+  // Those within strings are none.
+  const std::string text(300000, ',');
+  EXPECT_EQ(chat(R"({"messages":[0],"a":"\\\"[)" + text + R"(\"","b\\":"{"})"), "400 E_FIELD messages[0]");
+  EXPECT_EQ(chat(R"({"messages":")" + text), "400 E_JSON -");
+  // A list of requests has as many as its requests need.
+  const auto listed = [&](std::size_t count) {
+    Body(ServiceRun::request("POST", "/v1/jobs", zeros(count)));
+  };
+  EXPECT_NO_THROW(listed(1900000));
+  EXPECT_THROW(listed(2000001), api::Error);
+}
+
 TEST(Service, OnlyJsonIsTaken) {
   ServiceRun run;
   const auto typed = [&](const std::string& type) {

@@ -182,6 +182,48 @@ TEST(HttpLimits, WorkIsNotHurried) {
   EXPECT_EQ(run.gone, 0);
 }
 
+// As clients of OpenAI read errors.
+TEST(HttpLimits, RefusalsAreObjectsOfErrors) {
+  HttpLimits limits = small();
+  limits.header_seconds = 0.3;
+  limits.connections = 1;
+  const HttpRun run(limits);
+  const auto said = [&](const std::string& request) {
+    HttpSeen got;
+    EXPECT_TRUE(comes([&] {  // once the one before has gone
+      got = run.ask(request);
+      return got.status != 503;
+    }));
+    EXPECT_EQ(got.fields["content-type"], "application/json");
+    EXPECT_FALSE(got.fields.contains("retry-after"));
+    return std::to_string(got.status) + " " + got.body;
+  };
+  const auto body = [](const std::string& message, const std::string& type, const std::string& code) {
+    return R"({"error":{"message":")" + message + R"(","type":")" + type +
+           R"(","param":null,"code":")" + code + R"("}})";
+  };
+  const std::string usage = "invalid_request_error";
+  EXPECT_EQ(said("nonsense\r\n\r\n"), "400 " + body("no request of HTTP/1.1", usage, "E_HTTP_GRAMMAR"));
+  EXPECT_EQ(said(get_request("/echo", "Host: b\r\n")),
+            "400 " + body("more than one Host", usage, "E_HTTP_HOST"));
+  EXPECT_EQ(said("GET /echo HT"), "408 " + body("the request came too slowly", usage, "E_HTTP_SLOW"));
+  EXPECT_EQ(said(post_request("/size", std::string(4097, 'x'))),
+            "413 " + body("the body is too long", usage, "E_HTTP_BODY"));
+  EXPECT_EQ(said(get_request("/echo?" + std::string(2000, 'a'))),
+            "431 " + body("the header is too long", usage, "E_HTTP_HEADER"));
+  EXPECT_EQ(said(get_request("/throw")),
+            "500 " + body("the request failed", "server_error", "E_HTTP_FAILED"));
+  EXPECT_EQ(said("POST /size HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
+            "501 " + body("of transfer codings only chunked is known", "server_error", "E_HTTP_CODING"));
+  ASSERT_TRUE(comes([&] { return run.server->connections() == 0; }));
+  RawClient first = run.client();
+  EXPECT_EQ(first.ask(get_request("/echo")).status, 200);
+  HttpSeen full = run.client().answer();
+  EXPECT_EQ(full.body, body("too many connections", "server_error", "E_HTTP_CONNECTIONS"));
+  EXPECT_EQ(full.fields["content-type"], "application/json");
+  EXPECT_EQ(full.fields["retry-after"], "1");
+}
+
 TEST(HttpLimits, ConnectionsAboveTheLimitGet503) {
   HttpRun run(small());
   {
@@ -226,7 +268,10 @@ TEST(HttpLimits, BodiesOfAllRequestsHaveASum) {
   one.send(post_request("/hold", body));
   two.send(post_request("/hold", body));
   ASSERT_TRUE(run.has_held(2));
-  EXPECT_EQ(run.ask(post_request("/size", body)).status, 503);
+  HttpSeen full = run.ask(post_request("/size", body));
+  EXPECT_EQ(full.status, 503);
+  EXPECT_EQ(full.fields["retry-after"], "1");
+  EXPECT_NE(full.body.find("\"code\":\"E_HTTP_BODIES\""), std::string::npos) << full.body;
   EXPECT_EQ(run.ask(post_request("/size", std::string(1000, 'x'))).body, "1000");
   one.reset();  // its bytes come back
   ASSERT_TRUE(comes([&] { return run.gone == 1; }));
