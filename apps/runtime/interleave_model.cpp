@@ -81,6 +81,10 @@ InterleaveModel::InterleaveModel(Runtime& runtime, const InterleaveOptions& give
                    std::to_string(max_tokens_));
   }
   longest_ = text_grammar(tokens);
+  of_images_ = joint_;
+  of_images_.insert(of_images_.end(), opening_.begin(), opening_.end());
+  of_images_.push_back(prompts_.id_of(spec().prompt.forms.front().first));
+  std::ranges::sort(of_images_);
   text_aids_.texts = true;
   text_aids_.grammar = longest_;
   text_method_ = text_method(options_.method, text_aids_, tokens);
@@ -135,12 +139,27 @@ ImageFacts InterleaveModel::facts_of(const InterleaveRequest& request,
   return facts;
 }
 
+InterleaveModel::Ids InterleaveModel::images_of(const Ids& prompt,
+                                                const Ids& unconditional) const {
+  if (!spec().interleave->images_guidance) return {};
+  Ids out;
+  std::ranges::copy_if(prompt, std::back_inserter(out), [&](std::int32_t id) {
+    return std::ranges::binary_search(of_images_, id);
+  });
+  return out == unconditional ? Ids{} : out;
+}
+
+double InterleaveModel::images_share(const DistributionSettings& dist) const {
+  return (dist.guidance - *spec().interleave->images_guidance) / (dist.guidance - 1);
+}
+
 LoopNeeds InterleaveModel::needs_of_answer(const Ids& question,
                                            const InterleaveRequest& request) const {
   const DistributionSettings dist = image_dist(request.sampling);
   LoopNeeds out;
   out.prompt_rows = answer_rows(std::ssize(question));
   out.guided = dist.guided();
+  out.images_apart = out.guided && spec().interleave->images_guidance && max_images_ > 1;
   const DraftRequest draft = draft_of(question, {}, dist);
   if (draft.prompt.empty()) return out;
   out.draft_prompt_rows = out.prompt_rows;

@@ -41,6 +41,12 @@ class InterleaveModel final : public ImageModel {
   const Ids& ends() const { return ends_; }
   const Ids& opening() const { return opening_; }
   const Ids& joint() const { return joint_; }
+  // Of a turn's prompt, what an image after it is guided apart by: its images alone. Empty where that
+  // is what the other branch has, or where the model guides by one figure.
+  Ids images_of(const Ids& prompt, const Ids& unconditional) const;
+  // Their share of the other branch: u + i (m - u) + g (c - m) is o + g (c - o) with
+  // o = (1 - share) u + share m.
+  double images_share(const DistributionSettings& dist) const;
 
   ImageFacts facts_of(const InterleaveRequest& request, const DistributionSettings& dist) const;
   // An image's stream as a draft model is asked for it; one without ids where there is none.
@@ -74,6 +80,7 @@ class InterleaveModel final : public ImageModel {
   DecodeAids text_aids_;
   std::unique_ptr<OwnedParts<float, KeyedRandom>> text_parts_;
   Ids ends_, opening_, joint_;
+  Ids of_images_;  // sorted: ids of images, their begins and ends, and the begin of a prompt
 };
 
 }  // namespace tessera

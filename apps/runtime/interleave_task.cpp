@@ -145,6 +145,8 @@ class Answer {
   void begin_image(Stream& stream) const {
     if (image_dist_.guided()) {
       stream.unconditional.ids = unconditional_prompt(model_.config(), ids_, 0);
+      stream.images.ids = model_.images_of(ids_, stream.unconditional.ids);
+      if (!stream.images.ids.empty()) stream.images_share = model_.images_share(image_dist_);
     }
     const VocabularyGrammar grammar = model_.config().grammar();
     stream.max_tokens = to_index(grammar.length());

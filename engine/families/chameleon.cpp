@@ -160,7 +160,8 @@ void write_texts(const ModelSource& source, std::int64_t max_positions, const ch
   spec.interleave = InterleaveSpec{.turn_end = named_token(source, "sep_token", kTurnEnd),
                                    .text_end = named_token(source, "eos_token", kEnd),
                                    .text = {.guidance = 1.0, .top_p = 0.9},
-                                   .text_repetition = 1.2};
+                                   .text_repetition = 1.2,
+                                   .images_guidance = 1.2};
 }
 
 // RMSNorms of a Llama stand before the parts, those of a Swin transformer after them.
@@ -261,6 +262,7 @@ void lumina_prompt(const LuminaSizes& sizes, ModelSpec& spec) {
   if (!spec.interleave) return;
   spec.interleave->text = {.guidance = 1.0, .top_k = 10};
   spec.interleave->text_repetition = 1.0;
+  spec.interleave->images_guidance.reset();
 }
 
 // --- the Hugging Face port ----------------------------------------------------------------------

@@ -155,6 +155,9 @@ struct InterleaveSpec {
   std::string turn_end, text_end;  // tokens; the first also ends a question
   SamplingDefaults text;
   double text_repetition = 1.0;  // penalty
+  // Of what the images before an image say, where it is guided apart from what the text says; empty =
+  // the branch without the prompt has none of them.
+  std::optional<double> images_guidance = {};
 };
 
 // A folder that only drafts for another model: no text head and no image tokenizer in it.

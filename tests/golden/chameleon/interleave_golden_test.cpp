@@ -8,6 +8,7 @@
 #include "apps/runtime/complete_task.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/interleave_task.h"
+#include "engine/backend/factories.h"
 #include "engine/core/error.h"
 #include "engine/sampling/sampling_settings.h"
 #include "tests/golden/chameleon/chameleon_folder.h"
@@ -120,6 +121,64 @@ TEST_F(InterleaveGolden, TextImageAndTextAreThoseOfTheReference) {
   EXPECT_EQ(heard.facts[0].answer_image, 1);
   EXPECT_EQ(heard.facts[0].prompt, request().prompt);
   EXPECT_GE(heard.facts[0].tokens, std::ssize(heard.images[0][0]));
+}
+
+// Of Chameleon's authors: what the images before an image say is guided apart, by 1.2.
+TEST_F(InterleaveGolden, AnImageAfterAnImageHasThreeBranches) {
+  InterleaveOptions two = options();
+  two.max_images = 2;
+  std::vector<InterleaveRequest> requests = drawn(8);
+  for (InterleaveRequest& one : requests) {
+    one.sampling.set(setting::kGuidance, 2.5);
+    one.sampling.set(setting::kTopK, 1);
+  }
+  Heard heard;
+  run(two, requests, heard);
+  const auto found = std::ranges::find_if(heard.images, [](const auto& row) {
+    return row.second.size() == 2 && row.first % 3 == 0;  // after the recorded question
+  });
+  ASSERT_NE(found, heard.images.end()) << "an answer with two images";
+  const std::unique_ptr<Backend> backend = make_backend("cpu", {.threads = 1});
+  OpenedModel opened = open_model(folder_.path().string());
+  const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
+  const Ids boi = {recorded_.ints("other").back()}, bos = {recorded_.ints("other").front()};
+  Ids whole = recorded_.ints("mixed.prompt");
+  const Ids& answer = heard.answers.at(found->first).ids;
+  const auto second = std::find(std::find(answer.begin(), answer.end(), boi[0]) + 1, answer.end(), boi[0]);
+  ASSERT_NE(second, answer.end());
+  whole.insert(whole.end(), answer.begin(), second + 1);
+  const auto first = std::find(whole.begin(), whole.end(), boi[0]);
+  Ids images = bos;
+  images.insert(images.end(), first, first + 1 + model.config().image_tokens());
+  images.push_back(boi[0]);
+  const Ids codes = found->second[1];
+  const auto logits_after = [&](const Ids& prompt) {
+    ModelRunner runner(model, 1, 128);
+    Ids before = codes;
+    before.pop_back();
+    std::vector<float> rows =
+        runner.forward({{0, joined(runner.prompt_rows(prompt), runner.token_rows(before))}}, nullptr);
+    rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(codes.size()) * model.width());
+    return runner.logits(rows);
+  };
+  const std::vector<float> c = logits_after(whole), m = logits_after(images),
+                           u = logits_after({bos[0], boi[0]});
+  const auto ids = static_cast<std::size_t>(model.config().codes);
+  std::size_t others = 0;
+  for (std::size_t at = 0; at < codes.size(); ++at) {
+    std::vector<float> three(ids), plain(ids);
+    for (std::size_t id = 0; id < ids; ++id) {
+      const std::size_t i = at * ids + id;
+      three[id] = u[i] + 1.2f * (m[i] - u[i]) + 2.5f * (c[i] - m[i]);
+      plain[id] = u[i] + 2.5f * (c[i] - u[i]);
+    }
+    const auto best = [](const std::vector<float>& row) {
+      return static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());
+    };
+    EXPECT_EQ(codes[at], best(three)) << at;
+    others += best(plain) == codes[at] ? 0 : 1;
+  }
+  EXPECT_GT(others, 0u) << "two branches would do";
 }
 
 // Lossless methods, a cache of bf16 and 8 bits apart, and the model as its own draft model.
