@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/runtime/caption_model.h"
 #include "apps/runtime/image_model.h"
 #include "apps/runtime/interleave_task.h"
 
@@ -31,8 +32,10 @@ class InterleaveModel final : public ImageModel {
   // Of all turns of an answer, so that one loop writes them. Error kUsage as image_dist()'s.
   LoopNeeds needs_of_answer(const Ids& question, const InterleaveRequest& request) const;
 
-  // Error kUsage, E_PROMPT_...
-  Ids question(const std::string& prompt) const;
+  // Images stand in it as so many placeholders. Error kUsage, E_PROMPT_...
+  Ids question(const InterleaveRequest& request) const;
+  // After load(): ids in place of those.
+  void see(const InterleaveRequest& request, Ids& question) const;
   // Error kUsage for processors that name no code.
   DistributionSettings image_dist(const SettingValues& chosen) const;
   const TextTokenizer& tokenizer() const { return *prompts_.tokenizer(); }
@@ -65,7 +68,7 @@ class InterleaveModel final : public ImageModel {
  private:
   struct Opened {
     OpenedModel model;
-    std::string name;
+    std::string name, open_name;
   };
   static Opened open_mixed(const GenerateOptions& options);
   InterleaveModel(Runtime& runtime, const InterleaveOptions& options, Opened opened);
@@ -74,6 +77,7 @@ class InterleaveModel final : public ImageModel {
   // Rows that prompts of an answer's turns have at most where its question has `rows`.
   std::int64_t answer_rows(std::int64_t rows) const;
 
+  std::unique_ptr<CaptionModel> seen_;  // where questions have images
   std::int64_t max_tokens_, max_images_, prompt_rows_ = 0;
   VocabularyGrammar longest_;
   DecodeMethod text_method_;
