@@ -34,7 +34,7 @@ from folder_draws import one  # noqa: E402
 
 def on_the_cpu():
     """Their code names a device of NVIDIA."""
-    for name in ("tensor", "arange"):
+    for name in ("tensor", "arange", "zeros"):
         whole = getattr(torch, name)
         setattr(torch, name, lambda *a, whole=whole, **k: whole(*a, **{x: y for x, y in k.items() if x != "device"}))
     torch.Tensor.cuda = lambda self, *a, **k: self
