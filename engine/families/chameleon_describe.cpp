@@ -67,13 +67,14 @@ VisionTower code_tower(const JsonReader& config) {
   return out;
 }
 
-// Rows of codes have ends. Its folders have no image tokenizer of their own.
+// Rows of codes have ends. Their code reads the release's image tokenizer, whatever stands next to the
+// language model.
 VisionTower lumina_tower(const JsonReader& config) {
   VisionTower out = code_tower(config);
   const JsonReader map = config.object("vocabulary_map");
   out.codes->row_end = narrow<std::int32_t>(map.integer(kRowEnd, 0, kMaxVocab));
-  out.layouts.emplace_back();
   out.folder = find_chameleon_tokenizer(fs::path(config.file()).parent_path());
+  if (!out.folder.empty()) out.layouts.front().vit.prefix.clear();
   out.ignored.emplace_back("loss.*");
   return out;
 }
