@@ -25,6 +25,7 @@
 #include "apps/studio/settings.h"
 #include "engine/core/index.h"
 #include "engine/core/io.h"
+#include "vision/image/image_reader.h"
 #include "vision/image/png.h"
 
 namespace tessera {
@@ -55,6 +56,7 @@ struct GenerateFlags {
   bool disable_metadata = false;
   bool interleave = false;
   std::optional<std::int64_t> max_tokens, max_images;  // of --interleave
+  std::vector<std::string> images;                     // of its question
 };
 
 [[noreturn]] void refuse_generate(std::string code, std::string where, std::string expected,
@@ -91,6 +93,12 @@ void take_from_image(GenerateFlags& flags) {
                       ? "one that stands alone"
                       : "image " + std::to_string(metadata.facts->answer_image) + " of an answer",
          .hint = flags.interleave ? "leave --interleave out" : "add --interleave"});
+  }
+  if (metadata.facts->prompt_images != std::ssize(flags.images)) {
+    refuse_generate("E_FROM_IMAGE", "--from-image",
+                    std::to_string(metadata.facts->prompt_images) +
+                        " files by --image, as its question had images",
+                    std::to_string(flags.images.size()));
   }
   const GenerateSettings recorded = settings_of(*metadata.facts);
   const auto fill = [](auto& flag, const auto& value) {
@@ -312,17 +320,25 @@ int answer(const Session& session, const GenerateFlags& flags) {
   const std::vector<std::string> prompts = prompts_of(flags);
   check_count(prompts.size(), flags, max_images);
   const Seeds seeds(flags);
+  std::vector<std::shared_ptr<const DecodedImage>> images;
+  ImageReader reader;
+  for (const std::string& file : flags.images) {
+    images.push_back(std::make_shared<const DecodedImage>(reader.read(file)));
+  }
   for (const std::string& prompt : prompts) {
     for (std::int64_t i = 0; i < flags.batch_count; ++i) {
-      requests.push_back(
-          {.prompt = prompt, .sampling = flags.sampling, .seed = seeds.of(requests.size())});
+      requests.push_back({.prompt = prompt,
+                          .images = images,
+                          .sampling = flags.sampling,
+                          .seed = seeds.of(requests.size())});
     }
   }
   return run_interleave(
       session,
       {.generate = generate_options(flags),
        .max_tokens = flags.max_tokens.value_or(InterleaveOptions{}.max_tokens),
-       .max_images = max_images},
+       .max_images = max_images,
+       .sees = !images.empty()},
       std::move(requests),
       {.name = flags.output,
        .folder = flags.output_dir,
@@ -350,8 +366,10 @@ int run_generate(const Session& session, GenerateFlags flags) {
   settle_size(flags.size);
   take_from_image(flags);
   if (flags.interleave) return answer(session, flags);
-  if (flags.max_tokens || flags.max_images) {
-    const char* flag = flags.max_tokens ? "--max-tokens" : "--max-images";
+  if (flags.max_tokens || flags.max_images || !flags.images.empty()) {
+    const char* flag = flags.max_tokens   ? "--max-tokens"
+                       : flags.max_images ? "--max-images"
+                                          : "--image";
     refuse_generate("E_FLAG_CONFLICT", flag, "--interleave with it", flag);
   }
   const std::vector<std::string> prompts = prompts_of(flags);
@@ -428,6 +446,8 @@ void add_generate(CLI::App& root, Session& session) {
   add_size_flags(*app, flags->size);
   app->add_flag("--interleave", flags->interleave,
                 "an answer of text and images in turn: text to stdout, images to files");
+  app->add_option("--image", flags->images, "an image of a question of --interleave; several for one")
+      ->allow_extra_args(false);
   setting_flag(*app, setting::kMaxTokens, flags->max_tokens);
   setting_flag(*app, setting::kMaxImages, flags->max_images);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");

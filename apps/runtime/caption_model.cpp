@@ -186,7 +186,9 @@ void CaptionModel::read_folder(const fs::path& folder) {
     tokenizer_.emplace(TextTokenizer::from_json(opened_.tokenizer_json, folder.string()));
   } else {
     ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
-    tokenizer_.emplace(TextTokenizer::from_folder(folder, spec.describe->tokens_again));
+    tokenizer_.emplace(file_exists(folder / "config.json")
+                           ? TextTokenizer::from_folder(folder, spec.describe->tokens_again)
+                           : TextTokenizer::from_file(spec.tokenizer));
     opened_ = open_model(std::move(spec));
   }
   DescribeSpec& describe = *opened_.spec.describe;
@@ -196,6 +198,9 @@ void CaptionModel::read_folder(const fs::path& folder) {
   describe.stops =
       read_stops(spec().folder, *generation_, *describe.config, *tokenizer_,
                  {.token = describe.end_token, .id = describe.class_end});
+  if (const auto end = tokenizer_->id_of(std::string(describe.turn_end))) {
+    describe.stops.push_back(*end);
+  }
   read_sampling({generation_file.string(), ""});
 }
 

@@ -35,7 +35,7 @@ Tensor channels_last(const EncoderView& view) {
 
 CodeEncoder::CodeEncoder(Backend& backend, const VisionTower& tower, const Checkpoint& checkpoint,
                          DType storage, const TokenModel& text)
-    : family_(tower.family), ids_(tower.codes->ids), text_(text) {
+    : family_(tower.family), ids_(tower.codes->ids), row_end_id_(tower.codes->row_end), text_(text) {
   VisionTower located = tower;
   locate_tower(located, checkpoint);
   check_tower_tensors(located, checkpoint);
@@ -54,13 +54,29 @@ std::vector<float> CodeEncoder::rows_of(std::span<const std::int32_t> ids) const
   return {host.view().f32(), host.view().f32() + shape.elements()};
 }
 
+std::vector<std::int32_t> CodeEncoder::codes_of(const PreprocessedImage& image) const {
+  expects(image.views.size() == 1, "an image of codes is one view");
+  std::vector<std::int32_t> ids = tokenizer_->encode(channels_last(image.views.front()).view());
+  for (std::int32_t& id : ids) id = nth(ids_, id);
+  return ids;
+}
+
+std::vector<std::int32_t> CodeEncoder::ids(const PreprocessedImage& image) const {
+  const std::vector<std::int32_t> codes = codes_of(image);
+  if (!image.plan.row_newlines) return codes;
+  std::vector<std::int32_t> out;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    out.push_back(codes[i]);
+    if (to_index(i + 1) % image.plan.view_cols == 0) out.push_back(row_end_id_);
+  }
+  return out;
+}
+
 VisualRows CodeEncoder::encode(const PreprocessedImage& image, bool three_axes,
                                PruneSession* session, std::optional<EncodedTiles>) const {
   if (session != nullptr) refuse_patch_methods(*session, family_, true);
-  expects(image.views.size() == 1, "an image of codes is one view");
   const VisualLayout layout = layout_of(image.plan, {.three_axes = three_axes});
-  std::vector<std::int32_t> ids = tokenizer_->encode(channels_last(image.views.front()).view());
-  for (std::int32_t& id : ids) id = nth(ids_, id);
+  const std::vector<std::int32_t> ids = codes_of(image);
   const std::vector<float> rows = rows_of(ids);
   VisualRows out;
   out.block = out.whole = layout.block;

@@ -21,12 +21,15 @@ class CodeEncoder final : public VisualEncoder {
   std::vector<EncodedTiles> look(std::span<const PreprocessedImage* const>) const override {
     return {};
   }
+  std::vector<std::int32_t> ids(const PreprocessedImage& image) const override;
 
  private:
+  std::vector<std::int32_t> codes_of(const PreprocessedImage& image) const;
   std::vector<float> rows_of(std::span<const std::int32_t> ids) const;
 
   std::string family_;
   std::vector<std::int32_t> ids_;  // of each code
+  std::int32_t row_end_id_ = -1;
   std::unique_ptr<VisualTokenizer> tokenizer_;
   const TokenModel& text_;
   std::vector<float> row_end_;  // [D], or empty

@@ -60,6 +60,7 @@ Json facts_json(const ImageFacts& facts) {
               {"seed", facts.seed}});
   if (!facts.text_encoder.empty()) out["text_encoder"] = facts.text_encoder;
   if (facts.answer_image > 0) out["answer_image"] = facts.answer_image;
+  if (facts.prompt_images > 0) out["prompt_images"] = facts.prompt_images;
   write_settings(out, facts);
   write_dist(out, facts.dist);
   write_method_names(out, facts.method);
@@ -123,7 +124,7 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
                                          "model",         "family",      "dtype",
                                          "backend",       "seed",        "preserves_distribution",
                                          "tokens",        "passes",      "tokens_per_pass",
-                                         "text_encoder",  "answer_image"};
+                                         "text_encoder",  "answer_image", "prompt_images"};
   for (const auto& bound : ImageFacts::rows()) known.push_back(bound.row->record);
   for (const auto& bound : DistributionSettings::rows()) {
     if (bound.row->doors.has(Door::kRecord)) known.push_back(bound.row->record);
@@ -144,6 +145,7 @@ ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind
   facts.backend = reader.string("backend");
   facts.text_encoder = reader.string_or("text_encoder", "");
   facts.answer_image = reader.integer_or("answer_image", 0, 0, kMaxAnswerImages);
+  facts.prompt_images = reader.integer_or("prompt_images", 0, 0, kMaxAnswerImages);
   facts.seed =
       narrow<std::uint64_t>(reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
   for (const auto& bound : ImageFacts::rows()) {

@@ -44,6 +44,7 @@ struct ImageFacts {
   std::string text_encoder;  // the name of its folder, never a path; empty = none
   bool preserves_distribution = true;
   std::int64_t tokens = 0, passes = 0;
+  std::int64_t prompt_images = 0;  // of the question before an answer; their pixels are not recorded
   std::int64_t answer_image =
       0;  // its number in an answer of texts and images, from 1; 0 = in none
   // The sizes.

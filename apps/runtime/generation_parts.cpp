@@ -56,6 +56,7 @@ StreamLimits loop_limits(const LoopNeeds& needs, const DecodeMethod& method,
           .grammar = grammar,
           .window = method.window,
           .guided = needs.guided,
+          .images_apart = needs.images_apart,
           .kv = method.cache_next_to(storage),
           .dists = keeps_dists(method),
           .shape = method.shape()};

@@ -146,6 +146,7 @@ MemoryPlan GeneratorModel::plan_with(const LoopNeeds& needs, Adjust adjust) cons
                             .kv = options_.method.cache(),
                             .images = limits.items,
                             .guidance = limits.guided,
+                            .images_apart = limits.images_apart,
                             .prompt_tokens = limits.prompt_rows,
                             .window = limits.window,
                             .dists = limits.dists};

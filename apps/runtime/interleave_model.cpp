@@ -49,7 +49,7 @@ InterleaveModel::Opened InterleaveModel::open_mixed(const GenerateOptions& optio
   const ModelReference reference = resolve_model(options.model);
   Opened out{open_model(reference.open_name,
                         {.width = options.width, .height = options.height, .use = ModelUse::kAll}),
-             reference.shown_name};
+             reference.shown_name, reference.open_name};
   if (out.model.spec.interleave) return out;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_INTERLEAVE",
@@ -65,6 +65,7 @@ InterleaveModel::InterleaveModel(Runtime& runtime, const InterleaveOptions& give
 InterleaveModel::InterleaveModel(Runtime& runtime, const InterleaveOptions& given, Opened opened)
     : ImageModel(runtime, given.generate, std::move(opened.model), std::move(opened.name),
                  WrittenSpaces::kBoth),
+      seen_(given.sees ? CaptionModel::open(opened.open_name) : nullptr),
       max_tokens_(given.max_tokens),
       max_images_(given.max_images),
       ends_({prompts_.id_of(spec().interleave->turn_end),
@@ -81,6 +82,10 @@ InterleaveModel::InterleaveModel(Runtime& runtime, const InterleaveOptions& give
                    std::to_string(max_tokens_));
   }
   longest_ = text_grammar(tokens);
+  of_images_ = joint_;
+  of_images_.insert(of_images_.end(), opening_.begin(), opening_.end());
+  of_images_.push_back(prompts_.id_of(spec().prompt.forms.front().first));
+  std::ranges::sort(of_images_);
   text_aids_.texts = true;
   text_aids_.grammar = longest_;
   text_method_ = text_method(options_.method, text_aids_, tokens);
@@ -113,12 +118,33 @@ std::int64_t InterleaveModel::answer_rows(std::int64_t rows) const {
   return std::min(rows + max_tokens_ + max_images_ * image, prompt_rows_);
 }
 
-InterleaveModel::Ids InterleaveModel::question(const std::string& prompt) const {
-  Ids ids = prompts_.encode_question(prompt, spec().interleave->turn_end);
+InterleaveModel::Ids InterleaveModel::question(const InterleaveRequest& request) const {
+  Ids ids = prompts_.encode_question(request.prompt, spec().interleave->turn_end);
+  if (!request.images.empty()) {
+    expects(seen_ != nullptr, "a task whose questions have images");
+    std::vector<PreprocessPlan> plans;
+    for (const auto& image : request.images) {
+      plans.push_back(plan_preprocess(seen_->describe().policy, image->width, image->height));
+    }
+    ids = seen_->prompt_ids({request.prompt}, plans);
+  }
   if (std::ssize(ids) <= prompt_rows_) return ids;
   refuse_request("E_PROMPT_LENGTH", "--prompt",
                  "at most " + std::to_string(prompt_rows_) + " tokens",
                  std::to_string(ids.size()) + " tokens", "shorten the text");
+}
+
+void InterleaveModel::see(const InterleaveRequest& request, Ids& question) const {
+  if (request.images.empty()) return;
+  auto place = question.begin();
+  for (const auto& image : request.images) {
+    const PreprocessedImage prepared = preprocess(seen_->describe().policy, *image);
+    for (const std::int32_t id : seen_->images().ids(prepared)) {
+      place = std::find(place, question.end(), seen_->describe().image_id);
+      expects(place != question.end(), "a place for each token of an image");
+      *place++ = id;
+    }
+  }
 }
 
 DistributionSettings InterleaveModel::image_dist(const SettingValues& chosen) const {
@@ -132,7 +158,22 @@ ImageFacts InterleaveModel::facts_of(const InterleaveRequest& request,
   ImageFacts facts = first_facts({spec(), name_, storage_, backend(), options_.method},
                                  request.prompt, std::nullopt, request.seed, dist);
   if (draft_ != nullptr) facts.draft_model = draft_->name();
+  facts.prompt_images = std::ssize(request.images);
   return facts;
+}
+
+InterleaveModel::Ids InterleaveModel::images_of(const Ids& prompt,
+                                                const Ids& unconditional) const {
+  if (!spec().interleave->images_guidance) return {};
+  Ids out;
+  std::ranges::copy_if(prompt, std::back_inserter(out), [&](std::int32_t id) {
+    return std::ranges::binary_search(of_images_, id);
+  });
+  return out == unconditional ? Ids{} : out;
+}
+
+double InterleaveModel::images_share(const DistributionSettings& dist) const {
+  return (dist.guidance - *spec().interleave->images_guidance) / (dist.guidance - 1);
 }
 
 LoopNeeds InterleaveModel::needs_of_answer(const Ids& question,
@@ -141,6 +182,8 @@ LoopNeeds InterleaveModel::needs_of_answer(const Ids& question,
   LoopNeeds out;
   out.prompt_rows = answer_rows(std::ssize(question));
   out.guided = dist.guided();
+  out.images_apart = out.guided && spec().interleave->images_guidance &&
+                     (max_images_ > 1 || !request.images.empty());
   const DraftRequest draft = draft_of(question, {}, dist);
   if (draft.prompt.empty()) return out;
   out.draft_prompt_rows = out.prompt_rows;
@@ -155,6 +198,9 @@ DraftRequest InterleaveModel::draft_of(const Ids& prompt, const Ids& uncondition
 
 void InterleaveModel::load() {
   ImageModel::load();
+  if (seen_ != nullptr && !seen_->loaded()) {
+    seen_->load(backend(), storage_, &share_->weights().space(TokenSpace::kText));
+  }
   if (text_parts_ != nullptr) return;
   text_parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(text_method_, text_aids_);
 }
@@ -183,6 +229,10 @@ MemoryPlan InterleaveModel::plan_answers(LoopNeeds needs) const {
   needs.prompt_rows += to_index(longest_.length()) - config().image_tokens();
   needs.slots = std::clamp<std::int64_t>(needs.slots, 1, options_.batch_size);
   MemoryPlan out = plan(needs, 0);
+  for (const TensorSpec& tensor : seen_ == nullptr ? std::vector<TensorSpec>()
+                                                   : tower_tensors(seen_->describe().tower)) {
+    out.vq_weights += to_size(tensor.shape.elements()) * sizeof(float);
+  }
   if (share_->loaded_by_others()) return out;
   out.weights += backend().packed_linear_bytes(config().vocab, config().transformer.width,
                                                head_storage(storage_));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/runtime/caption_model.h"
 #include "apps/runtime/image_model.h"
 #include "apps/runtime/interleave_task.h"
 
@@ -31,8 +32,10 @@ class InterleaveModel final : public ImageModel {
   // Of all turns of an answer, so that one loop writes them. Error kUsage as image_dist()'s.
   LoopNeeds needs_of_answer(const Ids& question, const InterleaveRequest& request) const;
 
-  // Error kUsage, E_PROMPT_...
-  Ids question(const std::string& prompt) const;
+  // Images stand in it as so many placeholders. Error kUsage, E_PROMPT_...
+  Ids question(const InterleaveRequest& request) const;
+  // After load(): ids in place of those.
+  void see(const InterleaveRequest& request, Ids& question) const;
   // Error kUsage for processors that name no code.
   DistributionSettings image_dist(const SettingValues& chosen) const;
   const TextTokenizer& tokenizer() const { return *prompts_.tokenizer(); }
@@ -41,6 +44,12 @@ class InterleaveModel final : public ImageModel {
   const Ids& ends() const { return ends_; }
   const Ids& opening() const { return opening_; }
   const Ids& joint() const { return joint_; }
+  // Of a turn's prompt, what an image after it is guided apart by: its images alone. Empty where that
+  // is what the other branch has, or where the model guides by one figure.
+  Ids images_of(const Ids& prompt, const Ids& unconditional) const;
+  // Their share of the other branch: u + i (m - u) + g (c - m) is o + g (c - o) with
+  // o = (1 - share) u + share m.
+  double images_share(const DistributionSettings& dist) const;
 
   ImageFacts facts_of(const InterleaveRequest& request, const DistributionSettings& dist) const;
   // An image's stream as a draft model is asked for it; one without ids where there is none.
@@ -59,7 +68,7 @@ class InterleaveModel final : public ImageModel {
  private:
   struct Opened {
     OpenedModel model;
-    std::string name;
+    std::string name, open_name;
   };
   static Opened open_mixed(const GenerateOptions& options);
   InterleaveModel(Runtime& runtime, const InterleaveOptions& options, Opened opened);
@@ -68,12 +77,14 @@ class InterleaveModel final : public ImageModel {
   // Rows that prompts of an answer's turns have at most where its question has `rows`.
   std::int64_t answer_rows(std::int64_t rows) const;
 
+  std::unique_ptr<CaptionModel> seen_;  // where questions have images
   std::int64_t max_tokens_, max_images_, prompt_rows_ = 0;
   VocabularyGrammar longest_;
   DecodeMethod text_method_;
   DecodeAids text_aids_;
   std::unique_ptr<OwnedParts<float, KeyedRandom>> text_parts_;
   Ids ends_, opening_, joint_;
+  Ids of_images_;  // sorted: ids of images, their begins and ends, and the begin of a prompt
 };
 
 }  // namespace tessera

@@ -32,6 +32,7 @@ DistributionSettings text_dist(const InterleaveModel& model, const SettingValues
   };
   std::ranges::for_each(model.joint(), suppress);
   std::ranges::for_each(std::span(model.opening()).subspan(1), suppress);
+  std::ranges::for_each(spec.unwritten, suppress);
   if (model.max_images() == 0) suppress(model.opening().front());
   return out;
 }
@@ -145,6 +146,8 @@ class Answer {
   void begin_image(Stream& stream) const {
     if (image_dist_.guided()) {
       stream.unconditional.ids = unconditional_prompt(model_.config(), ids_, 0);
+      stream.images.ids = model_.images_of(ids_, stream.unconditional.ids);
+      if (!stream.images.ids.empty()) stream.images_share = model_.images_share(image_dist_);
     }
     const VocabularyGrammar grammar = model_.config().grammar();
     stream.max_tokens = to_index(grammar.length());
@@ -258,7 +261,7 @@ class InterleaveSubmission final : public Submission {
     const InterleaveRequest& request = requests_[number];
     Question& question = questions_.emplace_back();
     try {
-      question.ids = model_.question(request.prompt);
+      question.ids = model_.question(request);
       question.needs = model_.needs_of_answer(question.ids, request);
       room_ = both(room_, question.needs);
     } catch (const Error& error) {  // the boundary of one answer
@@ -282,6 +285,7 @@ class InterleaveSubmission final : public Submission {
         return std::nullopt;
       }
       model_.load();
+      model_.see(requests_[number], question.ids);
       at = answers_.emplace(number, Answer(model_, requests_[number], number, question.ids)).first;
     }
     Answer& answer = at->second;
@@ -366,7 +370,7 @@ const Backend& InterleaveTask::backend() const { return state_->model.backend();
 
 void InterleaveTask::check(const InterleaveRequest& request) const {
   const InterleaveModel& model = state_->model;
-  model.question(request.prompt);
+  model.question(request);
   model.image_dist(request.sampling);
 }
 
@@ -375,7 +379,7 @@ MemoryPlan InterleaveTask::plan(std::span<const InterleaveRequest> requests) con
   LoopNeeds needs;
   for (const InterleaveRequest& request : requests) {
     try {
-      needs = both(needs, model.needs_of_answer(model.question(request.prompt), request));
+      needs = both(needs, model.needs_of_answer(model.question(request), request));
     } catch (const Error& error) {  // that answer fails when its turn comes
       if (error.info().kind != ErrorKind::kUsage) throw;
     }

@@ -19,6 +19,7 @@
 #include "apps/runtime/memory.h"
 #include "apps/runtime/runtime.h"
 #include "engine/core/setting.h"
+#include "vision/image/decoded_image.h"
 #include "vision/image/image.h"
 
 namespace tessera {
@@ -29,10 +30,12 @@ struct InterleaveOptions {
   GenerateOptions generate;
   std::int64_t max_tokens = 512;  // of text, of all turns of an answer together
   std::int64_t max_images = 4;    // of an answer
+  bool sees = false;              // questions may have images
 };
 
 struct InterleaveRequest {
   std::string prompt;
+  std::vector<std::shared_ptr<const DecodedImage>> images = {};  // before it
   SettingValues sampling;  // of images; the temperature is that of texts, too
   std::uint64_t seed = 0;
 };

@@ -16,6 +16,7 @@ LoopNeeds both(const LoopNeeds& a, const LoopNeeds& b) {
   return {.slots = std::max(a.slots, b.slots),
           .prompt_rows = std::max(a.prompt_rows, b.prompt_rows),
           .guided = a.guided || b.guided,
+          .images_apart = a.images_apart || b.images_apart,
           .draft_prompt_rows = std::max(a.draft_prompt_rows, b.draft_prompt_rows),
           .draft_guided = a.draft_guided || b.draft_guided};
 }
@@ -207,6 +208,7 @@ bool StreamLane::ask(Wait wait) {
 bool StreamLane::fits(const LoopNeeds& needs) const {
   return loop_ != nullptr && needs.prompt_rows <= room_.prompt_rows &&
          needs.draft_prompt_rows <= room_.draft_prompt_rows && (room_.guided || !needs.guided) &&
+         (room_.images_apart || !needs.images_apart) &&
          (room_.draft_guided || !needs.draft_guided);
 }
 
@@ -306,8 +308,10 @@ bool StreamLane::shrink(LoopNeeds& needs) const {
     needs.draft_prompt_rows = own.draft_prompt_rows;
     return true;
   }
-  if ((needs.guided && !own.guided) || (needs.draft_guided && !own.draft_guided)) {
+  if ((needs.guided && !own.guided) || (needs.images_apart && !own.images_apart) ||
+      (needs.draft_guided && !own.draft_guided)) {
     needs.guided = own.guided;
+    needs.images_apart = own.images_apart;
     needs.draft_guided = own.draft_guided;
     return true;
   }

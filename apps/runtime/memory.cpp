@@ -99,6 +99,7 @@ MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backen
                             .grammar = spec.model.grammar(),
                             .window = request.window,
                             .guided = request.guidance,
+                            .images_apart = request.images_apart,
                             .kv = request.cache(),
                             .dists = request.dists,
                             .shape = shape};

@@ -19,6 +19,7 @@ class QueuedNeeds {
     return {.slots = slots_,
             .prompt_rows = longest(prompt_rows_),
             .guided = guided_ > 0,
+            .images_apart = images_apart_ > 0,
             .draft_prompt_rows = longest(draft_prompt_rows_),
             .draft_guided = draft_guided_ > 0};
   }
@@ -37,13 +38,14 @@ class QueuedNeeds {
   void count(const LoopNeeds& needs, std::int64_t more) {
     slots_ += more * needs.slots;
     guided_ += needs.guided ? more : 0;
+    images_apart_ += needs.images_apart ? more : 0;
     draft_guided_ += needs.draft_guided ? more : 0;
     count(prompt_rows_, needs.prompt_rows, more);
     count(draft_prompt_rows_, needs.draft_prompt_rows, more);
   }
 
   Lengths prompt_rows_, draft_prompt_rows_;
-  std::int64_t slots_ = 0, guided_ = 0, draft_guided_ = 0;
+  std::int64_t slots_ = 0, guided_ = 0, images_apart_ = 0, draft_guided_ = 0;
 };
 
 }  // namespace tessera

@@ -27,6 +27,7 @@ struct LoopNeeds {
   std::int64_t slots = 1;              // streams that could be written at once
   std::int64_t prompt_rows = 1;        // of the longest branch
   bool guided = false;                 // two branches
+  bool images_apart = false;           // three
   std::int64_t draft_prompt_rows = 1;  // the same in a draft model, where there is one
   bool draft_guided = false;
 };

@@ -57,6 +57,9 @@ class VisualEncoder {
   // together.
   virtual std::vector<EncodedTiles> look(
       std::span<const PreprocessedImage* const> images) const = 0;
+  // Of an image tokenizer: the ids of an image's tokens in the language model's vocabulary, ends of rows
+  // among them. Else empty.
+  virtual std::vector<std::int32_t> ids(const PreprocessedImage& /*image*/) const { return {}; }
   // Whether a method works in or right after the encoder, which then runs under its eyes.
   static bool watched(const PruneSession& session);
 };

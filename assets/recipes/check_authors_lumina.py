@@ -7,6 +7,9 @@ fixed numbers in their code, so that the vocabulary is too large for a golden. I
 that release: this ran under 4.45.
 
   python check_authors_lumina.py PROGRAM LUMINA SCRATCH COUNT
+  python check_authors_lumina.py PROGRAM LUMINA SCRATCH COUNT seen    # images in prompts: greedy texts about them
+
+An image in a prompt is cut where their code draws it; here it draws the middle.
 """
 import contextlib
 import json
@@ -31,7 +34,7 @@ from folder_draws import one  # noqa: E402
 
 def on_the_cpu():
     """Their code names a device of NVIDIA."""
-    for name in ("tensor", "arange"):
+    for name in ("tensor", "arange", "zeros"):
         whole = getattr(torch, name)
         setattr(torch, name, lambda *a, whole=whole, **k: whole(*a, **{x: y for x, y in k.items() if x != "device"}))
     torch.Tensor.cuda = lambda self, *a, **k: self
@@ -200,6 +203,65 @@ def same(folder, spec, levels):
     return own.shape == levels.shape and int(np.abs(own - levels).max()) <= 1
 
 
+QUESTIONS = ["What is this?", "Depth estimation.", "a dog, \"here\"", " two\nlines"]
+WRITTEN = 12
+
+
+def largest_square(positions):
+    cells = 24
+    while 2 * cells * (2 * cells + 1) + 65 > positions:
+        cells -= 1
+    return 32 * cells
+
+
+@torch.no_grad()
+def seen(folder, number):
+    """Whether the program writes what their model writes after their prompt."""
+    r = random.Random(f"seen by lumina {number}")
+    spec = json.loads((folder / "spec.json").read_text())
+    place = folder / "ckpts" / "chameleon" / "tokenizer"
+    keys = json.loads((folder / "config.json").read_text())
+    model = ChameleonForConditionalGeneration._from_config(ChameleonConfig(**keys), attn_implementation="eager").eval()
+    torch.save({"state_dict": {}}, place / "vqgan.ckpt")
+    here = os.getcwd()
+    os.chdir(folder)
+    processor = FlexARItemProcessor(tokenizer=str(folder), target_size=largest_square(spec["text"]["max_position_embeddings"]))
+    os.chdir(here)
+    vq = processor.chameleon_ori_image_tokenizer._vq_model
+    weights = {k: ff.weight(number, k, s) for k, s in shapes_of(model).items()}
+    vq_weights = {k: ff.weight(number, k, s) for k, s in shapes_of(vq).items()}
+    model.load_state_dict(weights)
+    vq.load_state_dict(vq_weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    (folder / "tokenizer").mkdir(exist_ok=True)
+    torch.save({"state_dict": vq_weights}, folder / "tokenizer" / "vqgan.ckpt")
+    image = ff.drawn_image(r.randint(20, 900), r.randint(20, 700), number)
+    image.save(folder / "seen.png")
+    question = QUESTIONS[number % len(QUESTIONS)]
+    randint, random.randint = random.randint, lambda a, b: (a + b) // 2
+    ids = processor.process_item({"image": [image], "conversations": [{"from": "human", "value": question},
+                                                                      {"from": "gpt", "value": None}]})
+    random.randint = randint
+    prompt, text = len(ids), []
+    while len(text) < WRITTEN:
+        row = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+        row[FIRST_CODE:FIRST_CODE + CODES] = row[BEGIN_IMAGE] = -torch.inf
+        ids.append(int(row.argmax()))
+        if ids[-1] == END:
+            break
+        text.append(ids[-1])
+    wanted = processor.tokenizer.tokenizer.decode(text, skip_special_tokens=True)
+    command = [sys.argv[1], "caption", "-m", folder, "-p", question, "--image", folder / "seen.png", "--device", "cpu", "--dtype", "f32",
+               "--max-tokens", str(WRITTEN), "--json"]
+    out = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
+    own = json.loads(out.splitlines()[0])
+    # Control characters are not printed.
+    same = [c for c in own["caption"] if c.isprintable() and c != " "] == [c for c in wanted if c.isprintable() and c != " "]
+    if not same:
+        print(folder.name, image.size, prompt, repr(wanted), out[:600])
+    return same
+
+
 def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
@@ -209,7 +271,9 @@ def main():
         spec = draw(number)
         save(folder, spec)
         (folder / "spec.json").write_text(json.dumps(spec))
-        if same(folder, *run_one(folder)):
+        if len(sys.argv) > 5:
+            count += seen(folder, number)
+        elif same(folder, *run_one(folder)):
             count += 1
         else:
             print("another picture:", folder.name)

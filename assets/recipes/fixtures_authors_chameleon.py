@@ -258,14 +258,18 @@ def run_one(folder):
 COUNTS = Counts()
 
 
-def main():
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
+def on_the_cpu():
     model_adapter.cudagraph_wrap = lambda function: function
     zeros = torch.zeros
     torch.zeros = lambda *a, **k: zeros(*a, **{x: y for x, y in k.items() if x != "device"})
     ff.by_layers = lambda shapes: {k: [0, v] for k, v in shapes.items()}  # parts are single layers
     ff.FILES = ("params.json", "consolidate_params.json", "tokenizer/text_tokenizer.json")
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    on_the_cpu()
     scratch = Path(sys.argv[2])
     for number in range(int(sys.argv[3])):
         folder = scratch / f"chameleon-{number}"

@@ -296,28 +296,45 @@ def chameleon(size):
         model = ChameleonForConditionalGeneration(ChameleonConfig(**config, vocabulary_map=words))
     shapes = [(n, list(p.shape)) for n, p in model.state_dict().items()]
     write(f"chameleon-{size}-port", shapes, config)
+    own = [(n, s) for n, s in shapes if ".vqmodel." not in n]
     if swin:
+        write("chameleon-30b-authors", chameleon_authors(own, 4), {
+            "model_parallel_size": 4, "model": {"dim": 8192, "n_layers": 48, "n_heads": 64, "n_kv_heads": 8, "vocab_size": 65536,
+                                                "multiple_of": 256, "norm_eps": 1e-5, "qk_normalization": True,
+                                                "swin_norm": True}})
         return
     # Lumina-mGPT, and Anole as it was trained: one row of norms a part of the training.
     rows = [(n, [1, 128] if "_norm." in n and "self_attn" in n else s) for n, s in shapes if ".vqmodel." not in n]
     write("lumina-mgpt-7b", rows, config | {
         "architectures": ["ChameleonXLLMXForConditionalGeneration"], "mask_image_logits": False, "dropout": 0.05,
         "z_loss_weight": 1e-5, "max_position_embeddings": 10240})
-    parts = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv",
+    write("chameleon-7b-authors", chameleon_authors(own, 1), {
+        "model_parallel_size": 1, "model": {"dim": 4096, "n_layers": 32, "n_heads": 32, "vocab_size": 65536,
+                                            "multiple_of": 256, "norm_eps": 1e-5, "qk_normalization": True}})
+    write("chameleon-vqgan", chameleon_vqgan() + [("loss.discriminator.main.0.weight", [64, 3, 4, 4])])
+
+
+def chameleon_authors(shapes, parts):
+    """Of one file of `parts`, as their Transformer has it on one of so many devices."""
+    names = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv",
              "self_attn.o_proj": "attention.wo", "self_attn.q_norm": "attention.q_normalization",
              "self_attn.k_norm": "attention.k_normalization", "mlp.gate_proj": "feed_forward.w1",
              "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3",
              "post_attention_layernorm": "ffn_norm", "input_layernorm": "attention_norm",
              "model.embed_tokens": "tok_embeddings", "model.layers": "layers", "model.norm": "norm", "lm_head": "output"}
-    authors = []
-    for n, s in rows:
-        for old, new in parts.items():
+    out = []
+    for n, s in shapes:
+        for old, new in names.items():
             n = n.replace(old, new)
-        authors.append((n, s[1:] if "_normalization" in n else s))
-    write("chameleon-7b-authors", authors + [("rope.freqs", [64])], {
-        "model_parallel_size": 1, "model": {"dim": 4096, "n_layers": 32, "n_heads": 32, "vocab_size": 65536,
-                                            "multiple_of": 256, "norm_eps": 1e-5, "qk_normalization": True}})
-    write("chameleon-vqgan", chameleon_vqgan() + [("loss.discriminator.main.0.weight", [64, 3, 4, 4])])
+        leaf = n.split(".")[-2]
+        if "_normalization" in n:
+            s = s[1:]
+        elif leaf in ("tok_embeddings", "wo", "w2"):
+            s = [s[0], s[1] // parts]
+        elif leaf in ("wq", "wk", "wv", "w1", "w3", "output"):
+            s = [s[0] // parts, s[1]]
+        out.append((n, s))
+    return out + [("rope.freqs", [64])]
 
 
 def main():

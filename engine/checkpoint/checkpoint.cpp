@@ -109,7 +109,7 @@ struct Checkpoint::Impl {
   std::map<std::string, std::string> metadata;
   // Tensors whose numbers are computed when find() is asked for them, and kept until release().
   struct Computed {
-    std::function<void(float* out)> read;
+    std::function<void(TensorView out)> read;
     std::optional<GgufWeight> gguf;  // of a GGUF file
     std::vector<Origin> parts;       // what it is made of, besides its own origin
     Tensor numbers;
@@ -200,14 +200,15 @@ struct Checkpoint::Impl {
     tensors.emplace(weight.name, ConstTensorView{mapped ? *dtype : DType::kF32, tensor.shape,
                                                  mapped ? data : nullptr, Device{}});
     if (mapped) return;
-    const auto read = [weight, bytes = file.bytes()](float* out) {
-      read_gguf_weight(weight, bytes, out);
+    const auto read = [weight, bytes = file.bytes()](TensorView out) {
+      read_gguf_weight(weight, bytes, out.f32());
     };
     computed.emplace(weight.name, Computed{read, weight, {}, Tensor(), Tensor()});
   }
 
   void add_quantised(QuantisedWeight weight) {
-    Computed made{std::move(weight.read), std::nullopt, {}, Tensor(), Tensor()};
+    const auto read = [numbers = std::move(weight.read)](TensorView out) { numbers(out.f32()); };
+    Computed made{read, std::nullopt, {}, Tensor(), Tensor()};
     // Messages name the file of the first part.
     const Origin own = origins.find(weight.parts.front())->second;
     for (const std::string& part : weight.parts) {
@@ -220,16 +221,47 @@ struct Checkpoint::Impl {
     computed.emplace(weight.name, std::move(made));
   }
 
+  // Of files that each have a part of it; `parts` are their tensors, and file i of this is theirs.
+  void add_joined(const std::string& name, PartAxis axis, std::span<const Checkpoint> parts,
+                  std::span<const std::string> names) {
+    std::vector<ConstTensorView> views;
+    Computed made;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Impl& part = *parts[i].impl_;
+      const auto found = part.tensors.find(name);
+      const std::size_t count = part.tensors.size();
+      if (found == part.tensors.end() || count != parts.front().tensors().size()) {
+        refuse_model("E_CKPT_PARTS", names[i], tensor_place(name),
+                     "the tensors of " + names.front(),
+                     found == part.tensors.end() ? "none" : std::to_string(count) + " tensors");
+      }
+      views.push_back(found->second);
+      Origin origin = part.origins.find(name)->second;
+      if (origin.file >= 0) origin.file = narrow<int>(i);
+      made.parts.push_back(origin);
+    }
+    const Shape shape = joined_shape(axis, views, name, names);
+    origins.emplace(name, made.parts.front());
+    tensors.emplace(name, ConstTensorView{views.front().dtype, shape, nullptr, Device{}});
+    made.read = [axis, views = std::move(views)](TensorView out) { join_parts(axis, views, out.raw()); };
+    computed.emplace(name, std::move(made));
+  }
+
+  void take_files(Impl& other) {
+    for (MappedFile& file : other.files) files.push_back(std::move(file));
+    for (Tensor& tensor : other.owned) owned.push_back(std::move(tensor));
+  }
+
   // The numbers of a computed tensor, where they are not there yet.
   static void read(Computed& tensor, ConstTensorView& view) {
     if (view.data != nullptr) return;
-    tensor.numbers = Tensor::host(DType::kF32, view.shape);
-    tensor.read(tensor.numbers.f32());
+    tensor.numbers = Tensor::host(view.dtype, view.shape);
+    tensor.read(tensor.numbers.view());
     view = std::as_const(tensor.numbers).view();
   }
 
-  static DType stored_type(const Computed& tensor) {
-    if (!tensor.gguf) return DType::kF32;
+  static DType stored_type(const Computed& tensor, const ConstTensorView& view) {
+    if (!tensor.gguf) return kept_as(view.dtype, DType::kFile);
     const auto own = storage_in_gguf(tensor.gguf->tensor.type->id);
     return kept_as(own.value_or(DType::kF32), DType::kFile);
   }
@@ -237,7 +269,7 @@ struct Checkpoint::Impl {
   // The tensor as its file has it. Blocks are read where they are, numbers need an address for
   // them.
   ConstTensorView as_stored(Computed& tensor, ConstTensorView& view) {
-    const DType dtype = stored_type(tensor);
+    const DType dtype = stored_type(tensor, view);
     if (!tensor.gguf || storage_in_gguf(tensor.gguf->tensor.type->id) != dtype) {  // never kept so
       read(tensor, view);
       return view;
@@ -396,6 +428,22 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   return Checkpoint(std::move(impl));
 }
 
+Checkpoint Checkpoint::open_parts(std::span<const fs::path> files, PartRule rule) {
+  std::vector<Checkpoint> parts;
+  std::vector<std::string> names;
+  for (const fs::path& file : files) {
+    parts.push_back(open(file));
+    names.push_back(file.string());
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->label = names.front();
+  for (const auto& [name, view] : parts.front().tensors()) {
+    impl->add_joined(name, rule(name), parts, names);
+  }
+  for (Checkpoint& part : parts) impl->take_files(*part.impl_);
+  return Checkpoint(std::move(impl));
+}
+
 Checkpoint Checkpoint::from_tensors(std::string label, std::map<std::string, Tensor> tensors) {
   auto impl = std::make_unique<Impl>();
   impl->label = std::move(label);
@@ -471,8 +519,9 @@ const BlockType* Checkpoint::blocks_of(std::string_view name) const {
 
 DType Checkpoint::stored_type(std::string_view name) const {
   const auto block = impl_->computed.find(name);
-  if (block != impl_->computed.end()) return Impl::stored_type(block->second);
-  return kept_as(impl_->tensors.find(name)->second.dtype, DType::kFile);
+  const ConstTensorView& view = impl_->tensors.find(name)->second;
+  if (block != impl_->computed.end()) return Impl::stored_type(block->second, view);
+  return kept_as(view.dtype, DType::kFile);
 }
 
 ConstTensorView Checkpoint::find_stored(std::string_view name) const {

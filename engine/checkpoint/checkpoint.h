@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/checkpoint/joined_parts.h"
 #include "engine/core/tensor.h"
 
 namespace tessera {
@@ -23,6 +25,10 @@ class Checkpoint {
   // pytorch_model*.bin(.index.json), or one .pt. All checks of the container happen here; nothing
   // is allocated from declared sizes. Error kModel.
   static Checkpoint open(const std::filesystem::path& path);
+
+  // One model in several files, each with a part of every matrix, as `rule` says. Error kModel
+  // (E_CKPT_PARTS): files whose names, types or shapes differ.
+  static Checkpoint open_parts(std::span<const std::filesystem::path> files, PartRule rule);
 
   // Tensors made in memory (seeded test models, random weights for benchmarks); `label` stands for
   // the file name in messages.

@@ -114,7 +114,7 @@ std::optional<SettingValue> parse_setting(const Setting& row, std::string_view t
 
 std::optional<IdLists> parse_ids(const Setting& row, std::string_view text) {
   constexpr std::int32_t kMaxId = (1 << 30) - 1;
-  constexpr std::size_t kMaxSequences = 4096;
+  constexpr std::size_t kMaxSequences = std::size_t{1} << 17;  // all ids of a vocabulary, and more
   IdLists out;
   const auto most = truncate<std::size_t>(row.high);
   while (!text.empty()) {

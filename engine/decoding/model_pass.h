@@ -105,6 +105,10 @@ class ModelPass {
   // [logit rows, logit_ids] of a space where they were computed, for work that is enqueued after
   // the run.
   ConstTensorView device_logits(std::size_t space = 0) const { return logits_[space].rows.view(); }
+  // The same rows, for work that changes them.
+  TensorView logits_to_edit(std::int64_t first, std::int64_t rows, std::size_t space) {
+    return rows_of(logits_[space].rows, first, rows);
+  }
   // [logit_ids] of a logit row of a space; after fetch_logits(), until the next run.
   std::span<const float> logits(std::int64_t row, std::size_t space = 0) const;
 

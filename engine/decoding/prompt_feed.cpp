@@ -8,7 +8,7 @@
 namespace tessera {
 
 PromptFeed::PromptFeed(const Stream& stream, std::int32_t sequence, bool slid,
-                       const BlockReading& reading, std::array<std::int64_t, 2> cached)
+                       const BlockReading& reading, std::array<std::int64_t, kMaxBranches> cached)
     : reading_(reading), sequence_(sequence), fed_(cached), begun_(!reading.begins) {
   if (slid) given_fed_ = std::ssize(stream.given) - 1;
   prompts_done_ = slid || (stream.prompt.length() == 0 && stream.unconditional.length() == 0);

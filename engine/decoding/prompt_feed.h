@@ -20,14 +20,15 @@ class PromptFeed {
   // Of a stream whose branches are cache sequences from `sequence` on. `slid`: all is cached but
   // the last given token. `cached`: rows of each branch's prompt that are, never all of them.
   PromptFeed(const Stream& stream, std::int32_t sequence, bool slid,
-             const BlockReading& reading = {}, std::array<std::int64_t, 2> cached = {});
+             const BlockReading& reading = {},
+             std::array<std::int64_t, kMaxBranches> cached = {});
 
   // Of a stream that goes on under another grammar: its last token is fed, read by the table of its
   // own space, to positions after all that is cached.
   struct LastToken {
     std::int32_t token = 0;
     std::size_t space = 0;
-    std::array<std::int64_t, 2> position = {};  // of each branch
+    std::array<std::int64_t, kMaxBranches> position = {};  // of each branch
   };
   PromptFeed(std::int32_t sequence, const LastToken& last)
       : last_token_(last), sequence_(sequence), prompts_done_(true), begun_(true) {}
@@ -63,7 +64,7 @@ class PromptFeed {
   BlockReading reading_;
   std::optional<LastToken> last_token_;
   std::int32_t sequence_ = 0;
-  std::array<std::int64_t, 2> fed_ = {}, last_row_ = {-1, -1};
+  std::array<std::int64_t, kMaxBranches> fed_ = {}, last_row_ = {-1, -1, -1};
   std::int64_t given_fed_ = 0;
   bool prompts_done_ = false, begun_ = false, done_ = false;
 };

@@ -44,6 +44,9 @@ struct StreamPrompt {
   std::int64_t first_position() const { return rows != nullptr ? next_position : length(); }
 };
 
+// The prompt, under guidance the one without it, and the one of its images alone.
+inline constexpr std::size_t kMaxBranches = 3;
+
 // How the errors of a stream name its tokens, and whether they name the layer that broke.
 enum class StreamKind : std::uint8_t { kImage, kText };
 
@@ -70,6 +73,10 @@ struct StreamPart {
 struct Stream {
   StreamPrompt prompt;         // may be empty where first tokens are given
   StreamPrompt unconditional;  // the second branch under guidance, else empty
+  // The third one, where what the first images say is guided apart (Brooks et al. 2023): the logits
+  // of the second are (1 - share) of its own and `share` of these.
+  StreamPrompt images = {};
+  double images_share = 0;
   DistributionSettings dist;
   std::uint64_t seed = 0;
   std::uint64_t item = 0;           // second half of the noise key
@@ -95,13 +102,19 @@ struct Stream {
   // What both branches attend to besides themselves, where the model does so; borrowed.
   const CrossContext* context = nullptr;
 
-  int branches() const { return guided() ? 2 : 1; }
+  int branches() const {
+    if (!guided()) return 1;
+    return images.length() > 0 ? 3 : 2;
+  }
   bool guided() const {
     if (grammars.empty()) return dist.guided();
     return std::any_of(grammars.begin(), grammars.end(),
                        [](const StreamGrammar& part) { return part.dist.guided(); });
   }
-  const StreamPrompt& branch(int number) const { return number == 0 ? prompt : unconditional; }
+  const StreamPrompt& branch(int number) const {
+    if (number == 2) return images;
+    return number == 0 ? prompt : unconditional;
+  }
 };
 
 // The chance of part `part` of a stream; that of a stream with one grammar is that of part 0.

@@ -32,6 +32,7 @@ void StreamLoop::State::check(const Stream& stream) const {
           "a stream begins with something");
   expects(!stream.guided() || (limits.guided && stream.unconditional.length() > 0),
           "guidance needs an unconditional prompt");
+  expects(stream.branches() <= limits.branches(), "there is room for all branches");
   for (int branch = 0; branch < stream.branches(); ++branch) {
     const StreamPrompt& prompt = stream.branch(branch);
     expects(prompt.length() <= limits.prompt_rows, "prompts fit the limits");
@@ -124,7 +125,7 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
     slot.prompt_rows[b] = own.branch(branch).length();
     slot.first_position[b] = own.branch(branch).first_position();
   }
-  std::array<std::int64_t, 2> cached = {};
+  std::array<std::int64_t, kMaxBranches> cached = {};
   for (int branch = 0; branch < narrow<int>(limits.branches()); ++branch) {
     const std::int32_t sequence = sequence_of(number, branch);
     if (!slot.slid && branch < own.branches() && shares_prompts(own)) {

@@ -4,6 +4,7 @@
 
 #include "engine/core/index.h"
 #include "engine/decoding/sequence_parts.h"
+#include "engine/nn/pass_views.h"
 #include "engine/sampling/randomness.h"
 
 namespace tessera {
@@ -72,7 +73,9 @@ std::size_t stream_activation_bytes(const StreamModelShape& model, const Backend
   const ModelPass::Limits pass = limits.pass_limits();
   const std::size_t scratch =
       model.scratch_bytes(std::max(ModelPass::max_rows(pass), pass.guest_rows));
-  return ModelPass::buffer_bytes(model.transformer, model.logit_ids, scratch, backend, pass) +
+  const std::size_t mixed =
+      limits.branches() == 3 ? matrix_bytes(limits.window, model.logit_ids) : 0;
+  return ModelPass::buffer_bytes(model.transformer, model.logit_ids, scratch, backend, pass) + mixed +
          to_size(limits.items) * sequence;
 }
 

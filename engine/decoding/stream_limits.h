@@ -21,6 +21,7 @@ struct StreamLimits {
   VocabularyGrammar grammar;     // of a stream that brings none; no stream is longer
   std::int64_t window = 1;       // rows of one branch in one pass: 1 + the longest draft
   bool guided = false;           // room for the second branch
+  bool images_apart = false;     // and for the third
   // Rows of one pass: those of running streams and parts of prompts. Running streams always run;
   // prompts get what is left, and a quarter of it at least.
   std::int64_t budget = 256;
@@ -31,7 +32,10 @@ struct StreamLimits {
   BlockReading blocks = {};            // kBlock: how the model reads; the window is a block
 
   std::int64_t tokens() const { return to_index(grammar.length()); }
-  std::int64_t branches() const { return guided ? 2 : 1; }
+  std::int64_t branches() const {
+    if (!guided) return 1;
+    return images_apart ? 3 : 2;
+  }
   // Cache rows of a stream besides its prompt, and those that its given tokens take.
   std::int64_t stream_rows() const;
   std::int64_t given_rows() const;

@@ -13,14 +13,22 @@
 #include "engine/decoding/broken_layer.h"
 #include "engine/decoding/stream_loop_state.h"
 #include "engine/model/cache_slide.h"
+#include "engine/ops/ops.h"
 
 namespace tessera {
+
+namespace {
+
+constexpr int kDraftedBranches = 2;  // that drafters read
+
+}  // namespace
 
 StreamLoop::State::State(const PassModel& pass_model, const StreamLimits& stream_limits)
     : model(pass_model), limits(stream_limits), pass(pass_model, stream_limits.pass_limits()), prefixes(pass.cache()) {
   expects(limits.items >= 1 && limits.prompt_rows >= 1 && limits.window >= 1 && limits.budget >= 1,
           "limits of streams are positive");
   slots.resize(to_size(limits.items));
+  make_room_to_mix(pass_model);
   for (auto* list : {&waiting, &ended}) list->reserve(slots.size());
   spaces.emplace_back(0, limits.grammar, limits);
   views.reserve(slots.size());
@@ -174,6 +182,40 @@ void StreamLoop::State::run() {
   }
 }
 
+void StreamLoop::State::make_room_to_mix(const PassModel& space) {
+  if (limits.branches() < 3) return;
+  const std::int64_t numbers = limits.window * space.logit_ids();
+  if (mixed.empty() || mixed.shape()[0] < numbers) {
+    mixed = backend().allocate(DType::kF32, Shape{numbers});
+  }
+  mix_rows.reserve(to_size(2 * limits.window));
+  mix_weights.reserve(to_size(2 * limits.window));
+}
+
+// The third branch goes into the second: what verifies and drafts knows two.
+void StreamLoop::State::mix_branches() {
+  for (const StreamSlot& slot : slots) {
+    if (!slot.in_pass || slot.stream.branches() != 3) continue;
+    const auto rows = to_index(slot.window_rows);
+    const ConstTensorView logits = pass.device_logits(slot.space);
+    const std::int64_t ids = logits.shape[1];
+    const auto from = [&](std::int64_t row) { return logits.f32() + row * ids; };
+    const std::int64_t second = slot.first_row + rows;
+    mix_rows.clear();
+    mix_weights.clear();
+    for (const double share : {1 - slot.stream.images_share, slot.stream.images_share}) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        mix_rows.push_back(narrow<std::int32_t>(i));
+        mix_weights.push_back(to_float(share));
+      }
+    }
+    const TensorView out{DType::kF32, Shape{rows, ids}, mixed.view().data, logits.device};
+    ops::combine_rows(backend(), {DType::kF32, Shape{2 * rows, ids}, from(second), logits.device}, mix_rows,
+                      mix_weights, out);
+    backend().copy(out, pass.logits_to_edit(second, rows, slot.space));
+  }
+}
+
 void StreamLoop::State::verify() {
   written = -committed();
   backend().threads().parallel_for(
@@ -217,7 +259,7 @@ void StreamLoop::State::show_hidden() {
     const StreamSlot& slot = slots[number];
     if (!slot.decodes || slot.result.status == StreamStatus::kFailed) continue;
     const auto rows = to_index(slot.window_rows);
-    for (int branch = 0; branch < slot.stream.branches(); ++branch) {
+    for (int branch = 0; branch < std::min(slot.stream.branches(), kDraftedBranches); ++branch) {
       hidden.show(pass, number, branch, slot.pass_row + branch * rows, slot.sequence->kept_rows());
     }
   }
@@ -227,7 +269,10 @@ void StreamLoop::State::show_hidden() {
     const std::int32_t sequence = pass.sequence(row);
     while (row < pass.rows() && pass.sequence(row) == sequence) ++row;
     const auto number = to_size(sequence / branches);
-    if (slots[number].result.status == StreamStatus::kFailed) continue;
+    if (slots[number].result.status == StreamStatus::kFailed ||
+        sequence % branches >= kDraftedBranches) {
+      continue;
+    }
     hidden.show(pass, number, sequence % branches, first, row - first);
   }
 }
@@ -332,6 +377,7 @@ std::size_t StreamLoop::add_space(const PassModel& model, const VocabularyGramma
   expects(std::none_of(state.slots.begin(), state.slots.end(),
                        [](const StreamSlot& slot) { return slot.taken(); }),
           "an empty loop takes another space");
+  state.make_room_to_mix(model);
   const std::size_t number = state.pass.add_space(model);
   LoopSpace space(number, grammar, state.limits);
   space.use(state.backend(), parts, state.limits);
@@ -409,6 +455,7 @@ void StreamLoop::step(StreamListener& listener) {
     state.prefixes.forget_all();  // what is cached may be half written
     throw;
   }
+  state.mix_branches();
   for (LoopSpace& space : state.spaces) space.read_logits(state.slots, state.pass);
   const double scored = monotonic_seconds();
   state.verify();

@@ -39,6 +39,8 @@ struct StreamLoop::State {
   void run();
   void run_window_heads();
   void read_cut_prompt(std::size_t number, int branch, std::int64_t logit_row);
+  void mix_branches();
+  void make_room_to_mix(const PassModel& space);
   void verify();
   void keep_rows(std::size_t number);
   void settle_caches();
@@ -69,12 +71,15 @@ struct StreamLoop::State {
   PromptPrefixes prefixes;
   std::vector<LoopSpace> spaces;  // the model's own is the first one
   Tensor last_row;                // [1, D] of a prompt with cuts; empty until there is one
+  Tensor mixed;  // [window x the most ids of a space]; empty where no stream has a branch of images
   std::vector<StreamSlot> slots;
   std::vector<std::size_t> waiting;  // slots that still read what they begin with, oldest first
   std::vector<std::size_t> ended;    // slots whose first token is drawn in this pass
   std::vector<StreamView> views;
   PassLine line;
   std::vector<std::int64_t> kept;
+  std::vector<std::int32_t> mix_rows;
+  std::vector<float> mix_weights;
   HiddenSignal hidden;
   std::int64_t passes = 0, frees = 0;
   std::int64_t decode_rows = 0, prompt_rows = 0;  // of the pass at hand

@@ -16,7 +16,7 @@ struct StreamSlot {
   std::unique_ptr<LoopSequence> sequence;  // null = the slot is free
   // Of each branch: rows of its prompt, which are given up when they were read, and the position
   // after them.
-  std::array<std::int64_t, 2> prompt_rows = {}, first_position = {};
+  std::array<std::int64_t, kMaxBranches> prompt_rows = {}, first_position = {};
   StreamResult result;
   PromptFeed feed;
   std::size_t emitted = 0;  // tokens that the listener knows of

@@ -14,9 +14,11 @@
 #include "engine/core/index.h"
 #include "engine/core/io.h"
 #include "engine/families/chameleon_authors.h"
+#include "engine/families/chameleon_describe.h"
 #include "engine/families/chameleon_tokenizer.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
+#include "engine/families/lumina_sizes.h"
 #include "engine/families/published_sizes.h"
 
 namespace tessera {
@@ -25,21 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kLanguages[] = {"chameleon"};
 constexpr std::int64_t kMaxPrompt = 4096;
-constexpr std::int64_t kAuthorsSide = 512;  // pixels of an image, which no file of theirs says
-constexpr std::int64_t kAuthorsVocab = 65536;
 constexpr std::int64_t kAuthorsPositions = 4096;
 constexpr std::size_t kTokenizerBytes = std::size_t{64} << 20;
-constexpr const char* kBegin = "<s>";
-constexpr const char* kEnd = "</s>";
-constexpr const char* kTurnEnd = "<reserved08706>";
-constexpr const char* kBeginImage = "<racm3:break>";
-constexpr const char* kEndImage = "<eoss>";
-constexpr const char* kRowEnd = "<reserved08799>";
 constexpr const char* kWeights = "consolidated.pth";
 constexpr const char* kOneShard = "consolidated.00.pth";
-constexpr const char* kDecoderFile = "vqgan.ckpt";
+// Of the image tokenizer's file.
+constexpr const char* kTokenizerParts[] = {"encoder.*",    "decoder.*",         "quantize.*",
+                                           "quant_conv.*", "post_quant_conv.*", "loss.*"};
 constexpr const char* kTextTokenizer = "text_tokenizer.json";
 
 // --- the vocabulary -----------------------------------------------------------------------------
@@ -73,19 +68,8 @@ void fill_vocabulary(const JsonReader& map, const Json& names, bool rows_end, Mo
 
 // --- the image decoder --------------------------------------------------------------------------
 
-// Where people put the files that come without a model's own: there, next to it, or as released.
-fs::path find_next_to(const fs::path& folder, const char* name) {
-  for (const fs::path& place :
-       {folder, folder / "tokenizer", folder / "..", folder / ".." / "tokenizer",
-        folder / ".." / ".." / "tokenizer", folder / ".." / "chameleon" / "tokenizer"}) {
-    if (file_exists(place / name)) return (place / name).lexically_normal();
-  }
-  return {};
-}
-
 fs::path find_decoder(const fs::path& folder) {
-  fs::path found = find_next_to(folder, kDecoderFile);
-  if (found.empty()) found = find_next_to(folder, "vqgan.safetensors");
+  const fs::path found = find_chameleon_tokenizer(folder);
   if (!found.empty()) return found;
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_CHAMELEON_DECODER",
@@ -95,6 +79,11 @@ fs::path find_decoder(const fs::path& folder) {
                            "in this folder, in tokenizer/ or in tokenizer/ next to it",
                .found = "neither",
                .hint = "the release of Chameleon or Anole has it in tokenizer/"});
+}
+
+// What describes reads it as an encoder.
+void ignore_tokenizer(ModelSpec& spec) {
+  for (const char* part : kTokenizerParts) spec.ignored.emplace_back(part);
 }
 
 // Tensors of a file of its own; of training are loss and discriminator.
@@ -160,7 +149,8 @@ void write_texts(const ModelSource& source, std::int64_t max_positions, const ch
   spec.interleave = InterleaveSpec{.turn_end = named_token(source, "sep_token", kTurnEnd),
                                    .text_end = named_token(source, "eos_token", kEnd),
                                    .text = {.guidance = 1.0, .top_p = 0.9},
-                                   .text_repetition = 1.2};
+                                   .text_repetition = 1.2,
+                                   .images_guidance = 1.2};
 }
 
 // RMSNorms of a Llama stand before the parts, those of a Swin transformer after them.
@@ -174,51 +164,8 @@ void place_norms(bool swin, ModelSpec& spec) {
 
 // --- Lumina-mGPT --------------------------------------------------------------------------------
 
-constexpr std::int64_t kLuminaSide = 768;   // pixels
-constexpr std::int64_t kLuminaRatio = 4;    // of the longer side to the shorter one
-constexpr std::int64_t kLuminaPrompt = 64;  // tokens that any size leaves
 constexpr SamplingDefaults kLuminaSampling = {
     .guidance = 4.0, .temperature = 1.0, .top_k = 2000, .top_p = 1.0};
-constexpr std::int64_t kCellCodes = 2;  // along a side of the cells that size tokens count
-
-// The port's class of it, or its keys.
-bool is_lumina(const JsonReader& config) {
-  if (config.has("z_loss_weight")) return true;
-  if (!config.has("architectures")) return false;
-  const std::vector<std::string> classes = config.strings("architectures", 16);
-  return std::any_of(classes.begin(), classes.end(),
-                     [](const std::string& name) { return name.starts_with("ChameleonXLLMX"); });
-}
-
-std::string size_token(std::int64_t cells) {
-  const std::string number = std::to_string(8800 + cells);
-  return "<reserved" + std::string(5 - std::min<std::size_t>(5, number.size()), '0') + number + ">";
-}
-
-class LuminaSizes {
- public:
-  LuminaSizes(const JsonReader& map, std::int64_t factor, std::int64_t max_positions)
-      : map_(map), cell_(kCellCodes * factor), positions_(max_positions) {}
-
-  std::int64_t cell() const { return cell_; }
-  bool fits(std::int64_t width, std::int64_t height) const {
-    if (width < cell_ || height < cell_ || width % cell_ != 0 || height % cell_ != 0) return false;
-    if (std::max(width, height) > kLuminaRatio * std::min(width, height)) return false;
-    const std::int64_t rows = height / cell_ * kCellCodes, columns = width / cell_ * kCellCodes;
-    return rows * (columns + 1) + 1 + kLuminaPrompt <= positions_ &&
-           map_.has(size_token(width / cell_)) && map_.has(size_token(height / cell_));
-  }
-  // The largest square up to the usual one; 0 = none.
-  std::int64_t square() const {
-    std::int64_t side = kLuminaSide / cell_ * cell_;
-    while (side > 0 && !fits(side, side)) side -= cell_;
-    return side;
-  }
-
- private:
-  const JsonReader& map_;
-  std::int64_t cell_, positions_;
-};
 
 void lumina_grid(const ModelSource& source, const JsonReader& config, const LuminaSizes& sizes,
                  ModelSpec& spec) {
@@ -250,17 +197,18 @@ void lumina_grid(const ModelSource& source, const JsonReader& config, const Lumi
 // The same with the size in words before the text and in tokens after the begin of image; the other
 // branch begins there.
 void lumina_prompt(const LuminaSizes& sizes, ModelSpec& spec) {
-  const std::string columns = size_token(spec.image_width() / sizes.cell());
+  const std::string columns = lumina_size_token(spec.image_width() / sizes.cell());
   PromptForm& form = spec.prompt.forms.front();
   form.before = "Generate an image of " + std::to_string(spec.image_width()) + "x" +
                 std::to_string(spec.image_height()) + " according to the following prompt:\n";
-  form.after += size_token(spec.image_height() / sizes.cell()) + columns;
+  form.after += lumina_size_token(spec.image_height() / sizes.cell()) + columns;
   spec.prompt.begin_image_token = columns;
   spec.model.kept_first = 0;
   spec.model.kept_last = 3;
   if (!spec.interleave) return;
   spec.interleave->text = {.guidance = 1.0, .top_k = 10};
   spec.interleave->text_repetition = 1.0;
+  spec.interleave->images_guidance.reset();
 }
 
 // --- the Hugging Face port ----------------------------------------------------------------------
@@ -341,7 +289,7 @@ WeightNames port_names(const LanguageConfig& language) {
 ModelSpec parse_port(const ModelSource& source) {
   const JsonReader config = config_reader(source);
   ModelSpec spec;
-  LanguageConfig language = parse_language(config, kLanguages);
+  LanguageConfig language = parse_language(config, kChameleonLanguages);
   if (language.model.q_width() != language.model.width) {
     config.fail("head_dim", "hidden_size / num_attention_heads",
                 std::to_string(language.model.head_dim));
@@ -383,6 +331,7 @@ ModelSpec parse_port(const ModelSource& source) {
   if (!files.decoder && !source.config_only && generates) {
     use_decoder_file(find_decoder(source.folder), spec);
   }
+  if (!generates) ignore_tokenizer(spec);
   place_norms(config.boolean_or("swin_norm", false), spec);
   return spec;
 }
@@ -391,7 +340,8 @@ ModelSpec parse_port(const ModelSource& source) {
 
 fs::path authors_weights(const ModelSource& source) {
   if (!source.file.empty()) return source.file;
-  for (const char* name : {kWeights, kOneShard, "consolidated.safetensors"}) {
+  for (const char* name : {kWeights, kOneShard, "consolidated.safetensors",
+                           "consolidated.00.safetensors"}) {
     if (file_exists(source.folder / name)) return source.folder / name;
   }
   return {};
@@ -399,7 +349,7 @@ fs::path authors_weights(const ModelSource& source) {
 
 // Their tokenizer of texts, whose vocabulary names the image tokens.
 Json authors_vocabulary(const fs::path& folder, ModelSpec& spec) {
-  spec.tokenizer = find_next_to(folder, kTextTokenizer);
+  spec.tokenizer = find_next_to_chameleon(folder, kTextTokenizer);
   if (spec.tokenizer.empty()) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_CHAMELEON_TOKENIZER",
@@ -415,19 +365,38 @@ Json authors_vocabulary(const fs::path& folder, ModelSpec& spec) {
   return JsonReader(whole, file).object("model").raw("vocab");
 }
 
+// What their code lets no text have, besides image tokens: special tokens but its end, and the begin of
+// an image where one may follow.
+std::vector<std::int32_t> special_ids(const Json& vocabulary, bool images) {
+  std::vector<std::int32_t> out;
+  for (const auto& [token, id] : vocabulary.items()) {
+    if (token.size() < 2 || token.front() != '<' || token == kEnd) continue;
+    if (images && token == kBeginImage) continue;
+    out.push_back(id.get<std::int32_t>());
+  }
+  return out;
+}
+
 ModelSpec parse_authors(const ModelSource& source) {
   source.files->set(FolderFile::kParams,
                     std::make_shared<const Json>(read_chameleon_params(source.folder)));
   const JsonReader params = source.files->reader(FolderFile::kParams);
-  if (params.integer_or("model_parallel_size", 1, 1, 64) != 1) {
-    params.fail("model_parallel_size",
-                "1: convert files of several parts to the Hugging Face layout",
-                std::to_string(params.integer("model_parallel_size", 1, 64)));
-  }
+  const std::int64_t parts = params.integer_or("model_parallel_size", 1, 1, 64);
   ModelSpec spec;
   StreamModelConfig& model = spec.model;
   model.transformer = chameleon_authors_model(params);
   model.prompt_vocab = params.integer_or("vocab_size", kAuthorsVocab, 1, kMaxVocab);
+  if (parts > 1) {
+    for (const char* key : {"n_kv_heads", "dim", "vocab_size"}) {
+      const std::int64_t count = key[0] == 'd'   ? model.transformer.width
+                                 : key[0] == 'v' ? model.prompt_vocab
+                                                 : model.transformer.kv_heads;
+      if (count % parts == 0) continue;
+      params.fail(key, "a multiple of model_parallel_size " + std::to_string(parts),
+                  std::to_string(count));
+    }
+    spec.parts = chameleon_parts(params, source.folder, parts);
+  }
   spec.names = chameleon_authors_names(model.transformer);
   const fs::path decoder = find_decoder(source.folder);
   spec.vq = infer_vq_spec(Checkpoint::open(decoder), "", VqNames::kTaming);
@@ -441,12 +410,15 @@ ModelSpec parse_authors(const ModelSource& source) {
   model.grid_rows = model.grid_cols = std::max<std::int64_t>(side / spec.vq.downsample(), 1);
   fit_prompt(params, kAuthorsPositions, spec);
   fill_identity(source, "Chameleon", spec);
-  spec.weights = authors_weights(source);
+  spec.weights = parts > 1 ? spec.parts.files.front() : authors_weights(source);
   chameleon_prompt(source, spec);
   read_sampling(source, kSampling, spec);
   write_texts(source, kAuthorsPositions, "output.weight", spec);
-  spec.tensors = chameleon_authors_tensors(model.transformer, model.prompt_vocab);
+  const bool describes = source.options.use == ModelUse::kDescribe;
+  if (spec.interleave) spec.interleave->unwritten = special_ids(vocabulary, !describes);
+  spec.tensors = chameleon_authors_tensors(model.transformer, model.prompt_vocab, parts);
   spec.ignored = {"rope.freqs"};
+  if (describes) ignore_tokenizer(spec);
   place_norms(params.boolean_or("swin_norm", false), spec);
   return spec;
 }
@@ -456,84 +428,9 @@ bool is_authors(const ModelSource& source) {
   return source.config == nullptr && !source.config_only &&
          authors_weights(source).filename().string().starts_with("consolidated") &&
          file_exists(source.folder / "params.json") &&
-         !(find_next_to(source.folder, kTextTokenizer).empty() &&
-           find_next_to(source.folder, kDecoderFile).empty());
+         !(find_next_to_chameleon(source.folder, kTextTokenizer).empty() &&
+           find_chameleon_tokenizer(source.folder).empty());
 }
-
-// --- describing -----------------------------------------------------------------------------------
-
-VisionTower code_tower(const JsonReader& config) {
-  if (is_lumina(config)) {
-    config.fail("architectures", "a Chameleon: Lumina-mGPT's prompts of images are not written here",
-                "Lumina-mGPT");
-  }
-  VisionTower out;
-  CodeTower& codes = out.codes.emplace();
-  const ChameleonTokenizer tokenizer = parse_chameleon_tokenizer(sub_config(config, "vq_config"));
-  codes.vq = tokenizer.vq;
-  const std::int64_t vocab = config.integer_or("vocab_size", kAuthorsVocab, 1, kMaxVocab);
-  const JsonReader map = config.object("vocabulary_map");
-  for (const RowRange& rows :
-       chameleon_code_rows(map, config.raw("vocabulary_map"), codes.vq.codes, vocab)) {
-    for (std::int64_t i = 0; i < rows.count; ++i) {
-      codes.ids.push_back(narrow<std::int32_t>(rows.first + i));
-    }
-  }
-  const std::int64_t factor = codes.vq.downsample();
-  out.vit = {.patch = factor, .width = 0, .layers = 0, .run_layers = 0};
-  out.vit.grid = tokenizer.resolution / factor;
-  out.projector.widths = {config.integer_or("hidden_size", 4096, 1, kMaxHidden)};
-  out.layouts.emplace_back().vit.prefix = "model.vqmodel.";
-  out.ignored = {"decoder.*", "post_quant_conv.*"};
-  return out;
-}
-
-PreprocessPolicy describing_policy() {
-  PreprocessPolicy out;
-  out.name = "chameleon";
-  out.mode = ResizeMode::kShortestSide;
-  out.filter = ResampleFilter::kLanczos;
-  out.side = kAuthorsSide;
-  out.patch = 16;
-  out.rescale = 0.0078;
-  out.mean = out.std = {1, 1, 1};
-  return out;
-}
-
-// The class masks the logits of image tokens.
-void mask_codes(const JsonReader&, DescribeSpec& spec) { spec.unwritten = spec.tower.codes->ids; }
-
-constexpr PolicyMaker kPolicies[] = {describing_policy};
-constexpr std::string_view kProcessors[] = {"ChameleonImageProcessor"};
-constexpr std::string_view kSpecial[] = {"<image>", kBeginImage, kEndImage, kTurnEnd};
-constexpr ChatForm kForms[] = {{.name = "chameleon",
-                                .layout = ChatLayout::kInOrder,
-                                .user_close = kTurnEnd,
-                                .image = "<image>",
-                                .image_open = kBeginImage,
-                                .image_close = kEndImage,
-                                .frames_itself = true,
-                                .special = kSpecial}};
-constexpr ChatChoice kChats[] = {{"", &kForms[0]}};
-constexpr FixedToken kFixed[] = {
-    {"sep_token", kTurnEnd}, {"boi_token", kBeginImage}, {"eoi_token", kEndImage}};
-
-constexpr Describer kDescribers[] = {{.type = "chameleon",
-                                      .key = "vocabulary_map",
-                                      .apart = true,
-                                      .own_text = true,
-                                      .title = "Chameleon",
-                                      .tower = code_tower,
-                                      .languages = kLanguages,
-                                      .policy = describing_policy,
-                                      .processors = kProcessors,
-                                      .chats = kChats,
-                                      .image_key = "image_token_id",
-                                      .image_token = "<image>",
-                                      .fixed_tokens = kFixed,
-                                      .count_key = "image_seq_length",
-                                      .default_count = 1024,
-                                      .finish = mask_codes}};
 
 bool detect(const ModelSource& source) {
   return model_type(source) == "chameleon" || is_authors(source);
@@ -548,7 +445,7 @@ ModelSpec parse(const ModelSource& source) {
 extern constinit const Family kChameleonFamily = {.name = "chameleon",
                                                   .detect = detect,
                                                   .parse = parse,
-                                                  .describers = kDescribers,
-                                                  .policies = kPolicies};
+                                                  .describers = kChameleonDescribers,
+                                                  .policies = kChameleonPolicies};
 
 }  // namespace tessera

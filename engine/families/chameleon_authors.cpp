@@ -1,6 +1,7 @@
 // Sizes and names of Chameleon's files as its authors released them.
 #include "engine/families/chameleon_authors.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/config_bytes.h"
@@ -24,7 +25,40 @@ std::int64_t authors_ffn(const JsonReader& params, std::int64_t width) {
   return ffn;
 }
 
+// Each part has its heads, its share of the feed-forward width and of the head's rows, and its
+// columns of the table.
+PartAxis axis_of(std::string_view name) {
+  constexpr std::string_view kColumns[] = {"tok_embeddings.weight", ".wo.weight", ".w2.weight"};
+  constexpr std::string_view kRows[] = {".wq.weight", ".wk.weight", ".wv.weight",
+                                        ".w1.weight", ".w3.weight", "output.weight"};
+  const auto ends = [&](std::string_view end) { return name.ends_with(end); };
+  if (std::ranges::any_of(kColumns, ends)) return PartAxis::kColumns;
+  if (std::ranges::any_of(kRows, ends)) return PartAxis::kRows;
+  return name.find("_normalization.") == std::string_view::npos ? PartAxis::kWhole
+                                                                : PartAxis::kOwnRow;
+}
+
+std::string part_name(std::int64_t number, const char* ending) {
+  return std::string("consolidated.") + (number < 10 ? "0" : "") + std::to_string(number) + ending;
+}
+
 }  // namespace
+
+ModelSpec::Parts chameleon_parts(const JsonReader& params, const std::filesystem::path& folder,
+                                 std::int64_t parts) {
+  const char* const ending = file_exists(folder / part_name(0, ".pth")) ? ".pth" : ".safetensors";
+  ModelSpec::Parts out{.files = {}, .rule = axis_of};
+  for (std::int64_t i = 0; file_exists(folder / part_name(i, ending)); ++i) {
+    out.files.push_back(folder / part_name(i, ending));
+  }
+  if (std::ssize(out.files) != parts) {
+    params.fail("model_parallel_size",
+                std::to_string(out.files.size()) + ", the files consolidated.00" + ending +
+                    " and on",
+                std::to_string(parts));
+  }
+  return out;
+}
 
 Json read_chameleon_params(const std::filesystem::path& folder) {
   const auto read = [&](const char* name) {
@@ -77,7 +111,8 @@ WeightNames chameleon_authors_names(const ModelConfig& model) {
   return names;
 }
 
-std::vector<TensorSpec> chameleon_authors_tensors(const ModelConfig& model, std::int64_t vocab) {
+std::vector<TensorSpec> chameleon_authors_tensors(const ModelConfig& model, std::int64_t vocab,
+                                                  std::int64_t parts) {
   TensorList list;
   list.add("tok_embeddings.weight", {vocab, model.width});
   for (std::int64_t i = 0; i < model.layers; ++i) {
@@ -87,8 +122,14 @@ std::vector<TensorSpec> chameleon_authors_tensors(const ModelConfig& model, std:
     list.add(layer + "attention.wv.weight", {model.kv_width(), model.width});
     list.add(layer + "attention.wo.weight", {model.width, model.q_width()});
     if (model.head_norms) {
-      list.norm(layer + "attention.q_normalization", model.head_dim);
-      list.norm(layer + "attention.k_normalization", model.head_dim);
+      for (const char* name : {"attention.q_normalization", "attention.k_normalization"}) {
+        if (parts == 1) {
+          list.norm(layer + name, model.head_dim);
+          continue;
+        }
+        list.add(layer + name + ".weight", {parts, model.head_dim});
+        list.add(layer + name + ".bias", {parts, model.head_dim});
+      }
     }
     list.add(layer + "feed_forward.w1.weight", {model.ffn_width, model.width});
     list.add(layer + "feed_forward.w2.weight", {model.width, model.ffn_width});

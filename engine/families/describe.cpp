@@ -53,7 +53,7 @@ std::int32_t read_id(const JsonReader& config, std::string_view key, std::string
 // own processor files serve where the encoder's folder has none, and may not say otherwise.
 PreprocessPolicy read_policy(const Describer& row, const JsonReader& config,
                              const VisionTower& tower, FolderFiles& files, FolderAccount& account) {
-  if (tower.folder.empty()) return read_image_policy(row, config, tower, files);
+  if (tower.folder.empty() || tower.codes) return read_image_policy(row, config, tower, files);
   FolderFiles encoder = FolderFiles::read_processor(tower.folder);
   const bool both = has_image_processor(encoder) && has_image_processor(files);
   FolderFiles& read = has_image_processor(files) && !both ? files : encoder;
@@ -72,7 +72,32 @@ PreprocessPolicy read_policy(const Describer& row, const JsonReader& config,
   return policy;
 }
 
+ErrorInfo no_videos(const std::string& file, const std::string& type) {
+  return {.kind = ErrorKind::kModel,
+          .code = "E_VIDEO_MODEL",
+          .file = file,
+          .where = "model_type",
+          .expected = "a model whose frames are seen by a vision encoder",
+          .found = type};
+}
+
 }  // namespace
+
+void read_release(const Describer& row, FolderFiles& files, ModelSpec& spec) {
+  DescribeSpec& out = spec.describe.emplace();
+  out.config = std::make_shared<const Json>(Json::object());
+  out.type = row.type;
+  out.title = spec.title;
+  out.policy = row.policy();
+  out.chats.assign(row.chats.begin(), row.chats.end());
+  out.image_id = narrow<std::int32_t>(spec.model.vocab);
+  out.image_token = row.image_token;
+  out.end_token = row.end_token;
+  row.release(spec, out);
+  finish_tower(out.tower, out.type, spec.folder.string());
+  out.no_videos = no_videos(spec.folder.string(), out.type);
+  out.account = std::make_shared<const FolderAccount>(files.account(FolderHalf::kGenerating));
+}
 
 std::int64_t text_places(const StreamModelConfig& config) {
   return std::min(config.max_positions, kMaxPlaces);
@@ -110,12 +135,7 @@ void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec) 
   out.policy = read_policy(row, reader, out.tower, files, of_encoder);
   out.video = read_video_policy(out, files, out.no_videos);
   if (out.tower.codes) {
-    out.no_videos = {.kind = ErrorKind::kModel,
-                     .code = "E_VIDEO_MODEL",
-                     .file = file,
-                     .where = "model_type",
-                     .expected = "a model whose frames are seen by a vision encoder",
-                     .found = out.type};
+    out.no_videos = no_videos(file, out.type);
   }
   out.video_frames = row.video_frames;
   out.chats.assign(row.chats.begin(), row.chats.end());

@@ -17,6 +17,9 @@ struct Describer;
 // folder's files. Error kModel.
 void read_describing(const Describer& row, FolderFiles& files, ModelSpec& spec);
 
+// The same of a release without config.json, whose text is in `spec`.
+void read_release(const Describer& row, FolderFiles& files, ModelSpec& spec);
+
 // The weight file against the spec: settles names of text and image encoder, the newline's, and
 // whether the text head is the embedding table. Error kModel (E_TEXT_LAYOUT, E_TOWER_LAYOUT,
 // E_TENSORS, E_CAPTION_MODEL) naming what is missing, wrong or surplus. Tensors of other parts are

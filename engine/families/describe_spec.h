@@ -55,6 +55,7 @@ struct DescribeSpec {
   // kNoEnd = nothing.
   std::string_view end_token;
   std::int32_t class_end = -1;
+  std::string_view turn_end;  // a token that ends texts whatever files name; empty = none
   std::vector<std::int32_t> unwritten;  // ids that the reference never writes
   SettingValues sampling;  // logits processors that generation_config.json switches on
   HeadTie head_tie = HeadTie::kEither;

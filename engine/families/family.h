@@ -58,6 +58,8 @@ struct Describer {
   std::string_view key;
   // And none has this key; empty = any.
   std::string_view without;
+  // And this is true of it; null = of any.
+  bool (*fits)(const JsonReader& config) = nullptr;
   // Other weights of the same configuration generate: asked for both, such a model generates.
   bool apart = false;
   // The text is what the family's parse() makes of it, for ModelUse::kDescribe; else that of a
@@ -93,6 +95,9 @@ struct Describer {
   std::int64_t video_id = -1;  // the class default; -1 = videos are shown as images
   // What ends texts where no file names an id; empty = the class default of its language.
   std::string_view end_token;
+  // Releases without config.json: the image half, of what parse() made of their text; the keys above
+  // that speak of configurations are not read. Null = there are none.
+  void (*release)(const ModelSpec& text, DescribeSpec& spec) = nullptr;
   // What the type does in its own way, after all else was read; null = nothing.
   void (*finish)(const JsonReader& config, DescribeSpec& spec) = nullptr;
 };

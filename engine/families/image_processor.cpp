@@ -303,7 +303,7 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
   PreprocessPolicy policy = row.policy();
   policy.patch = tower.vit.patch;
   policy.merge = tower.projector.cell;
-  if (policy.mode != ResizeMode::kMultiples) {
+  if (policy.mode != ResizeMode::kMultiples && policy.mode != ResizeMode::kNearestAspect) {
     const JsonReader vision = sub_config(config, "vision_config");
     const JsonReader sizes = row.size_key.empty() ? vision : sub_config(vision, row.size_key);
     policy.side = sizes.integer_or("image_size", tower.vit.grid * tower.vit.patch, 1, kMaxSide);
@@ -333,6 +333,8 @@ PreprocessPolicy read_image_policy(const Describer& row, const JsonReader& confi
     case ResizeMode::kMultiples:
       read_multiples(kind, own, tower, policy);
       break;
+    case ResizeMode::kNearestAspect:
+      break;  // of no published class
     case ResizeMode::kTiles:
       read_tiles(own, policy);
       break;

@@ -86,7 +86,7 @@ std::size_t visual_scratch_bytes(const ModelSpec& spec, const Backend& backend) 
 MemoryPlan plan_memory(const ModelSpec& spec, const Backend& backend,
                        const MemoryRequest& request) {
   const ModelConfig& model = spec.model.transformer;
-  const std::int64_t sequences = request.images * (request.guidance ? 2 : 1);
+  const std::int64_t sequences = request.images * request.branches();
   MemoryPlan plan;
   plan.weights = weight_bytes(spec, backend, request.storage);
   plan.kv =

@@ -24,12 +24,17 @@ struct MemoryRequest {
   std::optional<DType> kv = {};     // of the cache; empty = as tables next to such weights
   std::int64_t images = 1;          // at once
   bool guidance = true;             // two sequences an image
+  bool images_apart = false;        // three
   std::int64_t prompt_tokens = 64;  // rows of the longest prompt; 1 for a class
   std::int64_t window = 1;          // rows of an image in one pass
   bool dists = false;                // whether drafts keep their distributions
   std::int64_t spare_rows = 0;      // cached rows of a sequence beyond prompt and image
 
   DType cache() const { return kv.value_or(beside(storage)); }
+  std::int64_t branches() const {
+    if (!guidance) return 1;
+    return images_apart ? 3 : 2;
+  }
 };
 
 struct MemoryPlan {

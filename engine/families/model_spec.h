@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/joined_parts.h"
 #include "engine/core/tensor.h"
 #include "engine/families/describe_spec.h"
 #include "engine/model/block_model.h"
@@ -155,6 +156,10 @@ struct InterleaveSpec {
   std::string turn_end, text_end;  // tokens; the first also ends a question
   SamplingDefaults text;
   double text_repetition = 1.0;  // penalty
+  // Of what the images before an image say, where it is guided apart from what the text says; empty =
+  // the branch without the prompt has none of them.
+  std::optional<double> images_guidance = {};
+  std::vector<std::int32_t> unwritten = {};  // ids that its texts never have, besides those of images
 };
 
 // A folder that only drafts for another model: no text head and no image tokenizer in it.
@@ -170,6 +175,12 @@ struct ModelSpec {
   std::string title;   // "Janus-Pro 1B"
   std::filesystem::path folder;      // where it was read from; empty for models made in memory
   std::filesystem::path weights;     // what Checkpoint::open takes
+  // Files of a model that was cut for several devices, in place of `weights`, which is the first.
+  struct Parts {
+    std::vector<std::filesystem::path> files;
+    PartRule rule = nullptr;
+  };
+  Parts parts = {};
   // How another tool quantised `weights`; null where they are plain.
   std::shared_ptr<const QuantisedScheme> quantised;
   std::filesystem::path vq_weights;  // empty = the VQ tensors are in `weights`

@@ -40,7 +40,9 @@ std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkp
 }
 
 Checkpoint open_weights(const std::filesystem::path& path, const ModelSpec& spec) {
-  Checkpoint weights = Checkpoint::open(path);
+  Checkpoint weights = spec.parts.files.empty()
+                           ? Checkpoint::open(path)
+                           : Checkpoint::open_parts(spec.parts.files, spec.parts.rule);
   if (spec.quantised != nullptr) weights.dequantise(*spec.quantised);
   return weights;
 }

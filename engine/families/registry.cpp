@@ -94,7 +94,8 @@ const Describer* row_of(const Json& config) {
   for (const Family* family : kFamilies) {
     for (const Describer& row : family->describers) {
       const bool fits = (row.key.empty() || config.contains(row.key)) &&
-                        (row.without.empty() || !config.contains(row.without));
+                        (row.without.empty() || !config.contains(row.without)) &&
+                        (row.fits == nullptr || row.fits(JsonReader(config, "config.json")));
       if (row.type == type && !row.title.empty() && fits) return &row;
     }
   }
@@ -159,6 +160,40 @@ ModelSpec parse_own_text(FolderFiles& files, const fs::path& folder) {
   return std::move(*spec);
 }
 
+// The row that describes by a release without config.json, or null.
+const Describer* release_row(const ModelSource& source) {
+  for (const Family* family : kFamilies) {
+    for (const Describer& row : family->describers) {
+      if (row.release != nullptr && family->detect(source)) return &row;
+    }
+  }
+  return nullptr;
+}
+
+ModelSource release_source(const fs::path& path) {
+  ModelSource source;
+  source.options.use = ModelUse::kDescribe;
+  source.folder = is_folder(path) ? path : path.parent_path();
+  if (!is_folder(path)) source.file = path;
+  source.config_file = (source.folder / "config.json").string();
+  return source;
+}
+
+// Nothing where no family describes with it.
+std::optional<ModelSpec> parse_release(const fs::path& path) {
+  ModelSource source = release_source(path);
+  if (file_exists(source.config_file)) return std::nullopt;
+  const Describer* const row = release_row(source);
+  if (row == nullptr) return std::nullopt;
+  FolderFiles files = FolderFiles::read(source.folder, nullptr);
+  source.files = &files;
+  std::optional<ModelSpec> spec = parse_generating(source);
+  expects(spec.has_value(), "the family reads what it describes with");
+  spec->model.codes = 0;
+  read_release(*row, files, *spec);
+  return spec;
+}
+
 void add_describing(FolderFiles files, const fs::path& folder, ModelSpec& spec) {
   const std::shared_ptr<const Json> config = files.config();
   const Describer* row = row_of(*config);
@@ -211,6 +246,7 @@ Json read_config(std::string_view text, const std::string& file) {
 ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
   refuse_pointers(path);
   if (options.use == ModelUse::kDescribe) {
+    if (std::optional<ModelSpec> release = parse_release(path)) return std::move(*release);
     refuse_adapters(path);
     const fs::path config = path / "config.json";
     ModelSpec spec;
@@ -307,7 +343,7 @@ std::string describing_types() {
 
 bool describes_images(const fs::path& folder) {
   const fs::path path = folder / "config.json";
-  if (!file_exists(path)) return false;
+  if (!file_exists(path)) return is_folder(folder) && release_row(release_source(folder)) != nullptr;
   return describes(
       parse_json(read_file(path, kConfigBytes), path.string(), {.max_bytes = kConfigBytes}));
 }
@@ -318,6 +354,7 @@ VisionTower parse_vision_tower(const Json& config, const std::string& file) {
   std::vector<std::string_view> known;
   for (const Family* family : kFamilies) {
     for (const Describer& row : family->describers) {
+      if (row.tower == nullptr) continue;
       known.push_back(row.type);
       if (row.type != type) continue;
       VisionTower tower = row.tower(reader);

@@ -15,15 +15,6 @@
 
 namespace tessera {
 
-namespace {
-
-ConstTensorView numbers_at(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  const ConstTensorView view = tensor.view();
-  return {DType::kF32, Shape{count}, view.f32() + first, view.device};
-}
-
-}  // namespace
-
 // Half of a direction's buckets hold one distance each; the others grow by equal factors.
 std::int64_t distance_bucket(const TextEncoderConfig& config, std::int64_t distance) {
   const std::int64_t of_direction = config.buckets / 2, exact = of_direction / 2;
@@ -71,7 +62,7 @@ std::size_t TextEncoder::weight_bytes(const TextEncoderConfig& config, const Bac
 
 std::size_t TextEncoder::scratch_bytes(const TextEncoderConfig& config, std::int64_t rows) {
   const std::size_t attention =
-      matrix_bytes(rows, 4 * config.inner_width()) + 4 * matrix_bytes(rows, config.head_dim);
+      matrix_bytes(rows, 4 * config.inner_width()) + 3 * matrix_bytes(rows, config.inner_width());
   const std::size_t ffn = matrix_bytes(rows, (config.gated ? 3 : 1) * config.ffn_width);
   return 3 * matrix_bytes(rows, config.width) + matrix_bytes(config.heads, 2 * rows - 1) +
          std::max(attention, ffn) + 16 * padded_bytes(1);
@@ -95,7 +86,8 @@ Tensor TextEncoder::bias_of(std::int64_t rows) const {
 Tensor TextEncoder::encode(std::span<const std::int32_t> ids) const {
   const auto rows = std::ssize(ids);
   expects(rows > 0, "there is a token");
-  backend_->reserve_scratch(backend_->attention_scratch_bytes(rows, 1, config_.head_dim));
+  backend_->reserve_scratch(
+      backend_->attention_scratch_bytes(rows, config_.heads, config_.head_dim));
   Pass pass;
   pass.arena = make_arena(*backend_, scratch_bytes(config_, rows));
   pass.rows = rows;
@@ -114,7 +106,6 @@ Tensor TextEncoder::encode(std::span<const std::int32_t> ids) const {
   return out;
 }
 
-// Head by head; each query is a segment of its own, as its keys' bias is.
 void TextEncoder::attention_block(const TextEncoderLayer& layer, Pass& pass) const {
   Arena& arena = pass.arena;
   const std::size_t mark = arena.used();
@@ -122,33 +113,27 @@ void TextEncoder::attention_block(const TextEncoderLayer& layer, Pass& pass) con
   const TensorView normed = arena.take(DType::kF32, Shape{rows, config_.width});
   const TensorView qkv = arena.take(DType::kF32, Shape{rows, 3 * inner});
   const TensorView mixed = arena.take(DType::kF32, Shape{rows, inner});
-  const auto one_head = [&] { return arena.take(DType::kF32, Shape{rows, 1, dim}); };
-  const TensorView q = one_head(), k = one_head(), v = one_head(), out = one_head();
-  const TensorView slots_of_mixed = {DType::kF32, Shape{rows * config_.heads, 1, dim}, mixed.data,
-                                     mixed.device};
+  const Shape by_head{rows, config_.heads, dim};
+  const auto heads = [&] { return arena.take(DType::kF32, by_head); };
+  const TensorView q = heads(), k = heads(), v = heads();
   ops::normed_linear(*backend_, pass.x, layer.attention_norm.view(), config_.norm_eps, layer.qkv,
                      {}, normed, qkv);
-  std::vector<AttentionSegment> segments(to_size(rows));
-  std::vector<std::int64_t> slots(to_size(rows));
-  const std::int64_t line = 2 * rows - 1;
-  for (std::int64_t head = 0; head < config_.heads; ++head) {
-    const float* from = qkv.f32() + head * dim;
-    ops::store_rows(*backend_, from, 3 * inner, pass.identity, q);
-    ops::store_rows(*backend_, from + inner, 3 * inner, pass.identity, k);
-    ops::store_rows(*backend_, from + 2 * inner, 3 * inner, pass.identity, v);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      nth(segments, row) = {.keys = k,
-                            .values = v,
-                            .row_begin = row,
-                            .rows = 1,
-                            .first_visible = rows,
-                            .causal = false,
-                            .key_bias = numbers_at(pass.bias, head * line + rows - 1 - row, rows)};
-      nth(slots, row) = row * config_.heads + head;
-    }
-    ops::attention(*backend_, {.q = q, .out = out, .segments = segments, .scale = 1.0f});
-    ops::store_rows(*backend_, out.f32(), dim, slots, slots_of_mixed);
+  for (const auto& [to, part] : {std::pair(q, 0), std::pair(k, 1), std::pair(v, 2)}) {
+    ops::store_rows(*backend_, qkv.f32() + part * inner, 3 * inner, pass.identity, to);
   }
+  const AttentionSegment segment{.keys = k,
+                                 .values = v,
+                                 .rows = rows,
+                                 .first_visible = rows,
+                                 .causal = false,
+                                 .key_bias = pass.bias.view(),
+                                 .bias_first = rows - 1,
+                                 .bias_row_step = -1,
+                                 .bias_head_step = 2 * rows - 1};
+  ops::attention(*backend_, {.q = q,
+                             .out = {DType::kF32, by_head, mixed.data, mixed.device},
+                             .segments = {&segment, 1},
+                             .scale = 1.0f});
   ops::linear_add(*backend_, mixed, layer.out, {}, pass.x, normed);
   arena.rewind(mark);
 }

@@ -1,6 +1,7 @@
 // Attention of rows over the keys of their sequences.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -28,10 +29,18 @@ struct AttentionSegment {
   std::span<const std::int32_t> listed;
   std::int64_t listed_base = 0;  // of tables that begin further on than the list counts from
   ConstTensorView key_bias;  // f32, one number a visible key, or empty
+  // With steps rows and heads have numbers of their own: those of row r and head h begin at
+  // bias_first + r bias_row_step + h bias_head_step.
+  std::int64_t bias_first = 0, bias_row_step = 0, bias_head_step = 0;
+
+  std::int64_t bias_of(std::int64_t row, std::int64_t head) const {
+    return bias_first + row * bias_row_step + head * bias_head_step;
+  }
 
   // A sequence grows from repeat to repeat of a recorded pass.
   void visit(OpVisitor& visitor) {
-    visitor(keys, values, row_begin, rows, causal, listed, listed_base, key_bias);
+    visitor(keys, values, row_begin, rows, causal, listed, listed_base, key_bias, bias_first,
+            bias_row_step, bias_head_step);
     visitor.varying(first_visible, listed_from);
   }
 };
@@ -82,7 +91,14 @@ struct AttentionArgs {
             "attention: every visible key is in the cache, and there is one");
     if (!segment.key_bias.empty()) {
       expects_f32(backend, segment.key_bias, "attention: key_bias is f32 on the device");
-      expects(segment.key_bias.shape.elements() >= visible, "attention: key_bias has every key");
+      const std::int64_t last = std::max<std::int64_t>(segment.rows, 1) - 1;
+      for (const std::int64_t row : {std::int64_t{0}, last}) {
+        for (const std::int64_t head : {std::int64_t{0}, q.shape[1] - 1}) {
+          const std::int64_t first = segment.bias_of(row, head);
+          expects(first >= 0 && first + visible <= segment.key_bias.shape.elements(),
+                  "attention: key_bias has every key");
+        }
+      }
     }
     if (segment.listed.empty()) return;
     expects(segment.listed_from >= 0 && segment.listed_from <= visible &&

@@ -11,6 +11,7 @@ enum class ChatLayout : std::uint8_t {
   kImagesFirst,  // all images of a turn, each with a line break, then its texts
   kImagesAbove,  // all images of a turn, its videos, then its texts, a line break before each
   kInOrder,      // as given
+  kSpaced,       // as given, a space after images that stand before all text
   kJanus,        // as given, line breaks around images, spaces between texts, ends trimmed
 };
 
@@ -31,6 +32,9 @@ struct ChatForm {
   std::string_view video;     // the token of one visual row of a video, if there is one
   // After the opening of an image: its rows and columns of tokens, "32*40", and this; empty = neither.
   std::string_view image_grid_close;
+  // After the opening: the tokens "<reservedNNNNN>" of rows and of columns, two by two, counted from
+  // this number; 0 = none.
+  std::int64_t image_size_token = 0;
   bool frames_itself = false;  // the processor writes the frame, not the template
   bool tiles = false;          // SmolVLM's frame with rows and columns of tiles
   bool tight_images = false;  // no space between "User:" and an image

@@ -26,10 +26,13 @@ enum class ResizeMode {
   kLongestSide,   // longest side to `side`, then pad to side x side (Janus)
   kPinpoints,     // fit into the best of some tile grids, pad, cut; base view first (LLaVA-NeXT)
   kMultiples,     // both sides to multiples of patch * merge within an area (Qwen2-VL)
+  // The size of the nearest aspect among multiples of `side` within `max_pixels`: halved by boxes while
+  // both sides allow it, scaled to cover that size, and its centre (Lumina-mGPT)
+  kNearestAspect,
   kTiles,         // longest side to `longest`, both up to whole tiles; base view last (Idefics3)
 };
 
-// How kLongestSide makes a whole number of a scaled side.
+// How kLongestSide and kShortestSide make a whole number of a scaled side.
 enum class SideRounding { kTruncate, kHalfToEven };
 
 struct Tiling {
@@ -60,8 +63,9 @@ struct PreprocessPolicy {
   bool split = true;                // kTiles; false: the base view alone
   bool newline_at_end = false;      // one more token after a single view (LLaVA-OneVision)
   bool newline_each_row = false;    // one more token after each row of it (Emu3)
-  std::int64_t min_pixels = 0, max_pixels = 0;  // kMultiples
+  std::int64_t min_pixels = 0, max_pixels = 0;  // kMultiples; kNearestAspect
   double max_aspect = 200;                      // long side over short side
+  double max_size_aspect = 4;                   // kNearestAspect: the same of the sizes
   double rescale = 1.0 / 255.0;
   std::array<double, 3> mean = {0.5, 0.5, 0.5};
   std::array<double, 3> std = {0.5, 0.5, 0.5};

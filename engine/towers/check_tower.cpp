@@ -16,7 +16,8 @@ bool is_of_encoder(const VisionTower& tower, const Checkpoint& checkpoint,
                    const std::string& name) {
   const std::string& prefix = tower.vit.names.prefix;
   if (!prefix.empty() || tower.folder.empty()) return name.starts_with(prefix);
-  return fs::path(checkpoint.file_of(name)).parent_path() == tower.folder;
+  const fs::path file = checkpoint.file_of(name);
+  return file == tower.folder || file.parent_path() == tower.folder;
 }
 
 // Of another part of the model, or a name that the encoder ignores.

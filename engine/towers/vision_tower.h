@@ -40,7 +40,7 @@ struct VisionTower {
   VitSpec vit;
   ProjectorSpec projector;
   std::vector<TowerLayout> layouts;  // the first is the one that vit and projector carry
-  // A folder with the encoder, read where the model's own files have none; empty = none.
+  // A folder or file with the encoder, read where the model's own files have none; empty = none.
   std::filesystem::path folder;
   // Names after the encoder's prefix that the file may have and nobody reads; '*' at the end.
   std::vector<std::string> ignored;

@@ -93,10 +93,13 @@ void add_parts(Prompt& prompt, const ChatForm& form, const std::vector<ChatPart>
     add_image(prompt, form, part.is_video);
     add(prompt, Kind::kPlain, "\n");
   }
+  bool before_text = form.layout == ChatLayout::kSpaced;
   for (const ChatPart& part : parts) {
     if (part.is_image && images_first) continue;
+    before_text = before_text && part.is_image;
     if (part.is_image) {
       add_image(prompt, form, part.is_video);
+      if (before_text) add(prompt, Kind::kPlain, " ");
     } else {
       add(prompt, Kind::kPlain, part.text);
       add(prompt, Kind::kPlain, form.text_close);
@@ -147,6 +150,11 @@ std::string repeated(std::string_view token, std::int64_t count) {
   out.reserve(token.size() * to_size(count));
   for (std::int64_t i = 0; i < count; ++i) out += token;
   return out;
+}
+
+std::string size_token(std::int64_t number) {
+  const std::string digits = std::to_string(number);
+  return "<reserved" + std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits + ">";
 }
 
 // Tiles row by row, each after its place; a line break a row, one more before the whole image.
@@ -234,6 +242,10 @@ Prompt expand_images(const ChatForm& form, const Prompt& prompt,
         add(out, Kind::kPlain,
             std::to_string(layout.grid_rows) + "*" + std::to_string(layout.grid_columns));
         add(out, Kind::kControl, form.image_grid_close);
+      }
+      if (form.image_size_token > 0) {
+        add(out, Kind::kControl, size_token(form.image_size_token + layout.grid_rows / 2));
+        add(out, Kind::kControl, size_token(form.image_size_token + layout.grid_columns / 2));
       }
       add(out, Kind::kControl, repeated(layout.video ? form.video : form.image, layout.tokens));
       add(out, Kind::kControl, form.image_close);

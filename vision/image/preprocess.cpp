@@ -36,6 +36,13 @@ Image resized(const PreprocessPolicy& policy, const PreprocessPlan& plan, const 
   if (policy.mode == ResizeMode::kPadToSquare) {
     return to_size(padded_to_square(image, policy.background));
   }
+  if (plan.halvings > 0) {
+    Image half = image;
+    for (int i = 0; i < plan.halvings; ++i) {
+      half = resize(half, half.width / 2, half.height / 2, ResampleFilter::kBox, policy.order);
+    }
+    return to_size(half);
+  }
   if (plan.first_width == 0) return to_size(image);
   return to_size(resize(image, plan.first_width, plan.first_height, policy.filter, policy.order));
 }

@@ -40,6 +40,7 @@ struct PreprocessPlan {
   Tiling tiles;  // 0x0 when the base view is the only one
   // kTiles resizes twice: to this size first. 0x0 elsewhere.
   std::int64_t first_width = 0, first_height = 0;
+  int halvings = 0;  // kNearestAspect: before it is scaled
   // Pixels of the resized image and where it lies on the canvas, before cutting. The canvas has
   // the size of all tiles, or of the one view.
   std::int64_t resized_width = 0, resized_height = 0;

@@ -60,7 +60,10 @@ void plan_resized(const PreprocessPolicy& policy, PreprocessPlan& plan) {
 void plan_shortest_side(const PreprocessPolicy& policy, PreprocessPlan& plan) {
   const std::int64_t side = policy.resize_height > 0 ? policy.resize_height : policy.side;
   const std::int64_t w = plan.width, h = plan.height;
-  const std::int64_t other = truncated(real(side * std::max(w, h)) / real(std::min(w, h)));
+  const double longer = real(std::max(w, h)), shorter = real(std::min(w, h));
+  const std::int64_t other = policy.rounding == SideRounding::kTruncate
+                                 ? truncated(real(side) * longer / shorter)
+                                 : rounded(real(side) / shorter * longer);
   cut_centre(policy, plan, w <= h ? side : other, w <= h ? other : side);
 }
 
@@ -167,6 +170,46 @@ struct Size {
   std::int64_t width, height;
 };
 
+// Along the border of what fits, from the widest to the highest; of equally near ones the wider.
+Size nearest_aspect(const PreprocessPolicy& policy, double w, double h) {
+  const std::int64_t cells = policy.max_pixels / (policy.side * policy.side);
+  Size best = {};
+  double nearest = -1;
+  for (std::int64_t across = cells, down = 1; across > 0;) {
+    const double aspect = real(std::max(across, down)) / real(std::min(across, down));
+    if (aspect <= policy.max_size_aspect) {
+      const Size size{across * policy.side, down * policy.side};
+      const double x = real(size.width) / w, y = real(size.height) / h;
+      const double near = std::min(x, y) / std::max(x, y);
+      const bool wider = size.width > best.width ||
+                         (size.width == best.width && size.height > best.height);
+      if (near > nearest || (near == nearest && wider)) {
+        best = size;
+        nearest = near;
+      }
+    }
+    (down + 1) * across <= cells ? ++down : --across;
+  }
+  return best;
+}
+
+void plan_nearest_aspect(const PreprocessPolicy& policy, PreprocessPlan& plan) {
+  const Size size = nearest_aspect(policy, real(plan.width), real(plan.height));
+  std::int64_t w = plan.width, h = plan.height;
+  for (; w >= 2 * size.width && h >= 2 * size.height; ++plan.halvings) {
+    w /= 2;
+    h /= 2;
+  }
+  const double scale = std::max(real(size.width) / real(w), real(size.height) / real(h));
+  set_resized(plan, rounded(real(w) * scale), rounded(real(h) * scale));
+  set_canvas(plan, size.width, size.height);
+  // The authors' code draws the place of the cut.
+  plan.left = -((plan.resized_width - size.width) / 2);
+  plan.top = -((plan.resized_height - size.height) / 2);
+  plan.view_width = size.width;
+  plan.view_height = size.height;
+}
+
 // Both steps of the first resize of Idefics3: longest side to `longest`, the other one even; then,
 // if it is beyond the cap, down to the cap.
 Size tiled_base_size(const PreprocessPolicy& policy, std::int64_t width, std::int64_t height) {
@@ -267,6 +310,9 @@ PreprocessPlan plan_preprocess(const PreprocessPolicy& policy, std::int64_t widt
       break;
     case ResizeMode::kMultiples:
       plan_multiples(policy, plan);
+      break;
+    case ResizeMode::kNearestAspect:
+      plan_nearest_aspect(policy, plan);
       break;
     case ResizeMode::kTiles:
       plan_tiles(policy, plan);

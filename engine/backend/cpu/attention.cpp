@@ -67,6 +67,8 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
       task.q[entry] = args.q.f32() + at;
       task.out[entry] = args.out.f32() + at;
       task.visible[entry] = segment.first_visible + (segment.causal ? row + 1 : 0);
+      if (segment.key_bias.empty()) continue;
+      task.key_bias[entry] = segment.key_bias.f32() + segment.bias_of(row, q_head);
     }
   }
   task.keys = head_start(segment.keys, first_head);
@@ -78,7 +80,7 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
     task.listed_from = segment.listed_from;
     task.listed_base = segment.listed_base;
   }
-  if (!segment.key_bias.empty()) task.key_bias = segment.key_bias.f32();
+  task.biased = !segment.key_bias.empty();
   float peak[kTaskRows];
   float total[kTaskRows];
   if (!args.log_sum.empty()) {

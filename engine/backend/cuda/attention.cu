@@ -80,14 +80,18 @@ Cut cut_segments(const AttentionArgs& args, std::int64_t group, int entries) {
             "keys of one type, that 32 bits count");
     Tile tile{.keys = segment.keys.data,
               .values = segment.values.data,
-              .bias = segment.key_bias.empty() ? nullptr : segment.key_bias.f32(),
+              .bias = segment.key_bias.empty()
+                          ? nullptr
+                          : segment.key_bias.f32() + segment.bias_first,
               .listed_at = -1,
               .listed_from = std::numeric_limits<std::int32_t>::max(),
               .row_begin = static_cast<std::int32_t>(segment.row_begin),
               .first_visible = static_cast<std::int32_t>(segment.first_visible),
               .causal = segment.causal ? 1 : 0,
               .split_keys = static_cast<std::int32_t>(kSplitKeys),
-              .aligned = on_pieces(segment.keys) && on_pieces(segment.values) ? 1 : 0};
+              .aligned = on_pieces(segment.keys) && on_pieces(segment.values) ? 1 : 0,
+              .bias_row_step = segment.bias_row_step,
+              .bias_head_step = segment.bias_head_step};
     if (!segment.listed.empty()) {
       tile.listed_at = std::ssize(cut.listed);
       tile.listed_from = static_cast<std::int32_t>(segment.listed_from);

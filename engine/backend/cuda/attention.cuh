@@ -227,9 +227,13 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
 #pragma unroll
     for (int j = 0; j < kCols; ++j) {
       const int key = tx + j * kTx;
-      const float bias = tile.bias != nullptr && first + key < end ? tile.bias[first + key] : 0.0f;
+      const bool biased = tile.bias != nullptr && first + key < end;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
+        const int entry = ty * kRows + i;
+        const float bias = biased && entry < tile.count
+                               ? tile.bias[bias_at(tile, work, entry) + first + key]
+                               : 0.0f;
         scores[(ty * kRows + i) * kScorePitch + key] = fmaf(score[i][j], work.scale, bias);
       }
     }

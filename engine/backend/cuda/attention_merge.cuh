@@ -21,6 +21,7 @@ struct Tile {
   std::int32_t first_visible, causal;
   std::int32_t split_keys;
   std::int32_t aligned;  // rows of a head are whole pieces of 16 bytes
+  std::int64_t bias_row_step, bias_head_step;
 };
 
 struct Work {
@@ -54,6 +55,13 @@ __device__ inline std::int64_t row_and_head(const Tile& tile, const Work& work, 
   const int place = tile.first + entry;
   const std::int64_t row = tile.row_begin + place / work.group;
   return row * work.heads + key_head_of_block(work) * work.group + place % work.group;
+}
+
+// Where the bias of an entry's keys begins.
+__device__ inline std::int64_t bias_at(const Tile& tile, const Work& work, int entry) {
+  const int place = tile.first + entry;
+  const int head = key_head_of_block(work) * work.group + place % work.group;
+  return place / work.group * tile.bias_row_step + head * tile.bias_head_step;
 }
 
 // What a sum relative to one maximum is multiplied by to be relative to a larger one.

@@ -84,7 +84,8 @@ bool goes_wide(const CudaOptions& options, const AttentionArgs& args,
                const AttentionSegment& segment) {
   const std::int64_t dim = args.q.shape[2];
   const bool half = segment.keys.dtype == DType::kBF16;
-  return !options.deterministic && (half || options.tf32) && segment.listed.empty() &&
+  const bool apart = segment.bias_row_step != 0 || segment.bias_head_step != 0;
+  return !options.deterministic && (half || options.tf32) && segment.listed.empty() && !apart &&
          segment.rows >= kWideQueries && dim % 4 == 0 &&
          dim <= (half ? kMaxDims : kMaxFloatDims) && is_aligned(args.q.data) &&
          is_aligned(args.out.data) && is_aligned(segment.keys.data) &&

@@ -5,12 +5,15 @@
 
 #include <map>
 
+#include "apps/runtime/caption_model.h"
 #include "apps/runtime/complete_task.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/interleave_task.h"
+#include "engine/backend/factories.h"
 #include "engine/core/error.h"
 #include "engine/sampling/sampling_settings.h"
 #include "tests/golden/chameleon/chameleon_folder.h"
+#include "vision/image/preprocess.h"
 
 namespace tessera::interleave_golden_test {
 namespace {
@@ -98,6 +101,51 @@ class InterleaveGolden : public ::testing::Test {
     return out;
   }
 
+  // Greedy codes after a prompt, by the logits of its branches: all of it, its tokens of images with begins
+  // and ends and its first token, and first and last.
+  // How many would be others by two branches.
+  std::size_t expect_three_branches(const Ids& prompt, const Ids& codes) const {
+    constexpr float guidance = 6.0f;
+    const std::unique_ptr<Backend> backend = make_backend("cpu", {.threads = 1});
+    OpenedModel opened = open_model(folder_.path().string());
+    const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
+    const std::int32_t begin = recorded_.ints("other").back();
+    const auto is_of_image = [&](std::int32_t id) {
+      return id == prompt.front() || id == begin ||
+             std::ranges::any_of(opened.spec.names.code_rows, [&](const RowRange& rows) {
+               return id >= rows.first && id < rows.first + rows.count;
+             });
+    };
+    Ids images;
+    std::ranges::copy_if(prompt, std::back_inserter(images), is_of_image);
+    const auto logits_after = [&](const Ids& before) {
+      ModelRunner runner(model, 1, 128);
+      Ids most(codes.begin(), codes.end() - 1);
+      std::vector<float> rows = runner.forward(
+          {{0, joined(runner.prompt_rows(before), runner.token_rows(most))}}, nullptr);
+      rows.erase(rows.begin(), rows.end() - std::ssize(codes) * model.width());
+      return runner.logits(rows);
+    };
+    const std::vector<float> all = logits_after(prompt), seen = logits_after(images),
+                             none = logits_after({prompt.front(), begin});
+    const auto ids = static_cast<std::size_t>(model.config().codes);
+    const auto best = [](const std::vector<float>& row) {
+      return static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());
+    };
+    std::size_t others = 0;
+    for (std::size_t at = 0; at < codes.size(); ++at) {
+      std::vector<float> three(ids), two(ids);
+      for (std::size_t id = 0; id < ids; ++id) {
+        const std::size_t i = at * ids + id;
+        three[id] = none[i] + 1.2f * (seen[i] - none[i]) + guidance * (all[i] - seen[i]);
+        two[id] = none[i] + guidance * (all[i] - none[i]);
+      }
+      EXPECT_EQ(codes[at], best(three)) << at;
+      others += best(two) == codes[at] ? 0 : 1;
+    }
+    return others;
+  }
+
   TempFolder folder_;
   ChameleonRecord recorded_;
 };
@@ -120,6 +168,81 @@ TEST_F(InterleaveGolden, TextImageAndTextAreThoseOfTheReference) {
   EXPECT_EQ(heard.facts[0].answer_image, 1);
   EXPECT_EQ(heard.facts[0].prompt, request().prompt);
   EXPECT_GE(heard.facts[0].tokens, std::ssize(heard.images[0][0]));
+}
+
+// Of Chameleon's authors: what the images before an image say is guided apart, by 1.2.
+TEST_F(InterleaveGolden, AnImageAfterAnImageHasThreeBranches) {
+  InterleaveOptions two = options();
+  two.max_images = 2;
+  std::vector<InterleaveRequest> requests = drawn(40);
+  for (InterleaveRequest& one : requests) {
+    one.prompt = request().prompt;
+    one.sampling.set(setting::kGuidance, 6.0);
+    one.sampling.set(setting::kTopP, 1e-6);
+  }
+  Heard heard;
+  run(two, requests, heard);
+  const std::int32_t begin = recorded_.ints("other").back();
+  std::size_t others = 0;
+  for (const auto& [number, images] : heard.images) {
+    if (images.size() < 2) continue;
+    Ids prompt = recorded_.ints("mixed.prompt");
+    const Ids& answer = heard.answers.at(number).ids;
+    const auto second = std::find(std::ranges::find(answer, begin) + 1, answer.end(), begin);
+    ASSERT_NE(second, answer.end());
+    prompt.insert(prompt.end(), answer.begin(), second + 1);
+    others += expect_three_branches(prompt, images[1]);
+  }
+  EXPECT_GT(others, 0u) << "no answer with two images, or two branches would do";
+}
+
+// The question's image in its codes, which the image of the answer is guided by.
+TEST_F(InterleaveGolden, AQuestionMayHaveAnImage) {
+  const std::filesystem::path file = folder_ / "processor_config.json";
+  Json processor = parse_json(get_file(file), file.string());
+  processor["image_processor"]["crop_size"] = {{"height", 10}, {"width", 10}};
+  processor["image_processor"]["size"] = {{"shortest_edge", 10}};
+  processor["image_seq_length"] = 25;
+  put_file(file, processor.dump());
+  InterleaveOptions sees = options();
+  sees.sees = true;
+  auto image = std::make_shared<DecodedImage>(17, 14, 3, "PNG");
+  for (std::size_t i = 0; i < image->pixels.size(); ++i) {
+    image->pixels[i] = static_cast<std::uint8_t>(i * 7 % 251);
+  }
+  std::vector<InterleaveRequest> requests = drawn(30);
+  for (InterleaveRequest& one : requests) {
+    one.prompt = request().prompt;
+    one.images = {image};
+    one.sampling.set(setting::kGuidance, 6.0);
+    one.sampling.set(setting::kTopP, 1e-6);
+  }
+  Heard heard;
+  run(sees, requests, heard);
+  ASSERT_FALSE(heard.facts.empty()) << "an answer with an image";
+  EXPECT_EQ(heard.facts.front().prompt_images, 1);
+
+  const std::unique_ptr<Backend> backend = make_backend("cpu", {.threads = 1});
+  const std::unique_ptr<CaptionModel> model = CaptionModel::open(folder_.path());
+  const PreprocessedImage prepared = preprocess(model->describe().policy, *image);
+  Ids prompt = model->prompt_ids(request().prompt, {&prepared.plan, 1});
+  model->load(*backend, DType::kF32);
+  const Ids codes = model->images().ids(prepared);
+  EXPECT_EQ(codes.size(), 25u);
+  const auto place = std::ranges::find(prompt, model->describe().image_id);
+  ASSERT_NE(place, prompt.end());
+  std::ranges::copy(codes, place);
+  std::size_t others = 0;
+  for (const auto& [number, images] : heard.images) {
+    if (images.empty()) continue;
+    EXPECT_EQ(heard.answers.at(number).prompt_tokens, std::ssize(prompt));
+    const Ids& answer = heard.answers.at(number).ids;
+    const auto first = std::ranges::find(answer, recorded_.ints("other").back());
+    Ids whole = prompt;
+    whole.insert(whole.end(), answer.begin(), first + 1);
+    others += expect_three_branches(whole, images[0]);
+  }
+  EXPECT_GT(others, 0u) << "two branches would do";
 }
 
 // Lossless methods, a cache of bf16 and 8 bits apart, and the model as its own draft model.

@@ -130,6 +130,25 @@ TEST(ChameleonNames, TheAuthorsFilesAreRecognisedAndChecked) {
   EXPECT_TRUE(model.spec.vq.attention_mid);
 }
 
+TEST(ChameleonNames, TheLargeReleaseIsInFourFiles) {
+  const TempFolder folder;
+  const PublishedNames names = published("chameleon-30b-authors");
+  put_file(folder / "params.json", names.config);
+  for (int part = 0; part < 4; ++part) {
+    write_sparse_safetensors(folder / ("consolidated.0" + std::to_string(part) + ".safetensors"),
+                             names.tensors);
+  }
+  write_sparse_safetensors(folder / "vqgan.safetensors", published("chameleon-vqgan").tensors);
+  put_file(folder / "text_tokenizer.json", Json{{"model", {{"vocab", vocabulary()}}}}.dump());
+  const OpenedModel model = open_model(folder.path().string());
+  EXPECT_EQ(model.spec.title, "Chameleon 30B");
+  EXPECT_TRUE(model.spec.model.transformer.result_norms);
+  // Norms of heads have a row a file here, a row a head there.
+  const std::int64_t norms = 48 * 2 * 128 * (64 + 8 - 2 * 4);
+  EXPECT_EQ(elements(model.spec.tensors), kLarge - norms);
+  expect_ids(model.spec, false);
+}
+
 TEST(ChameleonNames, OneNameLessIsRefused) {
   const std::vector<TensorSpec> port = published("chameleon-7b-port").tensors;
   for (const std::size_t at : {std::size_t{0}, std::size_t{40}, std::size_t{300}}) {

@@ -248,6 +248,60 @@ INSTANTIATE_TEST_SUITE_P(Devices, RowAttention, ::testing::ValuesIn(places_of_ke
                          name_of_place);
 
 // One row, one result: neither threads, nor instruction set, nor how rows were blocked together.
+// Each row and head with a line of its own, as T5's distances have them: that of segments of one row
+// and calls of one bias, head by head.
+TEST_P(RowAttention, BiasesOfRowsAndHeadsAreThoseOfSegmentsOfTheirOwn) {
+  for (const std::int64_t kv_heads : {kHeads, kHeads / 2}) {
+    const Dense dense(kv_heads);
+    constexpr std::int64_t kLine = 2 * kRows - 1;
+    const std::vector<float> lines = normal(kHeads * kLine, 9);
+    DeviceIo io(*backend_);
+    const ConstTensorView bias = io.in(view_of(lines, {kHeads * kLine}));
+    AttentionSegment segment{.keys = io.in(view_of(dense.k, dense.kv_shape())),
+                             .values = io.in(view_of(dense.v, dense.kv_shape())),
+                             .rows = kRows,
+                             .first_visible = kRows,
+                             .causal = false,
+                             .key_bias = bias,
+                             .bias_first = kRows - 1,
+                             .bias_row_step = -1,
+                             .bias_head_step = kLine};
+    const ConstTensorView q = io.in(view_of(dense.q, dense.q_shape()));
+    std::vector<float> together(dense.q.size(), NAN);
+    ops::attention(*backend_, {.q = q,
+                               .out = io.out(view_of(together, dense.q_shape())),
+                               .segments = {&segment, 1},
+                               .scale = dense.scale});
+    io.fetch();
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      std::vector<AttentionSegment> rows;
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        AttentionSegment one{.keys = segment.keys,
+                             .values = segment.values,
+                             .row_begin = row,
+                             .rows = 1,
+                             .first_visible = kRows,
+                             .causal = false,
+                             .key_bias = bias};
+        one.bias_first = head * kLine + kRows - 1 - row;
+        rows.push_back(one);
+      }
+      std::vector<float> alone(dense.q.size(), NAN);
+      ops::attention(*backend_, {.q = q,
+                                 .out = io.out(view_of(alone, dense.q_shape())),
+                                 .segments = rows,
+                                 .scale = dense.scale});
+      io.fetch();
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        for (std::int64_t d = 0; d < kDim; ++d) {
+          const auto at = static_cast<std::size_t>((row * kHeads + head) * kDim + d);
+          ASSERT_NEAR(together[at], alone[at], 1e-6f) << row << " " << head;
+        }
+      }
+    }
+  }
+}
+
 TEST(RowAttentionBits, ThreadsAndIsasAgree) {
   Dense dense;
   dense.bias = normal(kRows, 9);

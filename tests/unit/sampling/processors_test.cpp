@@ -179,7 +179,7 @@ TEST(Processors, ListsOfIdsAreReadWholeOrNotAtAll) {
     EXPECT_FALSE(parse_setting(setting::kSuppressTokens, text)) << text;
   }
   std::string many = "1";
-  for (int i = 0; i < 4096; ++i) many += ",1";
+  for (int i = 0; i < 1 << 17; ++i) many += ",1";
   EXPECT_FALSE(parse_setting(setting::kBadWords, many));
   std::string longest = "1";
   for (int i = 0; i < 63; ++i) longest += " 1";
@@ -314,6 +314,16 @@ TEST(GenerationDefaults, WrongValuesAreRefusedByTheirKey) {
     EXPECT_NE(info.where.find(key), std::string::npos) << key << ' ' << value;
     EXPECT_FALSE(info.expected.empty()) << key << ' ' << value;
   }
+}
+
+// Models whose texts have no image tokens name all of those: 8192 and more.
+TEST(Processors, AListHoldsAVocabulary) {
+  constexpr std::int32_t kIds = 65536;
+  std::string text = "0";
+  for (std::int32_t id = 1; id < kIds; ++id) text += "," + std::to_string(id);
+  const std::optional<IdLists> lists = parse_ids(setting::kSuppressTokens, text);
+  ASSERT_TRUE(lists.has_value());
+  EXPECT_EQ(lists->size(), static_cast<std::size_t>(kIds));
 }
 
 }  // namespace

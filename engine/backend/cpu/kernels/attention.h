@@ -314,12 +314,12 @@ void block_values(const AttentionTask& task, const T* values, std::int64_t count
   }
 }
 
-// Adds one number a key to the scores of all entries.
+// Adds one number a key to the scores of each entry.
 inline void add_key_bias(const AttentionTask& task, std::int64_t block, std::int64_t count,
                          AttentionState& state) {
   for (int row = 0; row < task.heads * task.rows; ++row) {
     for (std::int64_t key = 0; key < count; ++key) {
-      state.score[row][key] += task.key_bias[block + key];
+      state.score[row][key] += task.key_bias[row][block + key];
     }
   }
 }
@@ -339,7 +339,7 @@ void attend_block(const AttentionTask& task, const T* keys, const T* values, con
   } else {
     block_scores<kScaled>(task, keys, count, state);
   }
-  if (task.key_bias != nullptr) add_key_bias(task, block, count, state);
+  if (task.biased) add_key_bias(task, block, count, state);
   block_softmax(state, task.heads * task.rows, block == 0);
   block_values<kScaled>(task, values, count, block == 0, state);
 }

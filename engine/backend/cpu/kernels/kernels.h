@@ -135,7 +135,8 @@ struct AttentionTask {
   // order.
   const std::int32_t* listed = nullptr;
   std::int64_t listed_from = 0, listed_base = 0;
-  const float* key_bias = nullptr;  // [keys], added to every score of a key; may be null
+  const float* key_bias[kTaskRows];  // [keys] each, added to scores; where `biased`
+  bool biased = false;
   // Per entry the largest score and the sum of exp(score - largest); may be null.
   float* peak = nullptr;
   float* total = nullptr;
