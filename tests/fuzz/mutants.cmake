@@ -99,8 +99,8 @@ mutant(clip_time_repeats fuzz_clip clips video/codec/video_decoder.cpp
   [==[|| since <= last;]==]
   [==[|| since < last;]==])
 mutant(http_coding_unchecked fuzz_request requests apps/serve/http/request_reader.cpp
-  [==[if (!known_coding()) return]==]
-  [==[if (false) return]==])
+  [==[if (!known_coding()) {]==]
+  [==[if (false) {]==])
 mutant(http_line_unbounded fuzz_request requests apps/http/message_taker.cpp
   [==[bytes.size() - taken > most_) {]==]
   [==[bytes.size() - taken > most_ + 8) {]==])
