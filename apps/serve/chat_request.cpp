@@ -6,11 +6,14 @@
 
 #include "apps/serve/service.h"
 #include "engine/core/index.h"
+#include "engine/sampling/processor_settings.h"
 
 namespace tessera {
 
 namespace {
 
+// What "logit_bias" gives.
+constexpr std::string_view kBiasSetting = setting::kSequenceBias.name;
 constexpr std::size_t kMaxImageBytes = std::size_t{64} << 20;
 constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20;
 constexpr std::size_t kMaxMessages = 1024, kMaxParts = 256, kMaxStops = 16;

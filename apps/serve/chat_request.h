@@ -14,9 +14,6 @@ namespace tessera {
 
 class Service;
 
-// The setting that "logit_bias" gives.
-inline constexpr std::string_view kBiasSetting = "sequence-bias";
-
 struct ChatOrder {
   std::string model;
   api::Task task = api::Task::kDescribe;

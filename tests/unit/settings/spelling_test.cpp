@@ -87,6 +87,7 @@ struct Use {
 };
 // Files beyond a setting's row, its binding and the code that it steers.
 constexpr Use kMore[] = {
+    {"sequence-bias", "apps/serve/chat_request.cpp", "what logit_bias gives"},
     {"cfg-scale", "apps/lab/bench/decode_bench.cpp", "measures at several"},
     {"cfg-scale", "apps/lab/cli/bench.cpp", "a list of them"},
     {"cfg-scale", "apps/cli/inspect.cpp", "asks for the memory of one"},
@@ -124,6 +125,7 @@ constexpr Use kMore[] = {
     {"window", "engine/families/memory_plan.cpp", "what would fit into memory"},
     {"window", "apps/viewer/panels/settings.cpp", "a control where passes have a width"},
     {"row-lead", "apps/lab/cli/eval.cpp", "reported with the result"},
+    {"row-window", "apps/lab/cli/eval.cpp", "reported with the result"},
     {"model-draft", "apps/lab/cli/bench.cpp", "goes with several methods"},
     {"model-draft", "apps/studio/server_images.cpp", "a model of the request, not of the method"},
     {"model-draft", "apps/cli/decode_flags.cpp", "a model of the pipeline, not of the method"},
@@ -169,7 +171,7 @@ constexpr Use kMore[] = {
     {"model-draft", "apps/library/task_options.cpp", "a model of the task, not of the method"},
     {"max-tokens", "apps/library/open_completer.cpp", "which rows a library's text takes"},
     {"max-tokens", "apps/cli/serve.cpp", "of the texts that are served"},
-    {"max-tokens", "apps/serve/chat_api.cpp", "a field of chats by another name"},
+    {"max-tokens", "apps/serve/chat_request.cpp", "a field of chats by another name"},
     {"prune", "apps/cli/caption.cpp", "a key of its records, and what draft models may not be given"},
 };
 
