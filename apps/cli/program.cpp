@@ -37,6 +37,11 @@ void install_signal_handlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);  // of schedulers: the time is nearly over
+  // A terminal that closes; who was started to outlive it goes on.
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   // A reader of stdout that goes away is an error of the write, not the end of a job.
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);

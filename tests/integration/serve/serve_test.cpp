@@ -117,6 +117,23 @@ TEST_F(Serve, WhatDoesNotFinishInTimeIsRefused) {
   EXPECT_NE(served.err.find("not finished"), std::string::npos);
 }
 
+// A scheduler's warning and a terminal that closes are asked for an end as TERM is.
+TEST_F(Serve, OtherSignalsDrainItToo) {
+  for (const int number : {SIGUSR1, SIGHUP, SIGINT}) {
+    const ProgramResult served = serve(
+        {"--slots", "1"},
+        [&](std::uint16_t port, pid_t child) {
+          RawClient works(port);
+          works.send(post(R"({"prompt": "a red cube", "n": 2})"));
+          ASSERT_TRUE(is_at_work(port));
+          kill(child, number);
+          EXPECT_EQ(works.answer().status, 200);
+        },
+        TESSERA_ALONE);
+    EXPECT_EQ(served.exit_code, 75) << number << served.err;
+  }
+}
+
 TEST_F(Serve, ASecondSignalEndsItAtOnce) {
   const ProgramResult served = serve(
       {"--slots", "1"},
