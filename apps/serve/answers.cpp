@@ -37,6 +37,7 @@ Status status_of(const api::Error& error) {
   switch (of_item ? api::ErrorKind::kUsage : error.kind()) {
     case api::ErrorKind::kUsage: return {400, "invalid_request_error"};
     case api::ErrorKind::kMemory: return {507, "server_error"};  // nor will it later
+    case api::ErrorKind::kStorage: return {507, "server_error"};
     default: return {500, "server_error"};
   }
 }
@@ -120,9 +121,11 @@ std::span<const std::pair<std::string_view, api::Task>> task_names() {
 }
 
 Json error_object(const api::Error& error) {
-  const std::string param = param_of(error);
+  // What is with the machine's files is for its keeper to read.
+  const bool storage = error.kind() == api::ErrorKind::kStorage;
+  const std::string param = storage ? "" : param_of(error);
   return {{"error",
-           {{"message", message_of(error)},
+           {{"message", storage ? "the server cannot write what it is asked to keep" : message_of(error)},
             {"type", status_of(error).type},
             {"param", param.empty() ? Json(nullptr) : Json(param)},
             {"code", error.code()}}}};

@@ -253,11 +253,17 @@ Json JobKeeper::add(const std::string& owner, std::vector<KeptRequest> requests)
     const Json line = {{"id", request.id}, {"url", request.url}, {"body", std::move(body)}};
     text += dump(line) + "\n";
   }
-  make_folders_durable(folder);
-  write_file_atomic(folder / kRequests, text);
-  const Json head = {{"owner", owner}, {"created", unix_seconds()}, {"sha256", sha256_hex(text)}};
-  write_file_atomic(folder / kHead, dump(head) + "\n");
-  std::shared_ptr<Job> job = open_job(folder);
+  std::shared_ptr<Job> job;
+  try {
+    make_folders_durable(folder);
+    write_file_atomic(folder / kRequests, text);
+    const Json head = {{"owner", owner}, {"created", unix_seconds()}, {"sha256", sha256_hex(text)}};
+    write_file_atomic(folder / kHead, dump(head) + "\n");
+    job = open_job(folder);
+  } catch (const Error&) {
+    remove_list(folder);
+    throw;
+  }
   const std::lock_guard lock(inbox_->mutex);
   jobs_.emplace(number, job);
   added_ = true;

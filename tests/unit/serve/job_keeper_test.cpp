@@ -296,6 +296,24 @@ TEST_F(Jobs, ListsThatWaitAreBounded) {
   EXPECT_NO_THROW(add(3));
 }
 
+// A list that cannot be kept leaves nothing, and what is said of it says nothing of the machine.
+TEST_F(Jobs, AListThatCannotBeKeptIsRefused) {
+  open();
+  const fs::path jobs = folder_.path() / "jobs";
+  fs::rename(jobs, folder_.path() / "away");
+  std::ofstream(jobs) << "no folder";
+  try {
+    add(3);
+    FAIL() << "it was kept";
+  } catch (const Error& error) {
+    const HttpAnswer answer = error_answer(served_error(error));
+    EXPECT_EQ(answer.status, 507);
+    EXPECT_EQ(answer.body.find("jobs"), std::string::npos) << answer.body;
+    EXPECT_TRUE(Json::parse(answer.body)["error"]["param"].is_null());
+  }
+  EXPECT_EQ(keeper_->list("me")["data"].size(), 0u);
+}
+
 TEST_F(Jobs, OneKeeperHasAFolder) {
   open();
   const auto second = [&] {
