@@ -7,6 +7,7 @@
 #include "apps/serve/service.h"
 #include "engine/core/index.h"
 #include "engine/sampling/processor_settings.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
@@ -14,6 +15,7 @@ namespace {
 
 // What "logit_bias" gives.
 constexpr std::string_view kBiasSetting = setting::kSequenceBias.name;
+constexpr std::string_view kTemperatureSetting = setting::kTemperature.name;
 constexpr std::size_t kMaxImageBytes = std::size_t{64} << 20;
 constexpr std::int64_t kMaxChoices = 8, kMaxTextTokens = 1 << 20;
 constexpr std::size_t kMaxMessages = 1024, kMaxParts = 256, kMaxStops = 16;
@@ -278,11 +280,17 @@ std::string biases_of(const Json& given) {
   return biases;
 }
 
+// The last of a name, which counts; null: none.
+template <typename Settings>
+auto* find_setting(Settings& settings, std::string_view name) {
+  const auto at = std::find_if(settings.rbegin(), settings.rend(),
+                               [&](const auto& one) { return one.name == name; });
+  return at == settings.rend() ? nullptr : &*at;
+}
+
 void add_biases(const std::string& biases, ChatOrder& order) {
-  const auto own = std::find_if(order.settings.begin(), order.settings.end(),
-                                [](const auto& one) { return one.name == kBiasSetting; });
-  if (own == order.settings.end())
-    return order.settings.push_back({std::string(kBiasSetting), biases});
+  api::Setting* const own = find_setting(order.settings, kBiasSetting);
+  if (own == nullptr) return order.settings.push_back({std::string(kBiasSetting), biases});
   own->value = own->value.text() + "," + biases;
   order.biased = false;  // alone
 }
@@ -296,9 +304,7 @@ void bound_length(const Service& service, ChatOrder& order) {
     if (info.name == kName) most = info.without;
   }
   for (const api::Settings* settings : {&usual, &std::as_const(order.open)}) {
-    for (const auto& one : *settings) {
-      if (one.name == kName) most = one.value.text();
-    }
+    if (const api::Setting* const one = find_setting(*settings, kName)) most = one->value.text();
   }
   const std::int64_t bound = std::atoll(most.c_str());
   if (bound < 1 || order.max_tokens <= bound) return;
@@ -308,11 +314,9 @@ void bound_length(const Service& service, ChatOrder& order) {
 
 // Answers with images are drawn, texts where they have a temperature.
 bool draws(const ChatOrder& order) {
-  const auto last = std::find_if(order.settings.rbegin(), order.settings.rend(),
-                                 [](const auto& one) { return one.name == "temp"; });
-  const bool greedy = last == order.settings.rend() ? order.task != api::Task::kAnswer
-                                                    : std::atof(last->value.text().c_str()) <= 0;
-  return !greedy;
+  const api::Setting* const given = find_setting(order.settings, kTemperatureSetting);
+  if (given == nullptr) return order.task == api::Task::kAnswer;
+  return !(std::atof(given->value.text().c_str()) <= 0);
 }
 
 }  // namespace
@@ -390,13 +394,12 @@ ChatOrder read_chat(const Service& service, Body& body) {
   const auto temperature = body.number("temperature", 0, 100);
   body.skip("top_k", -1);  // off, as some say it
   Body::Settings settings = body.settings(order.task);
-  if (temperature && std::any_of(settings.request.begin(), settings.request.end(),
-                                 [](const auto& one) { return one.name == "temp"; })) {
-    refuse_field("temp", "each setting once", "temperature next to it");
+  if (temperature && find_setting(settings.request, kTemperatureSetting) != nullptr) {
+    refuse_field(kTemperatureSetting, "each setting once", "temperature next to it");
   }
   order.settings = std::move(settings.request);
   order.open = std::move(settings.open);
-  if (temperature) order.settings.push_back({"temp", *temperature});
+  if (temperature) order.settings.push_back({std::string(kTemperatureSetting), *temperature});
   if (!order.seed && draws(order)) order.seed = random_client_seed();
   if (order.biased) add_biases(biases_of(*logit_bias), order);
   if (order.task != api::Task::kAnswer) {

@@ -49,7 +49,7 @@ std::string dump(const Json& json) {
 }
 
 // OpenAI's form of what the store keeps of a failed request; see JobKeeper::keep().
-Json told_error(const std::string& kept) {
+Json result_error(const std::string& kept) {
   const Json error = Json::parse(kept, nullptr, false);
   const auto text = [&](const char* key) -> Json {
     return error.is_object() && error.contains(key) && error[key] != "" ? error[key] : Json();
@@ -376,7 +376,7 @@ std::string JobKeeper::results(const std::string& owner, const std::string& numb
     if (states[index] == 0) break;
     const std::string head = "{\"id\":" + dump(Json(job->ids[index])) + ",";
     if (states[index] == 2) {
-      out += head + "\"error\":" + dump(told_error(errors[index])) + "}\n";
+      out += head + "\"error\":" + dump(result_error(errors[index])) + "}\n";
       continue;
     }
     out += head + "\"response\":" +

@@ -293,13 +293,13 @@ void Service::answer(Call call) {
 }
 
 std::shared_ptr<void> Service::hold_images(std::size_t bytes) const {
-  constexpr std::size_t kMostHeld = std::size_t{512} << 20;
+  constexpr std::size_t kMaxHeldBytes = std::size_t{512} << 20;
   const std::shared_ptr<std::atomic<std::size_t>> held = images_held_;
   const std::size_t before = held->fetch_add(bytes);
   std::shared_ptr<void> out(nullptr, [held, bytes](void*) { held->fetch_sub(bytes); });
-  if (before + bytes > kMostHeld) {
+  if (before + bytes > kMaxHeldBytes) {
     throw desk_error("E_QUEUE_FULL", "images",
-                     "at most " + std::to_string(kMostHeld >> 20) + " MiB of images that wait",
+                     "at most " + std::to_string(kMaxHeldBytes >> 20) + " MiB of images that wait",
                      std::to_string((before + bytes) >> 20) + " MiB");
   }
   return out;

@@ -172,6 +172,7 @@ constexpr Use kMore[] = {
     {"max-tokens", "apps/library/open_completer.cpp", "which rows a library's text takes"},
     {"max-tokens", "apps/cli/serve.cpp", "of the texts that are served"},
     {"max-tokens", "apps/serve/chat_request.cpp", "a field of chats by another name"},
+    {"temp", "apps/serve/chat_request.cpp", "a field of chats by another name"},
     {"prune", "apps/cli/caption.cpp", "a key of its records, and what draft models may not be given"},
 };
 
